@@ -21,7 +21,7 @@ import asyncpg
 from bench.measure import Figure, resident, side_by_side
 from bench.placed import on_each
 from memory import Memory
-from memory.orchestrator.conversations.manifests import CHUNK_BYTES, PORTION
+from memory.orchestrator.conversations.blobs.manifests import CHUNK_BYTES, PORTION
 from tests.support import postgres_servers
 from tests.support.placings import Placing
 

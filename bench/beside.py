@@ -18,7 +18,7 @@ from bench.measure import Figure, side_by_side
 from bench.texts import sentences
 from memory.domain.ids import new_id
 from memory.domain.time import moment
-from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.query import Order, Query, within
 from memory.ports.record import Key, Partition, Record
 from memory.ports.store import Store

@@ -14,8 +14,8 @@ from bench.measure import Figure, side_by_side
 from bench.texts import sentences
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.ids import new_id
-from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.kinds import KINDS
 from memory.ports.query import Eq, Near, Search, within
 from memory.ports.record import FieldValue, Key, Partition, Record, pack_vector
 from memory.ports.writes import Newer, Put

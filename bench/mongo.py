@@ -16,7 +16,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from bench.beside import HERE, NEWEST, bulk, newest, puts
 from bench.measure import Figure
 from memory.adapters.mongo.store import MongoStore
-from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.storage.kinds import KINDS
 from memory.ports.record import Record
 from tests.support import mongo_servers, servers
 

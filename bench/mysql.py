@@ -18,7 +18,7 @@ from memory.adapters.sql.mysql.config import parse
 from memory.adapters.sql.mysql.connection import Connection, connect
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.domain.time import micros
-from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.storage.kinds import KINDS
 from memory.ports.record import Record
 from tests.support import mysql_servers, servers
 

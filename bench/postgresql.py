@@ -17,7 +17,7 @@ import asyncpg
 from bench.beside import HERE, NEWEST, bulk, newest, puts
 from bench.measure import Figure
 from memory.adapters.sql.postgresql.store import PostgresStore
-from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.storage.kinds import KINDS
 from memory.ports.record import Record
 from tests.support import postgres_servers, servers
 

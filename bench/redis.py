@@ -19,8 +19,8 @@ from bench.texts import sentences
 from memory.adapters.redis.store import RedisStore
 from memory.domain.ids import new_id
 from memory.domain.time import micros
-from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.kinds import KINDS
 from memory.ports.clock import system_clock
 from memory.ports.query import Order, Query, within
 from memory.ports.record import FieldValue, Key, Partition, Record

@@ -27,7 +27,7 @@ from bench.measure import Figure, report
 from bench.placed import opened
 from bench.retrieval import AT_ONCE, OPEN, Way
 from memory import Memory
-from memory.orchestrator.retrieval.searching import FoundEntry
+from memory.orchestrator.retrieval.search import FoundEntry
 from memory.policies.asking import read
 from memory.policies.ranking import calibrated
 from memory.policies.ranking.calibrated import LEXICAL, Calibration, Constants, EmbedderCalibration

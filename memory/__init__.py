@@ -89,9 +89,9 @@ if TYPE_CHECKING:
     from memory.facade.view import ScopedMemory as ScopedMemory
     from memory.facade.wanted import SearchBoost as SearchBoost
     from memory.facade.wanted import SearchFilter as SearchFilter
-    from memory.orchestrator.retrieval.searching import FoundEntry as FoundEntry
-    from memory.orchestrator.retrieval.searching import MixedResult as MixedResult
-    from memory.orchestrator.retrieval.searching import SearchResult as SearchResult
+    from memory.orchestrator.retrieval.search import FoundEntry as FoundEntry
+    from memory.orchestrator.retrieval.search import MixedResult as MixedResult
+    from memory.orchestrator.retrieval.search import SearchResult as SearchResult
     from memory.policies.compacting import CompactionSettings as CompactionSettings
     from memory.policies.conditions import RuleCondition as RuleCondition
     from memory.policies.extracting import EveryNTurns as EveryNTurns
@@ -200,7 +200,7 @@ _HOMES = {
     "memory.facade.session": ("Session",),
     "memory.facade.view": ("ScopedMemory",),
     "memory.facade.wanted": ("SearchBoost", "SearchFilter"),
-    "memory.orchestrator.retrieval.searching": ("FoundEntry", "MixedResult", "SearchResult"),
+    "memory.orchestrator.retrieval.search": ("FoundEntry", "MixedResult", "SearchResult"),
     "memory.policies.onward": ("ExitedMessages",),
     "memory.policies.compacting": ("CompactionSettings",),
     "memory.policies.single_conditions": (

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from memory.facade import blocking
-from memory.facade.twin import CONTEXT, Twin
+from memory.facade.sync_wrapper import CONTEXT, Twin
 
 STUB = Path(blocking.__file__).with_suffix(".pyi")
 TWINS = {

@@ -41,9 +41,9 @@ def _declared() -> dict[str, Any]:
     from memory.domain.entry import EntryType
     from memory.domain.message import Role as MessageRole
     from memory.domain.scope import ScopeKind
-    from memory.orchestrator import collections
-    from memory.orchestrator.conversations.events import EventType
-    from memory.orchestrator.outbox import StepLifetime
+    from memory.orchestrator.conversations.log.events import EventType
+    from memory.orchestrator.storage import collections
+    from memory.orchestrator.storage.outbox import StepLifetime
     from memory.ports.collections import Collection
     from memory.ports.query import RowType
     from memory.ports.record import Role
@@ -96,7 +96,7 @@ def _adapters() -> dict[str, Any]:
     from memory.adapters.redis import keys
     from memory.adapters.sql.codec import SYSTEM
     from memory.adapters.sql.naming import BARE_FORM, FORM, TableNames
-    from memory.orchestrator.collections import ENTRIES
+    from memory.orchestrator.storage.collections import ENTRIES
     from memory.ports.record import Key, Partition
     from memory.ports.rows import Row
 

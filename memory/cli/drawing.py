@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
-    from memory.orchestrator.graph import Expansion
+    from memory.orchestrator.entries.graph import Expansion
 
 WIDTH, HEIGHT = 240, 40
 """Of an entry's box, in pixels."""

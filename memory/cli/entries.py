@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from memory.domain.scope import Scope
     from memory.domain.session import DeletedEntry
-    from memory.orchestrator.browsing import Retrieved
+    from memory.orchestrator.entries.browsing import Retrieved
 
 
 def register(app: typer.Typer) -> None:

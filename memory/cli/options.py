@@ -32,9 +32,9 @@ KnownAtOption = Annotated[
 
 def moment(field: str, text: str | None) -> Any:
     """The moment an option names."""
-    from memory.domain import door
+    from memory.domain import validation
 
-    return None if text is None else door.time(field, text)
+    return None if text is None else validation.time(field, text)
 
 
 def expiry(field: str, text: str | None) -> Any:
@@ -60,13 +60,13 @@ def json_object(field: str, text: str | None) -> dict[str, Any] | None:
     """The JSON object an option holds."""
     import json
 
-    from memory.domain import door
+    from memory.domain import validation
     from memory.domain.errors import InvalidInput
 
     if text is None:
         return None
     try:
-        return door.json_object(field, json.loads(text))
+        return validation.json_object(field, json.loads(text))
     except (json.JSONDecodeError, RecursionError) as exc:
         raise InvalidInput(field, f"not a JSON object such as '{{\"confidence\": 0.9}}' ({exc})") from None
 

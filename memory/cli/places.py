@@ -11,7 +11,7 @@ from memory.cli.command import Cli, command
 if TYPE_CHECKING:
     from memory.facade.explain import RouteReport
     from memory.facade.reports import Stats, VacuumReport
-    from memory.orchestrator.reindexing import ReindexReport
+    from memory.orchestrator.maintenance.reindexing import ReindexReport
 
 
 LISTED = 20

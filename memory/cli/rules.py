@@ -11,8 +11,8 @@ from memory.cli.numbered import id_of
 
 if TYPE_CHECKING:
     from memory.facade.why import WhyReport
-    from memory.orchestrator.maintenance import SweepReport
-    from memory.orchestrator.planned import Forecast, Plan, Stays
+    from memory.orchestrator.maintenance.sweeps import SweepReport
+    from memory.orchestrator.tiering.plan import Forecast, Plan, Stays
 
 
 LISTED = 20

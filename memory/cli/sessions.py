@@ -255,7 +255,7 @@ async def import_messages(
     deleted stays deleted, unless --revive. Ends with 1 where the file holds no message.
     """
     from memory.domain.errors import InvalidInput
-    from memory.facade.said import import_chat, read_messages
+    from memory.facade.chat_files import import_chat, read_messages
 
     name = "stdin" if file == "-" else Path(file).name
     if session_id is None and file == "-":
@@ -313,11 +313,11 @@ async def export_messages(
     its own API wants them, also if they came from a server without ids of calls.
     `memory session import` reads it.
     """
-    from memory.domain import door
-    from memory.facade.said import export_chat
+    from memory.domain import validation
+    from memory.facade.chat_files import export_chat
     from memory.formats import FORMATS
 
-    door.one_of("--as", format, FORMATS)
+    validation.one_of("--as", format, FORMATS)
     async with cli.memory() as memory:
         messages = await export_chat(memory.session(session_id, create=False), format)
     if cli.json and output is None:

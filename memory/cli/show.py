@@ -19,8 +19,8 @@ from memory.domain.shown import as_json
 from memory.policies.ranking.shown import percentage
 
 if TYPE_CHECKING:
-    from memory.orchestrator.promotion import PromotionReport
-    from memory.orchestrator.retrieval.searching import FoundEntry
+    from memory.orchestrator.retrieval.search import FoundEntry
+    from memory.orchestrator.tiering.promotion import PromotionReport
 
 T = TypeVar("T")
 K = TypeVar("K")

@@ -13,7 +13,7 @@ import typer
 from memory.cli.command import Cli, command
 
 if TYPE_CHECKING:
-    from memory.orchestrator.maintenance import SweepReport
+    from memory.orchestrator.maintenance.sweeps import SweepReport
 
 
 def register(app: typer.Typer) -> None:

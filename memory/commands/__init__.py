@@ -9,8 +9,8 @@ has a memory answer a `Reach`.
 
 from __future__ import annotations
 
+from memory.commands.command_context import Reach
 from memory.commands.parse import Command, commands_in
-from memory.commands.reach import Reach
 from memory.commands.run import Result, answer
 
 __all__ = ["Command", "Reach", "Result", "answer", "commands_in"]

@@ -11,9 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
+from memory.commands.command_context import (
+    MOST_BODY_BYTES,
+    Around,
+    Hits,
+    Link,
+    Linked,
+    Listed,
+    Noted,
+    Reached,
+)
 from memory.commands.escape import begun, escaped, one_line
 from memory.commands.parse import Command
-from memory.commands.reach import MOST_BODY_BYTES, Around, Hits, Link, Linked, Listed, Noted, Reached
 from memory.domain.artifact import Artifact
 from memory.domain.entry import Entry
 

@@ -8,8 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory.commands import parse, render
+from memory.commands.command_context import (
+    MOST_BODY_BYTES,
+    MOST_ENTRIES,
+    MOST_HITS,
+    MOST_SUPERSEDED,
+    Reach,
+    as_typed,
+)
 from memory.commands.escape import one_line
-from memory.commands.reach import MOST_BODY_BYTES, MOST_ENTRIES, MOST_HITS, MOST_SUPERSEDED, Reach, as_typed
 from memory.domain.artifact import Artifact
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput, MemoryTiersError

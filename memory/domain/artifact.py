@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.shown import Shown
 
@@ -51,7 +51,7 @@ def check_path(value: object) -> str:
     """A relative path with `/` between its parts, at most 1,024 bytes; nothing in it
     climbs.
     """
-    path = door.text("path", value, max_bytes=MAX_PATH_BYTES)
+    path = validation.text("path", value, max_bytes=MAX_PATH_BYTES)
     if "\\" in path:
         raise InvalidInput("path", "must not hold a backslash; parts are divided by /")
     if path.startswith("/"):
@@ -64,7 +64,7 @@ def check_path(value: object) -> str:
 
 def check_media_type(value: object) -> str:
     """Such as `text/markdown; charset=utf-8`."""
-    named = door.text("media_type", value, max_chars=MAX_MEDIA_TYPE_CHARS)
+    named = validation.text("media_type", value, max_chars=MAX_MEDIA_TYPE_CHARS)
     if not _MEDIA_TYPE.fullmatch(named):
         raise InvalidInput("media_type", f"{named[:60]!r} is no media type such as text/plain")
     return named

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from pydantic import ConfigDict
 
-from memory.domain.door import Checked
 from memory.domain.shown import Shown
+from memory.domain.validation import Checked
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.artifact import Artifact
 from memory.domain.checked import ConflictReport
 from memory.domain.corrections import explain_guesses, explain_subscripts
@@ -184,12 +184,14 @@ exports and imports keep it.
 
 
 def _name(value: object, info: ValidationInfo) -> str | None:
-    return None if value is None else door.identifier(str(info.field_name), value)
+    return None if value is None else validation.identifier(str(info.field_name), value)
 
 
 def _whole(value: object, info: ValidationInfo) -> int | None:
     if value is not None and (
-        isinstance(value, bool) or not isinstance(value, int) or not -door.INT64 <= value < door.INT64
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or not -validation.INT64 <= value < validation.INT64
     ):
         raise InvalidInput(str(info.field_name), "must be a whole number of 64 bits")
     return value
@@ -199,7 +201,7 @@ Name = Annotated[str | None, BeforeValidator(_name)]
 Whole = Annotated[int | None, BeforeValidator(_whole)]
 
 
-class EntryDraft(door.Checked):
+class EntryDraft(validation.Checked):
     """An entry as handed in. Everything is checked here, once (D11)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -252,12 +254,12 @@ class EntryDraft(door.Checked):
     @field_validator("tags", mode="before")
     @classmethod
     def _tags(cls, value: object) -> list[str]:
-        return door.tags([] if value is None else value)
+        return validation.tags([] if value is None else value)
 
     @field_validator("metadata", mode="before")
     @classmethod
     def _metadata(cls, value: object) -> dict[str, Any]:
-        return door.json_object("metadata", {} if value is None else value)
+        return validation.json_object("metadata", {} if value is None else value)
 
     @field_validator("confidence", mode="before")
     @classmethod
@@ -267,7 +269,7 @@ class EntryDraft(door.Checked):
     @field_validator("created_at", mode="before")
     @classmethod
     def _created_at(cls, value: object) -> datetime | None:
-        return None if value is None else door.time("created_at", value)
+        return None if value is None else validation.time("created_at", value)
 
     @field_validator("expires_at", mode="before")
     @classmethod
@@ -337,13 +339,13 @@ class ImportedDraft(EntryDraft):
     @field_validator("valid_from", "valid_to", mode="before")
     @classmethod
     def _window(cls, value: object, info: ValidationInfo) -> datetime | None:
-        return None if value is None else door.time(str(info.field_name), value)
+        return None if value is None else validation.time(str(info.field_name), value)
 
     @field_validator("compacted_from_ids", mode="before")
     @classmethod
     def _compacted_from(cls, value: object) -> tuple[str, ...] | None:
-        ids = None if value is None else door.sequence("compacted_from_ids", value)
-        return None if ids is None else tuple(door.identifier("compacted_from_ids", one) for one in ids)
+        ids = None if value is None else validation.sequence("compacted_from_ids", value)
+        return None if ids is None else tuple(validation.identifier("compacted_from_ids", one) for one in ids)
 
     @model_validator(mode="after")
     def _says_something(self) -> ImportedDraft:
@@ -388,19 +390,23 @@ def check_content(value: object) -> str:
             f"must be text, not {type(value).__name__}. Messages go to memory.session('s1').append(…), "
             "several texts to memory.write_many(…), values beside a text to metadata=",
         )
-    return door.text("content", value, max_bytes=door.MAX_CONTENT_BYTES)
+    return validation.text("content", value, max_bytes=validation.MAX_CONTENT_BYTES)
 
 
 def check_type(value: object) -> EntryType:
-    return EntryType(door.one_of("type", value, EntryType))
+    return EntryType(validation.one_of("type", value, EntryType))
 
 
 def check_title(value: object) -> str | None:
-    return None if value is None else door.text("title", value, max_chars=door.MAX_TITLE_CHARS, min_chars=1)
+    return (
+        None
+        if value is None
+        else validation.text("title", value, max_chars=validation.MAX_TITLE_CHARS, min_chars=1)
+    )
 
 
 def check_source(value: object) -> str | None:
-    return None if value is None else door.text("source", value, max_chars=door.MAX_SOURCE_CHARS)
+    return None if value is None else validation.text("source", value, max_chars=validation.MAX_SOURCE_CHARS)
 
 
 def check_expiry(value: object) -> datetime | timedelta | None:
@@ -408,9 +414,9 @@ def check_expiry(value: object) -> datetime | timedelta | None:
     return (
         None
         if value is None
-        else door.length(value)
+        else validation.length(value)
         if isinstance(value, timedelta)
-        else door.time("expires_at", value)
+        else validation.time("expires_at", value)
     )
 
 
@@ -428,8 +434,8 @@ PATCHABLE: dict[str, Callable[[Any], Any]] = {
     "run": lambda value: check_name("run", value),
     "artifact_id": lambda value: check_name("artifact_id", value),
     "origins": check_origins,
-    "tags": door.tags,
-    "metadata": lambda value: door.json_object("metadata", value),
+    "tags": validation.tags,
+    "metadata": lambda value: validation.json_object("metadata", value),
     "confidence": check_confidence,
     "expires_at": check_expiry,
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses, explain_subscripts
 from memory.domain.shown import Brief
 
@@ -106,8 +106,11 @@ class Message(BaseModel):
         """
         kept = dict(self.extra)
         given = kept.pop("fields", {})
-        found = [*door.placeholders("metadata", self.metadata), *door.placeholders("usage", self.usage)]
-        return [*found, *door.placeholders("", given), *door.placeholders("extra", kept)]
+        found = [
+            *validation.placeholders("metadata", self.metadata),
+            *validation.placeholders("usage", self.usage),
+        ]
+        return [*found, *validation.placeholders("", given), *validation.placeholders("extra", kept)]
 
     @property
     def is_empty(self) -> bool:
@@ -121,9 +124,9 @@ def source_of(message: Message) -> str | None:
     """
     said = message.metadata.get("source")
     if isinstance(said, str) and said.strip():
-        return said[: door.MAX_SOURCE_CHARS]
+        return said[: validation.MAX_SOURCE_CHARS]
     return (
-        f"tool:{message.name}"[: door.MAX_SOURCE_CHARS]
+        f"tool:{message.name}"[: validation.MAX_SOURCE_CHARS]
         if message.role is Role.TOOL and message.name
         else None
     )

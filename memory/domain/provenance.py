@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.shown import Shown
 
@@ -66,15 +66,17 @@ def check_name(kind: str, value: object) -> str | None:
     if value is None:
         return None
     return (
-        door.text("source", value, max_chars=door.MAX_SOURCE_CHARS)
+        validation.text("source", value, max_chars=validation.MAX_SOURCE_CHARS)
         if kind == "source"
-        else door.identifier(kind, value)
+        else validation.identifier(kind, value)
     )
 
 
 def check_origins(value: object) -> list[str]:
     """Origins, each once, in the order given."""
-    return list(dict.fromkeys(_origin(one) for one in door.sequence("origins", value, at_most=MOST_ORIGINS)))
+    return list(
+        dict.fromkeys(_origin(one) for one in validation.sequence("origins", value, at_most=MOST_ORIGINS))
+    )
 
 
 def origin(kind: str, name: str) -> str:
@@ -103,7 +105,7 @@ def _once(origins: Iterable[str]) -> list[str]:
 
 
 def _origin(value: object) -> str:
-    kind, name = parts_of(door.text("origins", value))
+    kind, name = parts_of(validation.text("origins", value))
     if kind not in ORIGIN_KINDS or not name:
         raise InvalidInput(
             "origins",

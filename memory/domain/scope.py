@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote
 
 from pydantic import ConfigDict, Field, model_validator
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import InvalidInput, InvalidScopePromotion
 
 
@@ -30,7 +30,7 @@ PROMOTABLE: dict[ScopeKind, frozenset[ScopeKind]] = {
 """Where an entry of each kind may be promoted to (A59-A61)."""
 
 
-class Scope(door.Checked):
+class Scope(validation.Checked):
     """One scope: `Scope.user("ada")`, `Scope.session("s1")`, `Scope.object("ticket",
     "t1")`, … or `Scope.parse("user:ada")`.
 
@@ -46,16 +46,16 @@ class Scope(door.Checked):
 
     @model_validator(mode="after")
     def _checked(self) -> Scope:
-        door.identifier(f"{self.kind}_id", self.id)
+        validation.identifier(f"{self.kind}_id", self.id)
         if self.kind is ScopeKind.OBJECT:
-            door.identifier("object_type", self.object_type)
+            validation.identifier("object_type", self.object_type)
         elif self.object_type is not None:
             raise InvalidInput("object_type", f"belongs to object scopes, not to a {self.kind} scope")
         return self
 
     @classmethod
     def of(cls, kind: str, id: str, object_type: str | None = None) -> Scope:  # noqa: A002 - the field's own name
-        door.one_of("scope kind", kind, ScopeKind)
+        validation.one_of("scope kind", kind, ScopeKind)
         if not isinstance(id, str):
             raise InvalidInput(f"{ScopeKind(kind)}_id", f"must be text, not {type(id).__name__}")
         return cls(kind=ScopeKind(kind), id=id, object_type=object_type)

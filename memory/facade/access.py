@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, get_args
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.enriched import PASSES, Enrichment, ManuallySuperseded, Pass, WriteReport
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.errors import Conflict, InvalidInput, NotFound, NotOpen, PartialWrite, StoreError
@@ -36,13 +36,13 @@ from memory.facade.written import (
     split_draft,
     split_options,
 )
-from memory.orchestrator.calling import called
-from memory.orchestrator.collections import SYSTEM_TENANT
-from memory.orchestrator.conversations.manifests import artifact_of
+from memory.orchestrator.conversations.blobs.manifests import artifact_of
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.entry_records import entry_of
-from memory.orchestrator.retrieval.searching import FoundEntry, SearchResult
-from memory.orchestrator.superseding import Superseded
+from memory.orchestrator.enrichment.superseding import Superseded
+from memory.orchestrator.retrieval.search import FoundEntry, SearchResult
+from memory.orchestrator.storage.callbacks import called
+from memory.orchestrator.storage.collections import SYSTEM_TENANT
+from memory.orchestrator.storage.entry_records import entry_of
 from memory.policies.asked import EntryQuery, Scalar, SearchMode
 from memory.policies.pages import place_of
 from memory.policies.ranking.preferences import Preferences
@@ -69,7 +69,9 @@ way.
 def scopes_of(scope: Scopes | None) -> list[Scope]:
     """The scopes that are named, one at least."""
     given = (
-        [scope] if isinstance(scope, Scope | str) else door.sequence("scope", scope, at_most=door.MAX_SCOPES)
+        [scope]
+        if isinstance(scope, Scope | str)
+        else validation.sequence("scope", scope, at_most=validation.MAX_SCOPES)
     )
     if not given:
         raise InvalidInput("scope", "name at least one")
@@ -95,7 +97,7 @@ class Access:
         self.check_process()
         if not self.is_open:
             raise NotOpen("this memory")
-        return Access(self.config, self._life, door.identifier("tenant", tenant), owns_life=False)
+        return Access(self.config, self._life, validation.identifier("tenant", tenant), owns_life=False)
 
     @property
     def is_open(self) -> bool:
@@ -175,7 +177,7 @@ class Access:
         written alone, the others between them together.
         """
         engine = self.engine
-        parts = [split_draft(one) async for one in paced(door.sequence("drafts", given))]
+        parts = [split_draft(one) async for one in paced(validation.sequence("drafts", given))]
         drafts = [draft for draft, _ in parts]
         calls = {
             at: self._plan_write(drafts[at], {**mode, **own}, None)
@@ -229,7 +231,9 @@ class Access:
         resolve = mode.get("resolve")
         check_resolver(resolve, detects=detects)
         revived, waits = flag("revive", mode.get("revive", False)), consistency_of(mode.get("consistency"))
-        replaces = door.one_of("if_exists", mode.get("if_exists", "error"), get_args(IfExists)) == "replace"
+        replaces = (
+            validation.one_of("if_exists", mode.get("if_exists", "error"), get_args(IfExists)) == "replace"
+        )
         wanted = self._enrichment(mode, replaces=replaces, superseding=bool(superseded.ids) or detects)
         if replaces:
             _check_upsert(draft, superseded, detects)
@@ -374,21 +378,23 @@ class Access:
             since=moment(f"{within}since", since),
             as_of=moment("as_of", as_of),
             known_at=moment("known_at", known_at),
-            order=door.one_of("order", order, ("newest", "oldest")),  # type: ignore[arg-type]
-            limit=door.whole_limit(limit, default=unless_told),
+            order=validation.one_of("order", order, ("newest", "oldest")),  # type: ignore[arg-type]
+            limit=validation.whole_limit(limit, default=unless_told),
             any_tags=tags_of(f"{within}any_tags", any_tags),
             metadata=metadata_of(f"{within}metadata", metadata),
             before=moment(f"{within}before", before),
             along=along,
             updated_before=moment("updated_before", updated_before),
-            conversation=None if conversation is None else door.identifier("conversation", conversation),
+            conversation=None
+            if conversation is None
+            else validation.identifier("conversation", conversation),
             include_retired=include_retired,
         )
         return (
             asked
             if cursor is None
             else replace(
-                asked, after=place_of(door.text("cursor", cursor, max_bytes=MAX_CURSOR_BYTES), asked)
+                asked, after=place_of(validation.text("cursor", cursor, max_bytes=MAX_CURSOR_BYTES), asked)
             )
         )
 
@@ -416,7 +422,7 @@ class Access:
         """What answers best. A blank query browses, and browsing filters by what a
         search prefers (D51, D54). `advisor`: in place of the memory's.
         """
-        text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
+        text = validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
         asked = self.asked(
             scope,
             **filter_of(filter),

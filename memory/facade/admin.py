@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.distrust import BlockedSource, LaterWrites
 from memory.domain.entry import EntryType
@@ -25,12 +25,12 @@ from memory.facade.holding import LegalHolds
 from memory.facade.importing import Import, ImportReport, Progress, Source, opened
 from memory.facade.reports import CopyLocation, Stats, StoreAudit, StoreReport, VacuumReport
 from memory.facade.why import WhyReport, why
-from memory.orchestrator.healing import StoreComparison
-from memory.orchestrator.maintenance import SweepReport
-from memory.orchestrator.planned import Plan
-from memory.orchestrator.promotion import PromotionReport
-from memory.orchestrator.reindexing import ReindexReport
-from memory.orchestrator.setbacks import RolledBackStore
+from memory.orchestrator.maintenance.reindexing import ReindexReport
+from memory.orchestrator.maintenance.repair import StoreComparison
+from memory.orchestrator.maintenance.sweeps import SweepReport
+from memory.orchestrator.storage.rollback_detection import RolledBackStore
+from memory.orchestrator.tiering.plan import Plan
+from memory.orchestrator.tiering.promotion import PromotionReport
 from memory.policies.routing import TIERS
 
 
@@ -291,7 +291,7 @@ class Admin:
         called = name or (Path(source).name if isinstance(source, str | PathLike) else "import")
         work = Import(
             self._access,
-            door.identifier("name", called),
+            validation.identifier("name", called),
             scope=None if scope is None else scope_of(scope),
             messages_to=None if messages_to is None else scope_of(messages_to),
             same_ids=flag("same_ids", same_ids),
@@ -314,7 +314,7 @@ class Admin:
 
     async def move(self, entry_ids: Sequence[str], to: str) -> PromotionReport:
         """Move entries to a later tier by hand. They never move back."""
-        door.one_of("tier", to, TIERS)
+        validation.one_of("tier", to, TIERS)
         return await self._access.engine.promotion.by_hand(self._access.tenant, ids_of(entry_ids), to)
 
     async def where(self, entry_id: str) -> list[CopyLocation]:
@@ -404,7 +404,7 @@ class Admin:
         forgotten by this.
         """
         return await self._access.engine.store_notes.forget(
-            door.text("name", name, min_chars=1, max_bytes=200)
+            validation.text("name", name, min_chars=1, max_bytes=200)
         )
 
     async def compare(self, *, repair: bool = False, progress: Progress | None = None) -> StoreComparison:

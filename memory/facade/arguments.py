@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import unknown_arguments, unknown_keys
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput
@@ -17,7 +17,7 @@ from memory.domain.message import Message
 from memory.domain.scope import Scope, ScopeKind, is_scope_text
 from memory.domain.shapes import import_message
 from memory.facade.values import Duration
-from memory.orchestrator.deliveries import CONSISTENCIES, Consistency
+from memory.orchestrator.storage.deliveries import CONSISTENCIES, Consistency
 
 
 class _Dataclass(Protocol):
@@ -45,7 +45,7 @@ def scope_of(value: object) -> Scope:
     if isinstance(value, Scope):
         return value
     if isinstance(value, str):
-        return Scope.parse(door.text("scope", value))
+        return Scope.parse(validation.text("scope", value))
     raise InvalidInput(
         "scope", f"must be a Scope or its text, such as 'user:ada', not {type(value).__name__}"
     )
@@ -60,7 +60,7 @@ def draft_of(given: EntryDraft | Mapping[str, Any]) -> EntryDraft:
     parts = (
         given if isinstance(given, EntryDraft) else given.items()
     )  # a draft is checked again: its lists may have been changed since
-    values = {door.text("draft", name): value for name, value in parts}
+    values = {validation.text("draft", name): value for name, value in parts}
     if "scope" not in values:
         raise InvalidInput("scope", "is missing")
     kind = type(given) if isinstance(given, EntryDraft) else EntryDraft
@@ -91,12 +91,12 @@ def consistency_of(value: object) -> Consistency | None:
     """When a write returns; None: as configured."""
     if value is None:
         return None
-    return door.one_of("consistency", value, CONSISTENCIES)  # type: ignore[return-value]
+    return validation.one_of("consistency", value, CONSISTENCIES)  # type: ignore[return-value]
 
 
 def real(field: str, value: object) -> float:
     """A finite number."""
-    return float(door.number(field, value))
+    return float(validation.number(field, value))
 
 
 def whole(field: str, value: object) -> int:
@@ -129,7 +129,7 @@ def id_of(value: object) -> str:
         value = value.text
     elif not isinstance(value, str) and isinstance(getattr(value, "id", None), str):
         raise InvalidInput("id", f"must be text, not {type(value).__name__}; pass its id, such as entry.id")
-    checked = door.text("id", value, max_bytes=door.MAX_ID_BYTES)
+    checked = validation.text("id", value, max_bytes=validation.MAX_ID_BYTES)
     if is_scope_text(checked):
         raise InvalidInput(
             "id",
@@ -149,7 +149,7 @@ def user_of(value: object) -> str:
                 "user", f"{value.text[:80]!r} is no user's scope; `admin.erase` erases the entries of a scope"
             )
         return value.id
-    checked = door.identifier("user", value)
+    checked = validation.identifier("user", value)
     if is_scope_text(checked):
         kind, _, rest = checked.partition(":")
         right = (
@@ -168,18 +168,18 @@ def agent_of(value: object) -> str | None:
     """The agent whose scratchpad is meant; None: the one that all share (D132)."""
     if value is None:
         return None
-    name = door.text("agent", value)
+    name = validation.text("agent", value)
     if not _AGENT.fullmatch(name):
         raise InvalidInput("agent", "must have 1 to 64 of A-Z, a-z, 0-9, _ and - and nothing else")
     return name
 
 
 def ids_of(values: object) -> list[str]:
-    return [id_of(value) for value in door.sequence("ids", values)]
+    return [id_of(value) for value in validation.sequence("ids", values)]
 
 
 def moment(field: str, value: Moment | None) -> datetime | None:
-    return None if value is None else door.time(field, value)
+    return None if value is None else validation.time(field, value)
 
 
 CHANGEABLE = ("content", "reasoning", "tool_calls", "usage", "finish_reason", "metadata", "name")

@@ -17,11 +17,11 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.artifact import check_media_type, check_path
 from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, NotFound
-from memory.orchestrator.conversations.manifests import CHUNK_BYTES, Manifests, artifact_of
-from memory.orchestrator.session_keys import scope_of
+from memory.orchestrator.conversations.blobs.manifests import CHUNK_BYTES, Manifests, artifact_of
+from memory.orchestrator.storage.session_keys import scope_of
 from memory.ports.record import Record
 
 ARTIFACT_FORMAT = "memory-artifact/1"
@@ -108,8 +108,8 @@ def artifact_line(found: Mapping[str, Any], line: int) -> ArtifactLine:
         raise InvalidInput("sha256", "must be 64 hexadecimal digits")
     return ArtifactLine(
         line,
-        door.identifier("id", found["id"]),
-        door.identifier("session_id", found["session_id"]),
+        validation.identifier("id", found["id"]),
+        validation.identifier("session_id", found["session_id"]),
         check_path(found["path"]),
         check_media_type(found["media_type"]),
         _count("size", found["size"]),
@@ -119,12 +119,15 @@ def artifact_line(found: Mapping[str, Any], line: int) -> ArtifactLine:
 
 def chunk_line(found: Mapping[str, Any], line: int) -> ChunkLine:
     artifact_id, number = (
-        door.identifier("artifact_id", found.get("artifact_id")),
+        validation.identifier("artifact_id", found.get("artifact_id")),
         _count("number", found.get("number")),
     )
     if "broken" in found:
         return ChunkLine(
-            line, artifact_id, number, broken=door.one_of("broken", found["broken"], tuple(BROKEN.values()))
+            line,
+            artifact_id,
+            number,
+            broken=validation.one_of("broken", found["broken"], tuple(BROKEN.values())),
         )
     try:
         data = b64decode(found.get("data", ""), validate=True)
@@ -136,7 +139,7 @@ def chunk_line(found: Mapping[str, Any], line: int) -> ChunkLine:
 
 
 def _count(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < door.INT64:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < validation.INT64:
         raise InvalidInput(name, "must be a whole number, not below 0")
     return value
 

@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from contextlib import suppress
 from typing import Any, BinaryIO, TypeAlias
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.artifact import ANY_MEDIA_TYPE, Artifact, ArtifactPage, check_media_type, check_path
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput, NotFound
 from memory.facade.access import Access
 from memory.facade.arguments import id_of, whole
-from memory.orchestrator.conversations.manifests import artifact_of
+from memory.orchestrator.conversations.blobs.manifests import artifact_of
 from memory.ports.record import Record
 
 LIST_LIMIT = 50
@@ -56,7 +56,7 @@ class Artifacts:
         `artifact_bytes`, for which what is replaced counts until it is gone.
         """
         session, named, kind = (
-            door.identifier("session_id", session_id),
+            validation.identifier("session_id", session_id),
             check_path(path),
             check_media_type(media_type),
         )
@@ -103,8 +103,11 @@ class Artifacts:
         """A page of a session's artifacts, those that were there first first; 50 unless
         told. Raises `NotFound` where there is no such session.
         """
-        session, most = door.identifier("session_id", session_id), door.whole_limit(limit, default=LIST_LIMIT)
-        after = None if cursor is None else door.text("cursor", cursor, max_bytes=512)
+        session, most = (
+            validation.identifier("session_id", session_id),
+            validation.whole_limit(limit, default=LIST_LIMIT),
+        )
+        after = None if cursor is None else validation.text("cursor", cursor, max_bytes=512)
         return await self._access.engine.conversations.manifests.list(
             self._access.tenant, session, most, after
         )
@@ -123,7 +126,7 @@ class Artifacts:
         if isinstance(artifact, tuple):
             if len(artifact) != 2:
                 raise InvalidInput("artifact", "must be an id, or session and path")
-            session, path = door.identifier("session_id", artifact[0]), check_path(artifact[1])
+            session, path = validation.identifier("session_id", artifact[0]), check_path(artifact[1])
             return await manifests.at(self._access.tenant, session, path)
         return await manifests.get(self._access.tenant, id_of(artifact))
 

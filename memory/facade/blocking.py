@@ -27,8 +27,8 @@ from memory.facade.scratchpads import Scratchpads
 from memory.facade.session import Session
 from memory.facade.sessions import Sessions
 from memory.facade.streaming import MessageStream
+from memory.facade.sync_wrapper import blocking
 from memory.facade.tasks import Tasks
-from memory.facade.twin import blocking
 from memory.facade.view import ScopedMemory
 
 BlockingMemory = blocking(Memory)

@@ -97,26 +97,26 @@ from memory.facade.wanted import (
 )
 from memory.facade.why import WhyReport
 from memory.facade.written import WriteOptions
-from memory.orchestrator.browsing import Retrieved
-from memory.orchestrator.checking import Resolver
-from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.streaming import StreamedMessage
-from memory.orchestrator.deliveries import Consistency
-from memory.orchestrator.derivation import Callback
-from memory.orchestrator.gates import RecallGate, WriteGate
-from memory.orchestrator.graph import Density, Expansion, Graph
-from memory.orchestrator.healing import StoreComparison
-from memory.orchestrator.maintenance import SweepReport
-from memory.orchestrator.numbers import NumberedItem, NumberedKind
-from memory.orchestrator.planned import Plan
-from memory.orchestrator.promotion import PromotionReport
-from memory.orchestrator.reindexing import ReindexReport
-from memory.orchestrator.relations import Relation
-from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
-from memory.orchestrator.scratchpads import Scratchpad
-from memory.orchestrator.setbacks import RolledBackStore
+from memory.orchestrator.conversations.window.compaction import Summarise
+from memory.orchestrator.conversations.window.streaming import StreamedMessage
+from memory.orchestrator.enrichment.conflicts import Resolver
+from memory.orchestrator.entries.browsing import Retrieved
+from memory.orchestrator.entries.derivation import Callback
+from memory.orchestrator.entries.graph import Density, Expansion, Graph
+from memory.orchestrator.entries.relations import Relation
+from memory.orchestrator.entries.scratchpads import Scratchpad
+from memory.orchestrator.entries.short_ids import NumberedItem, NumberedKind
+from memory.orchestrator.maintenance.reindexing import ReindexReport
+from memory.orchestrator.maintenance.repair import StoreComparison
+from memory.orchestrator.maintenance.sweeps import SweepReport
+from memory.orchestrator.retrieval.search import MixedResult, SearchResult
+from memory.orchestrator.storage.deliveries import Consistency
+from memory.orchestrator.storage.rollback_detection import RolledBackStore
+from memory.orchestrator.tiering.plan import Plan
+from memory.orchestrator.tiering.promotion import PromotionReport
+from memory.orchestrator.trust.gates import RecallGate, WriteGate
 from memory.policies.asked import Scalar
 from memory.policies.compacting import CompactionSettings
 from memory.policies.onward import WindowExitFunction

@@ -19,10 +19,10 @@ from memory.domain.errors import ConfigError, InvalidInput
 from memory.facade.config import EmbedderSettings, Guards, MemoryConfig, ServingStore
 from memory.facade.values import ADAPTERS, scheme_of
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.gates import RecallGate, WriteGate
-from memory.orchestrator.settings import EngineSettings
-from memory.orchestrator.split import Share, SplitStore
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.storage.settings import EngineSettings
+from memory.orchestrator.storage.split import Share, SplitStore
+from memory.orchestrator.storage.topology import Topology
+from memory.orchestrator.trust.gates import RecallGate, WriteGate
 from memory.policies.onward import WindowExitFunction
 from memory.policies.promotion import CustomRule, Policy
 from memory.policies.tokens import DefaultCounter, FunctionCounter

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict
 
 from memory.commands.run import Result, answer
 from memory.commands.schema import DESCRIPTION, NAME, PARAMETERS
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.enriched import PASSES
 from memory.domain.errors import InvalidInput
@@ -16,7 +16,7 @@ from memory.domain.shapes.tools import ToolFormat, export_tool
 from memory.facade.access import Access, Scopes, scopes_of
 from memory.facade.arguments import check_names, flag, scope_of
 from memory.facade.build import as_advisor
-from memory.facade.reach import MemoryReach
+from memory.facade.command_context import MemoryReach
 from memory.facade.wanted import preferences
 from memory.facade.written import WriteOptions
 from memory.ports.advisor import Advisor, Prompt
@@ -95,8 +95,8 @@ class Commands:
             self._access,
             into,
             _reads(reads, into),
-            None if conversation is None else door.identifier("conversation", conversation),
-            None if agent is None else door.identifier("agent", agent),
+            None if conversation is None else validation.identifier("conversation", conversation),
+            None if agent is None else validation.identifier("agent", agent),
             preferences(
                 {"conversation_id": conversation},
                 intent=flag("profile.intent_routing", wanted.get("intent_routing", True)),

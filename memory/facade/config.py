@@ -29,7 +29,7 @@ from pydantic import (
     model_validator,
 )
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import did_you_mean, setting_hint
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.scope import ScopeKind
@@ -48,9 +48,9 @@ from memory.facade.values import (
     scheme_of,
     short_scheme,
 )
-from memory.orchestrator.deliveries import Consistency
-from memory.orchestrator.kinds import KINDS
-from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.storage.deliveries import Consistency
+from memory.orchestrator.storage.kinds import KINDS
+from memory.orchestrator.storage.settings import EngineSettings
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
@@ -409,7 +409,7 @@ class MemoryConfig(BaseModel):
     @field_validator("tenant", mode="after")
     @classmethod
     def _tenant(cls, value: str) -> str:
-        if not door.identifier("tenant", value).strip():
+        if not validation.identifier("tenant", value).strip():
             raise InvalidInput("tenant", "must not be blank")
         return value
 

@@ -13,7 +13,7 @@ from memory.commands.escape import one_line
 from memory.domain.entry import Entry, EntryType
 from memory.domain.shown import Shown
 from memory.facade.access import Access
-from memory.orchestrator.browsing import Retrieved
+from memory.orchestrator.entries.browsing import Retrieved
 from memory.policies.asked import EntryQuery
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.distrust import LATER_WRITES, BlockedSource, LaterWrites
 from memory.domain.errors import InvalidInput
 from memory.domain.provenance import Provenance, named_in
@@ -32,9 +32,9 @@ async def block_source(
     blocked_by: str | None,
 ) -> list[BlockedSource]:
     """Block each of these origins."""
-    door.one_of("later_writes", later_writes, LATER_WRITES)
-    door.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1)
-    by = None if blocked_by is None else door.identifier("blocked_by", blocked_by)
+    validation.one_of("later_writes", later_writes, LATER_WRITES)
+    validation.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1)
+    by = None if blocked_by is None else validation.identifier("blocked_by", blocked_by)
     at, now = moment("since", since), access.engine.placement.now()
     return await access.engine.trust.blocked_sources.block(
         access.tenant, [BlockedSource(one, at, later_writes, reason, by, now) for one in origins]

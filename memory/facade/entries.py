@@ -12,7 +12,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import HistoryItem
 from memory.facade.access import Access
 from memory.facade.arguments import Moment, consistency_of, flag, id_of, moment, scope_of
-from memory.orchestrator.deliveries import Consistency
+from memory.orchestrator.storage.deliveries import Consistency
 
 
 @explain_guesses

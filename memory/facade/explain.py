@@ -7,17 +7,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.scope import Scope
 from memory.domain.shown import Shown
 from memory.facade.build import build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.places import not_there_yet
-from memory.orchestrator.collections import ENTRIES, MESSAGES
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.kinds import KINDS, Kind
-from memory.orchestrator.split import SplitStore
-from memory.orchestrator.topology import leaves_of
+from memory.orchestrator.storage.collections import ENTRIES, MESSAGES
+from memory.orchestrator.storage.kinds import KINDS, Kind
+from memory.orchestrator.storage.split import SplitStore
+from memory.orchestrator.storage.topology import leaves_of
 from memory.policies.promotion import PromotionRule
 from memory.policies.routing import TIERS
 from memory.ports.clock import system_clock
@@ -96,7 +96,7 @@ async def explain_unopened(config: MemoryConfig, scope: Scope, collection_name: 
 
 def _kind(name: str) -> Kind:
     declared = {kind.collection.name: kind for kind in KINDS}
-    return declared[door.one_of("collection", name, declared)]
+    return declared[validation.one_of("collection", name, declared)]
 
 
 def _leaf(store: Store, partition: Partition, collection: Collection) -> Store:

@@ -14,11 +14,11 @@ from memory.facade.transfer import (
     exported_scratchpad,
     exported_version,
 )
-from memory.orchestrator.collections import ARTIFACTS, MANIFESTS, MESSAGES, SESSIONS
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.entry_records import entry_of
-from memory.orchestrator.kinds import KINDS
-from memory.orchestrator.transfer import noted_of
+from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS, MESSAGES, SESSIONS
+from memory.orchestrator.storage.entry_records import entry_of
+from memory.orchestrator.storage.kinds import KINDS
+from memory.orchestrator.transfer.records import noted_of
 
 Line = dict[str, Any]
 

@@ -8,9 +8,9 @@ from collections import Counter
 from memory.domain.errors import StoreError
 from memory.domain.scope import Scope, ScopeKind
 from memory.domain.session import ErasedScope, ErasedTenant, ErasedUser
-from memory.orchestrator.collections import ENTRIES, MESSAGES
 from memory.orchestrator.conversations.redaction import is_counted, said_by
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.storage.collections import ENTRIES, MESSAGES
 from memory.ports.query import Query, Tenant, within
 from memory.ports.record import Partition, Record
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.domain.hold import LegalHold, Over
@@ -62,8 +62,8 @@ class LegalHolds:
             tenant: Hold the whole tenant. Give exactly one of these four.
             placed_by: Who places it.
         """
-        door.identifier("name", name)
-        if not door.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1).strip():
+        validation.identifier("name", name)
+        if not validation.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1).strip():
             raise InvalidInput("reason", "must not be blank: who finds the hold in years reads it")
         given: dict[Over, str] = {}
         if scope is not None:
@@ -87,7 +87,7 @@ class LegalHolds:
             over,
             of,
             reason,
-            None if placed_by is None else door.identifier("placed_by", placed_by),
+            None if placed_by is None else validation.identifier("placed_by", placed_by),
             engine.placement.now(),
         )
         entry_scope = await engine.scope_of_entry(self._access.tenant, of) if over == "entry" else None
@@ -99,7 +99,7 @@ class LegalHolds:
         The next sweep deletes what has expired meanwhile.
         """
         return await self._access.engine.erasure.holds.release(
-            self._access.tenant, door.identifier("name", name)
+            self._access.tenant, validation.identifier("name", name)
         )
 
     async def list(self) -> builtins.list[LegalHold]:

@@ -35,7 +35,7 @@ from typing import IO, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.entry import Entry, ImportedDraft
 from memory.domain.errors import (
     Conflict,
@@ -64,15 +64,15 @@ from memory.facade.transfer import (
     Version,
     read,
 )
-from memory.orchestrator.admission import NewEntry
-from memory.orchestrator.births import latest_moment
-from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
-from memory.orchestrator.conversations.artifacts import Chunk
-from memory.orchestrator.conversations.carried_artifacts import restore_artifact
+from memory.orchestrator.conversations.blobs.large_texts import Chunk
 from memory.orchestrator.conversations.sessions import OWNER, other_owner
-from memory.orchestrator.entry_records import texts_of
-from memory.orchestrator.quotas import Place
-from memory.orchestrator.transfer import Fate, Restored
+from memory.orchestrator.entries.admission import NewEntry
+from memory.orchestrator.entries.writing import latest_moment
+from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
+from memory.orchestrator.storage.entry_records import texts_of
+from memory.orchestrator.tiering.quotas import Place
+from memory.orchestrator.transfer.artifact_import import restore_artifact
+from memory.orchestrator.transfer.records import Fate, Restored
 from memory.ports.record import Key, Record
 
 BATCH = 200
@@ -786,7 +786,7 @@ class _Copy:
         self._into.write(written)
 
     def _as_json(self, line: object) -> str:
-        if not door.is_object(line):
+        if not validation.is_object(line):
             raise InvalidInput(
                 "source", f"gives a {type(line).__name__} where a line is expected: text, or a JSON object"
             )
@@ -794,7 +794,7 @@ class _Copy:
             with suppress(TypeError, ValueError, RecursionError):
                 return json.dumps(dict(line), allow_nan=False)
         try:  # Python's own values: dates, UUIDs, dataclasses, models
-            return json.dumps(door.json_object("line", line, max_bytes=door.MAX_MESSAGE_BYTES))
+            return json.dumps(validation.json_object("line", line, max_bytes=validation.MAX_MESSAGE_BYTES))
         except InvalidInput as error:
             path = error.field.split(".")  # of which the names inside of a field are what the line says
             self.unread[self._lines + 1] = f"{path[min(1, len(path) - 1)]}: {error.problem}"

@@ -11,7 +11,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack, overload
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.enriched import Enrichment, WriteReport
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
@@ -66,16 +66,16 @@ from memory.facade.wanted import (
     search_mode,
 )
 from memory.facade.written import WriteMode, WriteOptions
-from memory.orchestrator.allowance import Allowance
-from memory.orchestrator.browsing import Retrieved
-from memory.orchestrator.checking import Resolver
-from memory.orchestrator.conversations.reads import reads_of_caller
-from memory.orchestrator.deliveries import Consistency
-from memory.orchestrator.derivation import Callback
+from memory.orchestrator.conversations.window.reads import reads_of_caller
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.gates import RecallGate, WriteGate
-from memory.orchestrator.maintenance import SweepReport
-from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
+from memory.orchestrator.enrichment.conflicts import Resolver
+from memory.orchestrator.entries.browsing import Retrieved
+from memory.orchestrator.entries.derivation import Callback
+from memory.orchestrator.maintenance.sweeps import SweepReport
+from memory.orchestrator.retrieval.search import MixedResult, SearchResult
+from memory.orchestrator.storage.budgets import Allowance
+from memory.orchestrator.storage.deliveries import Consistency
+from memory.orchestrator.trust.gates import RecallGate, WriteGate
 from memory.policies.asked import Scalar
 from memory.policies.onward import ELSEWHERE, WindowExitFunction
 from memory.policies.promotion import Policy
@@ -298,7 +298,7 @@ class Memory(AsyncContext):
         it.
         """
         draft = session_draft(
-            door.identifier("session_id", session_id),
+            validation.identifier("session_id", session_id),
             system=system,
             user=user,
             agent=agent,
@@ -867,15 +867,15 @@ class Memory(AsyncContext):
         """
         given = {"subject": ("user", user), "agent": ("agent", agent), "namespace": ("namespace", namespace)}
         asked: list[Condition | None] = [
-            Eq(field, door.identifier(name, value))
+            Eq(field, validation.identifier(name, value))
             for field, (name, value) in given.items()
             if value is not None
         ]
         asked += [None if (at := moment("since", since)) is None else Ge("created_at", at)]
         asked += [None if (at := moment("until", until)) is None else Le("created_at", at)]
         text, most = (
-            door.text("query", query, max_bytes=MAX_QUERY_BYTES),
-            door.whole_limit(limit, default=SEARCH_LIMIT),
+            validation.text("query", query, max_bytes=MAX_QUERY_BYTES),
+            validation.whole_limit(limit, default=SEARCH_LIMIT),
         )
         checked, least = search_mode(mode), least_relevance(min_relevance)
         return await self._engine.finding.find(

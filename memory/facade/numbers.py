@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.facade.access import Access
 from memory.facade.arguments import id_of
-from memory.orchestrator.numbers import NumberedItem, NumberedKind, kind_of, reference_of
+from memory.orchestrator.entries.short_ids import NumberedItem, NumberedKind, kind_of, reference_of
 
 
 @explain_guesses
@@ -60,4 +60,4 @@ class ShortIds:
 
 
 def _named(values: Sequence[str]) -> list[str]:
-    return [id_of(value) for value in door.sequence("ids", values, at_most=door.MAX_LIMIT)]
+    return [id_of(value) for value in validation.sequence("ids", values, at_most=validation.MAX_LIMIT)]

@@ -8,8 +8,8 @@ from memory.domain.corrections import explain_guesses
 from memory.domain.entry import EntryType
 from memory.facade.access import Access, Scopes, scopes_of
 from memory.facade.arguments import Moment, flag, id_of, moment, whole
-from memory.orchestrator.graph import Density, Expansion, Graph
-from memory.orchestrator.relations import Relation, Shows
+from memory.orchestrator.entries.graph import Density, Expansion, Graph
+from memory.orchestrator.entries.relations import Relation, Shows
 
 GRAPH_LIMIT = 200
 MOST_STEPS = 2

@@ -12,11 +12,11 @@ from typing import Any
 from memory.domain.errors import ConfigError, StoreError
 from memory.domain.ids import is_id
 from memory.domain.shown import Shown
-from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.generations import Disagreement
-from memory.orchestrator.healing import Progress, StoreComparison
-from memory.orchestrator.setbacks import RolledBackStore
+from memory.orchestrator.maintenance.repair import Progress, StoreComparison
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.generations import Disagreement
+from memory.orchestrator.storage.rollback_detection import RolledBackStore
 from memory.policies.routing import TIERS
 from memory.ports.capabilities import FLAGS, LIMITS
 from memory.ports.query import And, Eq, Query, Tenant

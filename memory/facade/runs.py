@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.domain.task import RUN_MODES, RUN_STATUSES, Run, RunPage
 from memory.facade.access import Access
 from memory.facade.arguments import Metadata
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.runs import RunDraft
-from memory.orchestrator.session_keys import scope_of
+from memory.orchestrator.conversations.tasks.runs import RunDraft
+from memory.orchestrator.storage.session_keys import scope_of
 from memory.ports.query import Condition, Eq, Tenant, within
 from memory.ports.record import Partition
 
@@ -56,16 +56,16 @@ class Runs:
         `message_count`, where it is given, is taken instead (B57). Raises `LegalHoldActive` where
         the session is under legal hold and metadata of the run would be lost.
         """
-        count = len(door.sequence("messages", messages)) if message_count is None else message_count
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < door.INT64:
+        count = len(validation.sequence("messages", messages)) if message_count is None else message_count
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < validation.INT64:
             raise InvalidInput("message_count", "must be a whole number, not below 0")
         draft = RunDraft(
-            id=door.identifier("run_id", run_id),
-            child_id=door.identifier("child_id", child_id),
-            status=door.one_of("status", status, RUN_STATUSES),
-            mode=door.one_of("mode", mode, RUN_MODES),
+            id=validation.identifier("run_id", run_id),
+            child_id=validation.identifier("child_id", child_id),
+            status=validation.one_of("status", status, RUN_STATUSES),
+            mode=validation.one_of("mode", mode, RUN_MODES),
             message_count=count,
-            metadata=door.json_object("metadata", {} if metadata is None else metadata),
+            metadata=validation.json_object("metadata", {} if metadata is None else metadata),
         )
         conversations = self._access.engine.conversations
         async with conversations.in_call_order(self._access.tenant, self._session_id, "run", [draft.id]):
@@ -73,7 +73,7 @@ class Runs:
 
     async def get(self, run_id: str) -> Run | None:
         """The run; None where this session has none of the id (B60)."""
-        checked = door.identifier("run_id", run_id)
+        checked = validation.identifier("run_id", run_id)
         return await self._access.engine.conversations.runs.get((await self._conversation()).log, checked)
 
     async def list(
@@ -102,7 +102,7 @@ class Runs:
         """Delete the run; its child stays. False where there was none, which is no
         error (B60). Raises `LegalHoldActive` where the session is under a legal hold.
         """
-        checked = door.identifier("run_id", run_id)
+        checked = validation.identifier("run_id", run_id)
         conversations = self._access.engine.conversations
         async with conversations.in_call_order(self._access.tenant, self._session_id, "run", [checked]):
             return await conversations.runs.delete((await self._conversation()).log, checked)
@@ -119,14 +119,14 @@ def asked_runs(
 ) -> tuple[list[Condition], dict[str, Any]]:
     """Which runs are asked for, and how, checked."""
     given = {
-        "child_id": None if child_id is None else door.identifier("child_id", child_id),
-        "status": None if status is None else door.one_of("status", status, RUN_STATUSES),
-        "mode": None if mode is None else door.one_of("mode", mode, RUN_MODES),
+        "child_id": None if child_id is None else validation.identifier("child_id", child_id),
+        "status": None if status is None else validation.one_of("status", status, RUN_STATUSES),
+        "mode": None if mode is None else validation.one_of("mode", mode, RUN_MODES),
     }
     how = {
-        "descending": door.one_of("order", order, ("oldest", "newest")) == "newest",
-        "limit": door.whole_limit(limit, default=RUNS_LIMIT),
-        "cursor": None if cursor is None else door.text("cursor", cursor, max_bytes=4096),
+        "descending": validation.one_of("order", order, ("oldest", "newest")) == "newest",
+        "limit": validation.whole_limit(limit, default=RUNS_LIMIT),
+        "cursor": None if cursor is None else validation.text("cursor", cursor, max_bytes=4096),
     }
     return [Eq(name, value) for name, value in given.items() if value is not None], how
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.facade.access import Access
 from memory.facade.arguments import agent_of
-from memory.orchestrator.scratchpads import CAP, Scratchpad
+from memory.orchestrator.entries.scratchpads import CAP, Scratchpad
 
 
 @explain_guesses
@@ -29,7 +29,7 @@ class Scratchpads:
         Raises `ScratchpadFull` beyond 4 MiB, headers included: then nothing changes
         (D130). An agent's name has 1 to 64 of A-Z, a-z, 0-9, _ and -.
         """
-        said = door.text("text", text, max_bytes=CAP)
+        said = validation.text("text", text, max_bytes=CAP)
         if not said.strip():
             raise InvalidInput("text", "says nothing")
         return await self._access.engine.scratchpads.append(self._access.tenant, agent_of(agent), said)

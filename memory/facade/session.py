@@ -9,7 +9,7 @@ from dataclasses import replace
 from secrets import token_hex
 from typing import Any, Literal
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
@@ -23,13 +23,13 @@ from memory.facade.runs import Runs
 from memory.facade.streaming import MessageStream
 from memory.facade.tasks import Tasks
 from memory.facade.wanted import least_relevance, search_mode
-from memory.orchestrator.conversations.compacting import Summarise
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
-from memory.orchestrator.conversations.history import HistoryQuery
-from memory.orchestrator.conversations.reads import lends_reads, reads_of_caller
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.streaming import StreamedMessage
-from memory.orchestrator.promotion import PromotionReport
+from memory.orchestrator.conversations.window.compaction import Summarise
+from memory.orchestrator.conversations.window.history import HistoryQuery
+from memory.orchestrator.conversations.window.reads import lends_reads, reads_of_caller
+from memory.orchestrator.conversations.window.streaming import StreamedMessage
+from memory.orchestrator.tiering.promotion import PromotionReport
 from memory.policies.compacting import CompactionSettings, summary_of
 from memory.policies.reading import ContextRequest
 from memory.policies.thresholds import MessageThreshold, TurnThreshold, WindowPolicy
@@ -149,7 +149,7 @@ class Session:
         changed, its id and its role among it, stays as it is stored. No earlier version
         is kept, so it raises `LegalHoldActive` where the session is under legal hold.
         """
-        checked, changed = door.identifier("message_id", message_id), changes_of(changes)
+        checked, changed = validation.identifier("message_id", message_id), changes_of(changes)
         async with self._in_call_order([checked]):
             return await (await self._conversation()).update(checked, changed)
 
@@ -162,12 +162,12 @@ class Session:
         Under an id of its own where none is given. One that is there already is said
         anew, where it stands (B20).
         """
-        speaks = Role(door.one_of("role", role, ("assistant", "user")))
+        speaks = Role(validation.one_of("role", role, ("assistant", "user")))
 
         async def begin(name: str) -> StreamedMessage:
             return StreamedMessage(await self._conversation(), self._access.engine.placement, speaks, name)
 
-        name = token_hex(16) if message_id is None else door.identifier("message_id", message_id)
+        name = token_hex(16) if message_id is None else validation.identifier("message_id", message_id)
         return MessageStream(begin, name, self._access.check_process)
 
     async def exclude(self, message_id: str, reason: str = "manual") -> bool:
@@ -175,7 +175,8 @@ class Session:
         B28). False where it is not there, or is the system message.
         """
         return await (await self._conversation()).exclude(
-            door.identifier("message_id", message_id), door.text("reason", reason, min_chars=1, max_chars=200)
+            validation.identifier("message_id", message_id),
+            validation.text("reason", reason, min_chars=1, max_chars=200),
         )
 
     async def erase(self, message_id: str) -> bool:
@@ -189,7 +190,7 @@ class Session:
         its copies in forks, with all of that, but for forks under legal hold. Its id is
         free again. What of this a crash cut off, a sweep does.
         """
-        checked = door.identifier("message_id", message_id)
+        checked = validation.identifier("message_id", message_id)
         if checked == "system":
             raise InvalidInput(
                 "message_id", "'system' is the session's system message: update it, or delete the session"
@@ -202,7 +203,7 @@ class Session:
         """Take an excluded message back into the window. False where it is there,
         unknown, or was compacted away.
         """
-        return await (await self._conversation()).restore(door.identifier("message_id", message_id))
+        return await (await self._conversation()).restore(validation.identifier("message_id", message_id))
 
     async def clear(self) -> int:
         """Take all messages out of the window but the system message; the history keeps
@@ -236,7 +237,7 @@ class Session:
         new first: cut off half-way it leaves what is new behind what was there, and the
         same list again ends it.
         """
-        said = import_messages(door.sequence("messages", messages), "messages")
+        said = import_messages(validation.sequence("messages", messages), "messages")
         conversation = await self._conversation()
         if not flag("revive", revive):
             read = reads_of_caller().settle(conversation.log.life.incarnation, said)
@@ -246,7 +247,7 @@ class Session:
     async def checkpoint(self, name: str | None = None) -> Checkpoint:
         """A point to roll back to. One with a name is noted in the log."""
         return await (await self._conversation()).checkpoint(
-            None if name is None else door.identifier("name", name)
+            None if name is None else validation.identifier("name", name)
         )
 
     async def roll_back(self, checkpoint: Checkpoint, reason: str = "manual") -> int:
@@ -265,7 +266,7 @@ class Session:
                 "checkpoint", f"must be one that `checkpoint` returned, not {type(checkpoint).__name__}"
             )
         return await (await self._conversation()).roll_back(
-            checkpoint, door.text("reason", reason, min_chars=1, max_chars=200)
+            checkpoint, validation.text("reason", reason, min_chars=1, max_chars=200)
         )
 
     async def repair_tool_calls(self) -> list[Message]:
@@ -334,7 +335,7 @@ class Session:
                 raise InvalidInput(name, "must be a whole number, not below 0")
         if isinstance(slack, bool) or not isinstance(slack, int | float) or not 0 <= slack < 1:
             raise InvalidInput("slack", "must be a share of the budget: 0 or more, and below 1")
-        door.one_of("by", by, ("blocks", "turns"))
+        validation.one_of("by", by, ("blocks", "turns"))
         for name, is_given in (("by", by == "turns"), ("slack", slack > 0)):
             if is_given and budget is None and last is not None:
                 raise InvalidInput(
@@ -342,12 +343,12 @@ class Session:
                 )
         begins: Any = "user" if budget is not None and last is None else "any"
         if start is not None:
-            begins = door.one_of("start", start, ("any", "user"))
+            begins = validation.one_of("start", start, ("any", "user"))
         asked, schemas = (
             ContextRequest(budget, last, by, slack, flag("layered", layered), begins, completes=True),
             _schemas(tools),
         )
-        question = None if recall is None else door.text("recall", recall, max_bytes=MAX_QUERY_BYTES)
+        question = None if recall is None else validation.text("recall", recall, max_bytes=MAX_QUERY_BYTES)
         least = least_relevance(min_relevance)
         if question is None and least is not None:
             raise InvalidInput(
@@ -392,18 +393,22 @@ class Session:
         asked = HistoryQuery(
             ids=None
             if ids is None
-            else [door.identifier("ids", one) for one in door.sequence("ids", ids, at_most=door.MAX_LIMIT)],
+            else [
+                validation.identifier("ids", one)
+                for one in validation.sequence("ids", ids, at_most=validation.MAX_LIMIT)
+            ],
             first=_number("first", first),
             last=_number("last", last),
             roles=[
-                door.one_of("roles", role, Role) for role in door.sequence("roles", roles, at_most=len(Role))
+                validation.one_of("roles", role, Role)
+                for role in validation.sequence("roles", roles, at_most=len(Role))
             ],
             summaries=bool(summaries),
-            archived_by=None if archived_by is None else door.identifier("archived_by", archived_by),
-            descending=door.one_of("order", order, ("oldest", "newest")) == "newest",
-            limit=door.whole_limit(limit, default=HISTORY_LIMIT),
+            archived_by=None if archived_by is None else validation.identifier("archived_by", archived_by),
+            descending=validation.one_of("order", order, ("oldest", "newest")) == "newest",
+            limit=validation.whole_limit(limit, default=HISTORY_LIMIT),
             offset=_number("offset", offset) or 0,
-            cursor=None if cursor is None else door.text("cursor", cursor, max_bytes=4096),
+            cursor=None if cursor is None else validation.text("cursor", cursor, max_bytes=4096),
         )
         return await (await self._conversation()).history(asked)
 
@@ -427,12 +432,12 @@ class Session:
             InvalidInput: `mode="semantic"` where messages have no vectors
                 (`conversations.meaning`). `"hybrid"` is lexical there.
         """
-        text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
+        text = validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
         checked, least = search_mode(mode), least_relevance(min_relevance)
         return await self._access.engine.finding.find_in(
             await self._conversation(),
             text,
-            door.whole_limit(limit, default=SEARCH_LIMIT),
+            validation.whole_limit(limit, default=SEARCH_LIMIT),
             checked,
             least,
         )
@@ -457,8 +462,8 @@ class Session:
         return await (await self._conversation()).compact(
             summarise,
             keep_last=keep_last,
-            reason=door.text("reason", reason, min_chars=1, max_chars=200),
-            trigger_id=None if trigger_id is None else door.identifier("trigger_id", trigger_id),
+            reason=validation.text("reason", reason, min_chars=1, max_chars=200),
+            trigger_id=None if trigger_id is None else validation.identifier("trigger_id", trigger_id),
         )
 
     async def compact_if_needed(
@@ -548,9 +553,11 @@ class Session:
         large texts count: then there is no new session. Cut off half-way, it leaves the
         new session with the first of its messages.
         """
-        at = None if at is None else door.identifier("at", at)
+        at = None if at is None else validation.identifier("at", at)
         draft, messages = await (await self._conversation()).as_of(at)
-        draft = replace(draft, id=None if session_id is None else door.identifier("session_id", session_id))
+        draft = replace(
+            draft, id=None if session_id is None else validation.identifier("session_id", session_id)
+        )
         return Session._of(
             self._access, await self._access.engine.conversations.fork(self._access.tenant, draft, messages)
         )
@@ -574,7 +581,7 @@ def _schemas(tools: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str,
     """The schemas of tools: JSON, for they are counted as it. They are kept nowhere, so
     no other rule of what is stored holds for them.
     """
-    given = [] if tools is None else door.sequence("tools", tools)
+    given = [] if tools is None else validation.sequence("tools", tools)
     for tool in given:
         if not isinstance(tool, Mapping):
             raise InvalidInput("tools", f"each must be a schema, an object, not {type(tool).__name__}")

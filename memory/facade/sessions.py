@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.entry import check_expiry, check_title
 from memory.domain.errors import InvalidInput
@@ -20,7 +20,7 @@ from memory.facade.delegation import MOST_DELEGATED, Delegation, delegation
 from memory.facade.runs import asked_runs, listed
 from memory.facade.session import Session
 from memory.orchestrator.conversations.sessions import SessionDraft, info_of
-from memory.orchestrator.promotion import PromotionReport
+from memory.orchestrator.tiering.promotion import PromotionReport
 
 LIST_LIMIT = 50
 
@@ -84,7 +84,7 @@ class Sessions:
         None where there is none. `Session.info` is exact.
         """
         record = await self._access.engine.conversations.find(
-            self._access.tenant, door.identifier("session_id", session_id)
+            self._access.tenant, validation.identifier("session_id", session_id)
         )
         return None if record is None else info_of(record)
 
@@ -99,7 +99,7 @@ class Sessions:
         Nothing where no session is named, it has none, or a store or a gate fails,
         which is logged: no work fails for want of it (D127).
         """
-        session = None if session_id is None else door.identifier("session_id", session_id)
+        session = None if session_id is None else validation.identifier("session_id", session_id)
         asked = self._access.asked(scope, limit=limit, unless_told=MOST_DELEGATED, anywhere=scope is None)
         return await delegation(self._access, session, asked)
 
@@ -120,16 +120,20 @@ class Sessions:
         such session, or it was created without one, and `LegalHoldActive` where a system message,
         a title or metadata would be lost that is under legal hold.
         """
-        prompt = None if system is _UNSET else door.text("system", system, max_bytes=door.MAX_CONTENT_BYTES)
+        prompt = (
+            None
+            if system is _UNSET
+            else validation.text("system", system, max_bytes=validation.MAX_CONTENT_BYTES)
+        )
         said: dict[str, Any] = {} if title is _UNSET else {"title": check_title(title)}
-        said |= {} if metadata is _UNSET else {"metadata": door.json_object("metadata", metadata)}
-        told: dict[str, Any] = {} if tags is _UNSET else {"tags": tuple(door.tags(tags))}
+        said |= {} if metadata is _UNSET else {"metadata": validation.json_object("metadata", metadata)}
+        told: dict[str, Any] = {} if tags is _UNSET else {"tags": tuple(validation.tags(tags))}
         until = None if expires_at is _UNSET else check_expiry(expires_at)
         conversations = self._access.engine.conversations
         if expires_at is not _UNSET:
             told["hidden_from"] = conversations.moment_of(until)
         opened = await conversations.open(
-            self._access.tenant, SessionDraft(door.identifier("session_id", session_id)), create=False
+            self._access.tenant, SessionDraft(validation.identifier("session_id", session_id)), create=False
         )
         if prompt is not None:
             await opened.update(SYSTEM, {"content": prompt})
@@ -159,19 +163,21 @@ class Sessions:
         what this one wrote is told first.
         """
         given = {"subject": user, "agent": agent, "namespace": namespace}
-        asked = {name: door.identifier(name, value) for name, value in given.items() if value is not None}
+        asked = {
+            name: validation.identifier(name, value) for name, value in given.items() if value is not None
+        }
         if status is not None:
-            asked["status"] = door.one_of("status", status, STATUSES)
+            asked["status"] = validation.one_of("status", status, STATUSES)
         return await self._access.engine.conversations.sessions.list(
             self._access.tenant,
             asked=asked,
-            tags=door.tags(door.sequence("tags", tags)),
+            tags=validation.tags(validation.sequence("tags", tags)),
             since=moment("since", since),
             until=moment("until", until),
-            order=door.one_of("by", by, ("updated", "created")),
-            descending=door.one_of("order", order, ("newest", "oldest")) == "newest",
-            limit=door.whole_limit(limit, default=LIST_LIMIT),
-            cursor=None if cursor is None else door.text("cursor", cursor, max_bytes=4096),
+            order=validation.one_of("by", by, ("updated", "created")),
+            descending=validation.one_of("order", order, ("newest", "oldest")) == "newest",
+            limit=validation.whole_limit(limit, default=LIST_LIMIT),
+            cursor=None if cursor is None else validation.text("cursor", cursor, max_bytes=4096),
         )
 
     async def runs(
@@ -191,8 +197,8 @@ class Sessions:
 
         100 unless told, 1,000 at most; the page's `cursor` asks for those behind it.
         """
-        given = None if run_id is None else door.identifier("run_id", run_id)
-        parent = None if session_id is None else door.identifier("session_id", session_id)
+        given = None if run_id is None else validation.identifier("run_id", run_id)
+        parent = None if session_id is None else validation.identifier("session_id", session_id)
         asked = asked_runs(
             child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor
         )
@@ -207,7 +213,7 @@ class Sessions:
         Where it has none, what waits for a store is done by sweeps for the entries that
         there are now.
         """
-        door.identifier("session_id", session_id)
+        validation.identifier("session_id", session_id)
         if await self._access.engine.conversations.find(self._access.tenant, session_id) is not None:
             return await Session(self._access, SessionDraft(session_id), create=False).end()
         return await self._access.engine.end_session(self._access.tenant, Scope.session(session_id), owing=())
@@ -223,7 +229,7 @@ class Sessions:
             InvalidInput: There is no such session, and the id is the text of a scope, such as
                 `"session:s1"`: the id alone, `"s1"`, was meant.
         """
-        named = door.identifier("session_id", session_id)
+        named = validation.identifier("session_id", session_id)
         deleted = await self._access.engine.conversations.sessions.delete(self._access.tenant, named)
         if not deleted and is_scope_text(named):
             raise InvalidInput(
@@ -248,21 +254,26 @@ def draft_of(
 ) -> SessionDraft:
     """A session as handed in, checked."""
     given = {"user": user, "agent": agent, "namespace": namespace}
-    named = {name: None if value is None else door.identifier(name, value) for name, value in given.items()}
+    named = {
+        name: None if value is None else validation.identifier(name, value) for name, value in given.items()
+    }
     said = (
         None
         if system is None
-        else Message(role=Role.SYSTEM, content=door.text("system", system, max_bytes=door.MAX_CONTENT_BYTES))
+        else Message(
+            role=Role.SYSTEM,
+            content=validation.text("system", system, max_bytes=validation.MAX_CONTENT_BYTES),
+        )
     )
     return SessionDraft(
-        id=None if session_id is None else door.identifier("session_id", session_id),
+        id=None if session_id is None else validation.identifier("session_id", session_id),
         system=said,
         user=named["user"],
         agent=named["agent"],
         namespace=named["namespace"],
         title=check_title(title),
-        tags=door.tags(door.sequence("tags", tags)),
-        metadata=door.json_object("metadata", {} if metadata is None else metadata),
+        tags=validation.tags(validation.sequence("tags", tags)),
+        metadata=validation.json_object("metadata", {} if metadata is None else metadata),
         expires_at=check_expiry(expires_at),
         shared=flag("shared", shared),
     )

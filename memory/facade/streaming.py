@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Self
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput, MemoryTiersError
 from memory.domain.message import Message
 from memory.facade.arguments import changes_of
 from memory.facade.contexts import AsyncContext
-from memory.orchestrator.conversations.streaming import StreamedMessage
+from memory.orchestrator.conversations.window.streaming import StreamedMessage
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class MessageStream(AsyncContext):
         self._check_process = check_process
         self._id = message_id
         self._streamed: StreamedMessage | None = None
-        self._room = door.MAX_MESSAGE_BYTES
+        self._room = validation.MAX_MESSAGE_BYTES
         self._finished = False
 
     def __repr__(self) -> str:
@@ -80,14 +80,14 @@ class MessageStream(AsyncContext):
         Raises `Conflict` where the message was finished meanwhile (by the end of the
         session) or another says it, and where nothing may be appended.
         """
-        piece = door.text("text", text)
+        piece = validation.text("text", text)
         if self._finished:
             raise InvalidInput("text", "comes after the end of the message; stream another one")
         size = len(piece.encode())
         if size > self._room:
             raise InvalidInput(
                 "text",
-                f"the message would be longer than {door.MAX_MESSAGE_BYTES} bytes; finish it, and say the rest in another one",
+                f"the message would be longer than {validation.MAX_MESSAGE_BYTES} bytes; finish it, and say the rest in another one",
             )
         streamed = self._opened()
         self._room -= size
@@ -108,7 +108,7 @@ class MessageStream(AsyncContext):
 
     @property
     def _has_said(self) -> bool:
-        return self._room < door.MAX_MESSAGE_BYTES
+        return self._room < validation.MAX_MESSAGE_BYTES
 
     def _opened(self) -> StreamedMessage:
         self._check_process()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.domain.task import TASK_STATUSES, Task, TaskPage
 from memory.facade.access import Access
 from memory.facade.arguments import Metadata
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.tasks import TaskDraft
+from memory.orchestrator.conversations.tasks.tasks import TaskDraft
 from memory.ports.query import Condition, Eq, IsNull
 
 TASKS_LIMIT = 100
@@ -65,7 +65,7 @@ class Tasks:
 
     async def get(self, task_id: str) -> Task | None:
         """The task; None where this session has none of the id."""
-        checked = door.identifier("task_id", task_id)
+        checked = validation.identifier("task_id", task_id)
         return await self._access.engine.conversations.tasks.get((await self._conversation()).log, checked)
 
     async def list(
@@ -82,17 +82,17 @@ class Tasks:
         unless told, 1,000 at most; the page's `cursor` asks for those behind it.
         """
         asked: list[Condition] = (
-            [] if status is None else [Eq("status", door.one_of("status", status, TASK_STATUSES))]
+            [] if status is None else [Eq("status", validation.one_of("status", status, TASK_STATUSES))]
         )
         if parent_id is not _UNSET:
             asked.append(
                 IsNull("parent_id")
                 if parent_id is None
-                else Eq("parent_id", door.identifier("parent_id", parent_id))
+                else Eq("parent_id", validation.identifier("parent_id", parent_id))
             )
-        most = door.whole_limit(limit, default=TASKS_LIMIT)
-        behind = None if cursor is None else door.text("cursor", cursor, max_bytes=4096)
-        newest = door.one_of("order", order, ("oldest", "newest")) == "newest"
+        most = validation.whole_limit(limit, default=TASKS_LIMIT)
+        behind = None if cursor is None else validation.text("cursor", cursor, max_bytes=4096)
+        newest = validation.one_of("order", order, ("oldest", "newest")) == "newest"
         log = (await self._conversation()).log
         return await self._access.engine.conversations.tasks.list(
             log, asked, descending=newest, limit=most, cursor=behind
@@ -103,7 +103,7 @@ class Tasks:
         none, which is no error (B56). Raises `LegalHoldActive` where the session is under legal
         hold.
         """
-        checked = door.identifier("task_id", task_id)
+        checked = validation.identifier("task_id", task_id)
         conversations = self._access.engine.conversations
         async with conversations.in_call_order(self._access.tenant, self._session_id, "task", [checked]):
             return await conversations.tasks.delete((await self._conversation()).log, checked)
@@ -118,7 +118,7 @@ class Tasks:
         `LegalHoldActive` before anything is saved where one would have to go, or would lose what
         it says, and the session is under legal hold.
         """
-        given = door.sequence("tasks", tasks, at_most=MOST_TASKS)
+        given = validation.sequence("tasks", tasks, at_most=MOST_TASKS)
         for one in given:
             if not isinstance(one, Mapping) or "id" not in one:
                 raise InvalidInput("tasks", "each must be a mapping with an id, and what else save takes")
@@ -138,10 +138,10 @@ def _checked(**given: Any) -> TaskDraft:
         raise InvalidInput(name, f"is nothing of a task, which has {', '.join(sorted(_TAKEN))}")
     parent, result, metadata = given.get("parent_id"), given.get("result"), given.get("metadata")
     return TaskDraft(
-        id=door.identifier("task_id", given["id"]),
-        title=door.text("title", given.get("title", ""), max_bytes=MAX_TITLE_BYTES),
-        status=door.one_of("status", given.get("status", "pending"), TASK_STATUSES),
-        parent_id=None if parent is None else door.identifier("parent_id", parent),
-        result=None if result is None else door.text("result", result, max_bytes=MAX_RESULT_BYTES),
-        metadata=door.json_object("metadata", {} if metadata is None else metadata),
+        id=validation.identifier("task_id", given["id"]),
+        title=validation.text("title", given.get("title", ""), max_bytes=MAX_TITLE_BYTES),
+        status=validation.one_of("status", given.get("status", "pending"), TASK_STATUSES),
+        parent_id=None if parent is None else validation.identifier("parent_id", parent),
+        result=None if result is None else validation.text("result", result, max_bytes=MAX_RESULT_BYTES),
+        metadata=validation.json_object("metadata", {} if metadata is None else metadata),
     )

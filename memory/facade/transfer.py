@@ -43,7 +43,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import IO, Any, TypeVar
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.enriched import NOTES, EnrichmentNotes
 from memory.domain.entry import Entry, EntryDraft, ImportedDraft, MessageDraft
 from memory.domain.errors import InvalidInput
@@ -60,17 +60,16 @@ from memory.facade.artifact_lines import (
     artifact_line,
     chunk_line,
 )
-from memory.orchestrator.births import check_not_later
-from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
-from memory.orchestrator.conversations.carrying import Moving, check_carried, incarnation_here
-from memory.orchestrator.conversations.onward import LEAVE, is_to_be_asked
-from memory.orchestrator.entry_records import entry_of
-from memory.orchestrator.kinds import KINDS, Kind
-from memory.orchestrator.relations import LABELS, MADE_BY, NOTE, Relation
-from memory.orchestrator.scratchpads import CAP, Scratchpad
-from memory.orchestrator.session_keys import scope_of
-from memory.orchestrator.sources import SOURCES, MessageSource, Source, read_sources
-from memory.orchestrator.transfer import (
+from memory.orchestrator.conversations.window_exits import LEAVE, is_to_be_asked
+from memory.orchestrator.entries.relations import LABELS, MADE_BY, NOTE, Relation
+from memory.orchestrator.entries.scratchpads import CAP, Scratchpad
+from memory.orchestrator.entries.writing import check_not_later
+from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
+from memory.orchestrator.storage.entry_records import entry_of
+from memory.orchestrator.storage.kinds import KINDS, Kind
+from memory.orchestrator.storage.session_keys import scope_of
+from memory.orchestrator.storage.sources import SOURCES, MessageSource, Source, read_sources
+from memory.orchestrator.transfer.records import (
     SAID,
     AsItWas,
     carried,
@@ -79,6 +78,7 @@ from memory.orchestrator.transfer import (
     noted_of,
     stores_problem,
 )
+from memory.orchestrator.transfer.session_import import Moving, check_carried, incarnation_here
 from memory.policies.routing import TIERS
 from memory.ports import codec
 from memory.ports.collections import Collection
@@ -715,10 +715,12 @@ def _key(conversation: str | None, message_id: str | None) -> str | None:
     conversations never make the same key.
     """
     if message_id is None or conversation is None:
-        return None if message_id is None else door.identifier("id", message_id)
-    key = f"{len(conversation)}:{conversation}:{door.identifier('id', message_id)}"
+        return None if message_id is None else validation.identifier("id", message_id)
+    key = f"{len(conversation)}:{conversation}:{validation.identifier('id', message_id)}"
     return (
-        key if len(key.encode()) <= door.MAX_ID_BYTES else blake2b(key.encode(), digest_size=16).hexdigest()
+        key
+        if len(key.encode()) <= validation.MAX_ID_BYTES
+        else blake2b(key.encode(), digest_size=16).hexdigest()
     )
 
 
@@ -726,7 +728,7 @@ def _said(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
     """What the first of these fields that says something says."""
     return next(
         (
-            door.identifier(name, said)
+            validation.identifier(name, said)
             for name in names
             if (said := _named(fields.get(name), name)) is not None
         ),
@@ -744,13 +746,13 @@ def _time(fields: dict[str, Any]) -> Any:
     """The moment under the first name that has one. What stands under the others is
     kept as any other field is.
     """
-    named = door.named_moment(fields)
-    return None if named is None else door.time(named, fields.pop(named))
+    named = validation.named_moment(fields)
+    return None if named is None else validation.time(named, fields.pop(named))
 
 
 def _metadata(own: object, kept: dict[str, Any]) -> dict[str, Any]:
     """The message's metadata, together with what the file said beside it."""
-    metadata = door.json_object("metadata", {} if own is None else own)
+    metadata = validation.json_object("metadata", {} if own is None else own)
     for name, value in kept.items():
         if metadata.setdefault(name, value) != value:
             raise InvalidInput(
@@ -786,7 +788,7 @@ def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> AsItWas:
     noted = found.get("noted", {})
     if not isinstance(noted, dict) or not noted.keys() <= {"previous", "request_digest", "body"}:
         raise InvalidInput("noted", "is not as an export writes it")
-    body = door.json_object("noted", noted.get("body", {}))
+    body = validation.json_object("noted", noted.get("body", {}))
     if SAID & body.keys() or not _are_notes(body.get(NOTES, {})):
         raise InvalidInput("noted", "is not as an export writes it")
     previous = None if noted.get("previous") is None else _version("noted", noted["previous"])
@@ -806,12 +808,12 @@ def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> AsItWas:
         id=str(draft.key),
         draft=draft,
         version=version,
-        updated_at=door.time("updated_at", found["updated_at"]),
+        updated_at=validation.time("updated_at", found["updated_at"]),
         tier=_tier_of(found, draft.scope) if replaced_by is None else "mid",
         previous=previous,
         digest=None
         if noted.get("request_digest") is None
-        else door.identifier("noted", noted["request_digest"]),
+        else validation.identifier("noted", noted["request_digest"]),
         noted={name: value for name, value in body.items() if name != SOURCES},
         replaced_by=replaced_by,
     )
@@ -845,19 +847,19 @@ def _link(found: Mapping[str, Any], line: int) -> Link:
             )
         if field not in found:
             raise InvalidInput(field, "is missing from the exported relation")
-    ends = {end: door.identifier(end, found[end]) for end in ("source_id", "target_id")}
+    ends = {end: validation.identifier(end, found[end]) for end in ("source_id", "target_id")}
     if ends["source_id"] == ends["target_id"]:
         raise InvalidInput("target_id", "self-loops not allowed")
     said = {
-        name: door.text(name, found[name], max_bytes=MAX_SAID_BYTES)
+        name: validation.text(name, found[name], max_bytes=MAX_SAID_BYTES)
         for name in _SAID_OF_LINKS
         if name in found
     }
     return Link(
         line,
         **ends,
-        label=door.one_of("label", found["label"], LABELS),
-        created_at=door.time("created_at", found["created_at"]),
+        label=validation.one_of("label", found["label"], LABELS),
+        created_at=validation.time("created_at", found["created_at"]),
         said=said,
     )
 
@@ -865,7 +867,7 @@ def _link(found: Mapping[str, Any], line: int) -> Link:
 def _pad(found: Mapping[str, Any], line: int) -> Pad:
     if missing := {"agent", "content"} - found.keys():
         raise InvalidInput(min(missing), "is missing from the exported scratchpad")
-    return Pad(line, agent_of(found["agent"]), door.text("content", found["content"], max_bytes=CAP))
+    return Pad(line, agent_of(found["agent"]), validation.text("content", found["content"], max_bytes=CAP))
 
 
 _NOT_CARRIED: dict[str, Any] = {
@@ -884,7 +886,7 @@ def _tier_of(found: Mapping[str, Any], scope: Scope) -> str:
     """The tier that an exported entry was in; that where entries of its scope are born,
     if it comes later: nobody looks for it before that.
     """
-    tier, born = door.one_of("tier", found.get("tier"), TIERS), KINDS.of(ENTRIES).route(scope.kind).tier
+    tier, born = validation.one_of("tier", found.get("tier"), TIERS), KINDS.of(ENTRIES).route(scope.kind).tier
     return max(tier, born, key=TIERS.index)
 
 
@@ -896,12 +898,12 @@ def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned:
     for field in _OF_A_RECORD:
         if field not in found:
             raise InvalidInput(field, "is missing from the exported record")
-    door.identifier("id", found["id"])
+    validation.identifier("id", found["id"])
     try:
         said = (
             {
                 "version": _version("version", found.get("version")),
-                "tier": door.one_of("tier", found.get("tier"), TIERS),
+                "tier": validation.one_of("tier", found.get("tier"), TIERS),
             }
             if versioned
             else {}

@@ -10,10 +10,10 @@ import logging
 from abc import ABC, abstractmethod
 from datetime import timedelta
 
-from memory.orchestrator.after_writes import AfterWrites
-from memory.orchestrator.conversations.passages import Passages
-from memory.orchestrator.maintenance import Maintenance
-from memory.orchestrator.word_indexes import WordIndexes
+from memory.orchestrator.conversations.log.passages import Passages
+from memory.orchestrator.maintenance.sweeps import Maintenance
+from memory.orchestrator.storage.word_indexes import WordIndexes
+from memory.orchestrator.tiering.after_writes import AfterWrites
 
 log = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from memory.facade.arguments import Metadata, Moment, flag
 from memory.facade.forgetting import erase_scope
 from memory.facade.wanted import SearchBoost, SearchFilter, SearchOptions, preferences
 from memory.facade.written import WriteMode, WriteOptions
-from memory.orchestrator.browsing import Retrieved
-from memory.orchestrator.checking import Resolver
-from memory.orchestrator.deliveries import Consistency
-from memory.orchestrator.retrieval.searching import MixedResult, SearchResult
+from memory.orchestrator.enrichment.conflicts import Resolver
+from memory.orchestrator.entries.browsing import Retrieved
+from memory.orchestrator.retrieval.search import MixedResult, SearchResult
+from memory.orchestrator.storage.deliveries import Consistency
 from memory.policies.asked import Scalar
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Literal, TypedDict, get_args
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
 from memory.facade.arguments import Moment, check_names, flag, real
@@ -92,7 +92,9 @@ def boost_of(given: SearchBoost | None) -> SearchBoost:
 
 def tags_of(field: str, given: Sequence[str] | None) -> tuple[str, ...]:
     return (
-        () if given is None else tuple(door.tags(door.sequence(field, given, at_most=door.MAX_LIMIT), field))
+        ()
+        if given is None
+        else tuple(validation.tags(validation.sequence(field, given, at_most=validation.MAX_LIMIT), field))
     )
 
 
@@ -101,13 +103,14 @@ def types_of(field: str, given: Sequence[EntryType | str] | None) -> tuple[str, 
         ()
         if given is None
         else tuple(
-            door.one_of(field, one, EntryType) for one in door.sequence(field, given, at_most=door.MAX_LIMIT)
+            validation.one_of(field, one, EntryType)
+            for one in validation.sequence(field, given, at_most=validation.MAX_LIMIT)
         )
     )
 
 
 def metadata_of(field: str, given: Mapping[str, Scalar] | None) -> tuple[tuple[str, Scalar], ...]:
-    checked = {} if given is None else door.json_object(field, given)
+    checked = {} if given is None else validation.json_object(field, given)
     for name, value in checked.items():
         if isinstance(value, dict | list):
             raise InvalidInput(
@@ -143,7 +146,7 @@ def preferences(
         tags=tags_of("boost.tags", boosts.get("tags")),
         conversation_id=None
         if conversation_id is None
-        else door.identifier("boost.conversation_id", conversation_id),
+        else validation.identifier("boost.conversation_id", conversation_id),
         intent=flag("intent", intent),
         age_decay=ages,
         half_life=usual.half_life if half_life is None else _days("half_life", half_life),
@@ -153,7 +156,7 @@ def preferences(
 
 def search_mode(value: object) -> SearchMode:
     """Return a checked `mode`."""
-    return door.one_of("mode", value, get_args(SearchMode))  # type: ignore[return-value]
+    return validation.one_of("mode", value, get_args(SearchMode))  # type: ignore[return-value]
 
 
 def least_relevance(value: object) -> float | None:

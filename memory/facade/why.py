@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from memory.domain.errors import NotFound
 from memory.domain.ids import is_id
 from memory.domain.shown import Shown
-from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.planned import Forecast
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.tiering.plan import Forecast
 from memory.policies.visibility import is_expired
 from memory.ports.record import Key
 

@@ -12,9 +12,9 @@ from datetime import timedelta
 
 from memory.domain.errors import ForkedProcess
 from memory.facade.memory import Memory
-from memory.orchestrator.allowance import Allowance
-from memory.orchestrator.lease import LOOKS
-from memory.orchestrator.maintenance import SweepReport
+from memory.orchestrator.maintenance.sweeps import SweepReport
+from memory.orchestrator.storage.budgets import Allowance
+from memory.orchestrator.storage.lease import LOOKS
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from memory.domain.entry import EntryDraft, EntryType
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
 from memory.facade.arguments import Metadata, Moment, draft_of, function
-from memory.orchestrator.checking import Resolver
-from memory.orchestrator.deliveries import Consistency
+from memory.orchestrator.enrichment.conflicts import Resolver
+from memory.orchestrator.storage.deliveries import Consistency
 
 IfExists: TypeAlias = Literal["error", "replace"]
 """What a write does when its key holds an entry that says something else."""

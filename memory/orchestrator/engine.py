@@ -12,65 +12,65 @@ from memory.domain.errors import NotFound
 from memory.domain.ids import Randomness, is_id
 from memory.domain.scope import Scope
 from memory.domain.session import DeletedEntry
-from memory.orchestrator.accesses import Accesses
-from memory.orchestrator.after_writes import AfterWrites
-from memory.orchestrator.allowance import UNLIMITED, Allowance
-from memory.orchestrator.browsing import Browsing
-from memory.orchestrator.cache import Cache
-from memory.orchestrator.checking import ConflictDetector
-from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.conversations.carrying import Carrying
+from memory.orchestrator.conversations.artifact_references import ArtifactReferences
 from memory.orchestrator.conversations.conversations import Conversations
-from memory.orchestrator.conversations.finding import Finding
-from memory.orchestrator.conversations.passages import Where
+from memory.orchestrator.conversations.derived_entries import SAID_IN
+from memory.orchestrator.conversations.log.passages import Where
 from memory.orchestrator.conversations.sessions import SHARED
-from memory.orchestrator.conversations.taught import SAID_IN
-from memory.orchestrator.dangling import OrphanCollector
-from memory.orchestrator.deliveries import Deliveries
-from memory.orchestrator.derivation import Derivation
-from memory.orchestrator.derivatives import Derivatives
-from memory.orchestrator.endings import SessionClosing
-from memory.orchestrator.enriching import Enricher
-from memory.orchestrator.entries import Entries
-from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.gates import Gates, RecallGate, WriteGate
-from memory.orchestrator.generations import Generations
-from memory.orchestrator.graph import Graphs
-from memory.orchestrator.healing import StoreRepair
-from memory.orchestrator.judging import RuleEvaluator
-from memory.orchestrator.kinds import KINDS, Kinds
-from memory.orchestrator.lives import IdReuse
-from memory.orchestrator.long_texts import LongTexts
-from memory.orchestrator.maintenance import Maintenance, SweepReport
-from memory.orchestrator.meaning import Embeddings
-from memory.orchestrator.numbers import ShortIds
-from memory.orchestrator.outbox import Outbox
-from memory.orchestrator.placement import Placement
-from memory.orchestrator.planned import ForecastProvider, Plan, plan_of
-from memory.orchestrator.planned_due import DryRunDueWork
-from memory.orchestrator.promotion import Promotion, PromotionReport
-from memory.orchestrator.quotas import Quotas
-from memory.orchestrator.referrers import ArtifactReferences
-from memory.orchestrator.reindexing import Reindexer
-from memory.orchestrator.relations import Relations
-from memory.orchestrator.remaking import VectorRebuild
-from memory.orchestrator.retention import Retention
-from memory.orchestrator.retrieval.advised import Advised
-from memory.orchestrator.retrieval.forms import PartitionIndexes
-from memory.orchestrator.retrieval.searching import Searching
-from memory.orchestrator.rolling_back import TAKE_BACK, SourceReverter
-from memory.orchestrator.scratchpads import Scratchpads
-from memory.orchestrator.setbacks import RollbackDetector
-from memory.orchestrator.settings import EngineSettings
-from memory.orchestrator.store_notes import StoreNotes
-from memory.orchestrator.superseding import SupersedeWriter
-from memory.orchestrator.tenants import ERASE_TENANT, Tenants
-from memory.orchestrator.tiering import Tiering
-from memory.orchestrator.topology import Topology
-from memory.orchestrator.transfer import Transfer
-from memory.orchestrator.trust import Trust
-from memory.orchestrator.turns import KeyLocks, RetryDeadline
-from memory.orchestrator.word_indexes import WordIndexes
+from memory.orchestrator.embeddings.embeddings import Embeddings
+from memory.orchestrator.embeddings.partition_indexes import PartitionIndexes
+from memory.orchestrator.enrichment.conflicts import ConflictDetector
+from memory.orchestrator.enrichment.enrichment import Enricher
+from memory.orchestrator.enrichment.superseding import SupersedeWriter
+from memory.orchestrator.entries.accesses import Accesses
+from memory.orchestrator.entries.browsing import Browsing
+from memory.orchestrator.entries.derivation import Derivation
+from memory.orchestrator.entries.derivatives import Derivatives
+from memory.orchestrator.entries.entries import Entries
+from memory.orchestrator.entries.graph import Graphs
+from memory.orchestrator.entries.orphans import OrphanCollector
+from memory.orchestrator.entries.relations import Relations
+from memory.orchestrator.entries.scratchpads import Scratchpads
+from memory.orchestrator.entries.short_ids import ShortIds
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.maintenance.reindexing import Reindexer
+from memory.orchestrator.maintenance.repair import StoreRepair
+from memory.orchestrator.maintenance.reverting import TAKE_BACK, SourceReverter
+from memory.orchestrator.maintenance.sweeps import Maintenance, SweepReport
+from memory.orchestrator.maintenance.tenant_erasure import ERASE_TENANT, Tenants
+from memory.orchestrator.maintenance.vector_rebuild import VectorRebuild
+from memory.orchestrator.retrieval.advisors import Advised
+from memory.orchestrator.retrieval.long_texts import LongTexts
+from memory.orchestrator.retrieval.message_search import Finding
+from memory.orchestrator.retrieval.search import Searching
+from memory.orchestrator.storage.budgets import UNLIMITED, Allowance
+from memory.orchestrator.storage.cache import Cache
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.deliveries import Deliveries
+from memory.orchestrator.storage.generations import Generations
+from memory.orchestrator.storage.id_reuse import IdReuse
+from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
+from memory.orchestrator.storage.kinds import KINDS, Kinds
+from memory.orchestrator.storage.outbox import Outbox
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.rollback_detection import RollbackDetector
+from memory.orchestrator.storage.settings import EngineSettings
+from memory.orchestrator.storage.store_notes import StoreNotes
+from memory.orchestrator.storage.topology import Topology
+from memory.orchestrator.storage.word_indexes import WordIndexes
+from memory.orchestrator.tiering.after_writes import AfterWrites
+from memory.orchestrator.tiering.dry_run_due import DryRunDueWork
+from memory.orchestrator.tiering.moves import Tiering
+from memory.orchestrator.tiering.plan import ForecastProvider, Plan, plan_of
+from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
+from memory.orchestrator.tiering.quotas import Quotas
+from memory.orchestrator.tiering.retention import Retention
+from memory.orchestrator.tiering.rules import RuleEvaluator
+from memory.orchestrator.tiering.session_ends import SessionClosing
+from memory.orchestrator.transfer.records import Transfer
+from memory.orchestrator.transfer.session_import import Carrying
+from memory.orchestrator.trust.gates import Gates, RecallGate, WriteGate
+from memory.orchestrator.trust.trust import Trust
 from memory.policies.onward import WindowExitFunction
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
 from memory.policies.quotas import Quota

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.policies.tokens import message_tokens
@@ -54,20 +54,20 @@ class CompactionSettings:
     keep_last_user: bool = False
 
     def __post_init__(self) -> None:
-        door.whole("max_tokens", self.max_tokens, least=1)
-        door.whole("keep_recent", self.keep_recent)
+        validation.whole("max_tokens", self.max_tokens, least=1)
+        validation.whole("keep_recent", self.keep_recent)
         for name in ("threshold", "min_importance"):
-            door.number(name, getattr(self, name))
+            validation.number(name, getattr(self, name))
         if self.threshold < 0:
             raise InvalidInput("threshold", f"must be 0 or more, not {self.threshold:g}")
         if self.target is None:
             object.__setattr__(self, "target", min(0.7, self.threshold))
-        if not 0 <= door.number("target", self.target) <= self.threshold:
+        if not 0 <= validation.number("target", self.target) <= self.threshold:
             raise InvalidInput(
                 "target",
                 f"must be 0 or more and at most the threshold of {self.threshold:g}, not {self.target:g}",
             )
-        door.share("similarity", self.similarity)
+        validation.share("similarity", self.similarity)
 
 
 @dataclass(frozen=True, slots=True)

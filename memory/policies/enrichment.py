@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from memory.domain.door import MAX_TAGS
 from memory.domain.entry import Entry
+from memory.domain.validation import MAX_TAGS
 from memory.policies.advice import in_one_line, quoted
 from memory.policies.rerank import listed, picked
 from memory.ports.advisor import Prompt

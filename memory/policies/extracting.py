@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.policies.advice import in_one_line
@@ -66,7 +66,7 @@ class MessageFilter:
         object.__setattr__(
             self,
             "exclude",
-            tuple(door.text("exclude", kind) for kind in door.sequence("exclude", self.exclude)),
+            tuple(validation.text("exclude", kind) for kind in validation.sequence("exclude", self.exclude)),
         )
 
     def __call__(self, message: Message) -> Message | None:
@@ -128,12 +128,12 @@ def _keepable(fact: ExtractedFact) -> ExtractedFact | None:
     never be learnt.
     """
     try:
-        content = door.text("content", fact.content, max_bytes=door.MAX_CONTENT_BYTES)
+        content = validation.text("content", fact.content, max_bytes=validation.MAX_CONTENT_BYTES)
     except InvalidInput as error:
         log.warning("a fact that a model answered cannot be kept, and is left out: %s", error)
         return None
     try:
-        return ExtractedFact(content, door.json_object("metadata", fact.metadata))
+        return ExtractedFact(content, validation.json_object("metadata", fact.metadata))
     except InvalidInput as error:
         log.warning("metadata that a model answered cannot be kept, and the fact is kept without: %s", error)
         return ExtractedFact(content)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import InvalidInput
 
 
@@ -20,7 +20,7 @@ class Named(BaseModel):
     setting: ClassVar[str]
     """The setting that lists such."""
 
-    name: Annotated[str, AfterValidator(lambda name: door.name("name", name))]
+    name: Annotated[str, AfterValidator(lambda name: validation.name("name", name))]
 
     def __init__(self, **given: Any) -> None:
         try:
@@ -54,7 +54,7 @@ class Named(BaseModel):
         be told.
         """
         try:
-            return f"{cls.setting}.{door.name('name', name)}.{field}"
+            return f"{cls.setting}.{validation.name('name', name)}.{field}"
         except InvalidInput:
             return f"{cls.setting}.{field}"
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.entry import Entry, EntryType
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope, ScopeKind
@@ -249,8 +249,8 @@ class CustomRule:
             raise InvalidInput(f"policies.{name}.decide", "must not be async: it returns a Decision, or None")
         on: Any = getattr(policy, "on", "sweep")
         source, when = getattr(policy, "tier", "short"), getattr(policy, "when", None)
-        door.one_of(f"policies.{name}.on", on, get_args(Event))
-        door.one_of(f"policies.{name}.tier", source, TIERS)
+        validation.one_of(f"policies.{name}.on", on, get_args(Event))
+        validation.one_of(f"policies.{name}.tier", source, TIERS)
         return cls(
             policy, name, on, source, None if when is None else condition_of(when, f"policies.{name}.when")
         )

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.scope import Scope, ScopeKind
 from memory.policies.named import Named
 
@@ -57,7 +57,7 @@ class Quota(Named):
                 "then", "'evict' is for quotas per scope: what goes is of the scope that was written to"
             )
         for tenant in self.tenants:
-            door.identifier(f"quotas.{self.name}.tenants", tenant)
+            validation.identifier(f"quotas.{self.name}.tenants", tenant)
         if self.then == "refuse" and "evict" in self.model_fields_set:
             raise self._refused("evict", 'belongs to then = "evict"')
         return self

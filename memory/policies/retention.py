@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.entry import EntryType
 from memory.domain.scope import ScopeKind
 from memory.domain.time import LONGEST, in_words, parse_duration
@@ -96,9 +96,9 @@ class RetentionRule(Named):
                     there_are = "there are older_than, idle_for, tag, tenant, all, any, not"
                     raise self._refused("when", f"'{part.describe()}' is not asked of sessions; {there_are}")
         for tier in self.tiers:
-            door.one_of(f"retention.{self.name}.tiers", tier, TIERS)
+            validation.one_of(f"retention.{self.name}.tiers", tier, TIERS)
         for tenant in self.tenants:
-            door.identifier(self.path(self.name, "tenants"), tenant)
+            validation.identifier(self.path(self.name, "tenants"), tenant)
         return self
 
     def _check_versions(self) -> None:

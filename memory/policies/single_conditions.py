@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.entry import EntryType
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import ScopeKind
@@ -103,7 +103,7 @@ class IdleFor(_Since):
 
 @dataclass(frozen=True, slots=True)
 class AccessCountAtLeast(Single):
-    """Its record was read so often; see `memory.orchestrator.accesses`."""
+    """Its record was read so often; see `memory.orchestrator.entries.accesses`."""
 
     key, fact = "read_at_least", "accesses"
     times: int
@@ -207,7 +207,7 @@ class HasTag(_OneOf):
 
     @classmethod
     def _checked(cls, name: object) -> str:
-        return door.text(cls.key, name, max_chars=door.MAX_TAG_CHARS, min_chars=1)
+        return validation.text(cls.key, name, max_chars=validation.MAX_TAG_CHARS, min_chars=1)
 
 
 class TypeIs(_OneOf):
@@ -218,7 +218,7 @@ class TypeIs(_OneOf):
 
     @classmethod
     def _checked(cls, name: object) -> str:
-        return door.one_of(cls.key, name, EntryType)
+        return validation.one_of(cls.key, name, EntryType)
 
 
 class TierIs(_OneOf):
@@ -229,7 +229,7 @@ class TierIs(_OneOf):
 
     @classmethod
     def _checked(cls, name: object) -> str:
-        return door.one_of(cls.key, name, TIERS)
+        return validation.one_of(cls.key, name, TIERS)
 
 
 class ScopeKindIs(_OneOf):
@@ -240,7 +240,7 @@ class ScopeKindIs(_OneOf):
 
     @classmethod
     def _checked(cls, name: object) -> str:
-        return door.one_of(cls.key, name, ScopeKind)
+        return validation.one_of(cls.key, name, ScopeKind)
 
 
 class TenantIs(_OneOf):
@@ -256,7 +256,7 @@ class TenantIs(_OneOf):
 
     @classmethod
     def _checked(cls, name: object) -> str:
-        return door.identifier(cls.key, name)
+        return validation.identifier(cls.key, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +332,6 @@ def _length(name: str, given: object) -> timedelta:
 
 
 def _whole(name: str, given: object, *, least: int = 1) -> int:
-    if isinstance(given, bool) or not isinstance(given, int) or not least <= given < door.INT64:
+    if isinstance(given, bool) or not isinstance(given, int) or not least <= given < validation.INT64:
         raise InvalidInput(name, f"should be a whole number, {least} or more")
     return given

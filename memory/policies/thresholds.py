@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.policies.window import TokenThreshold, split_by_policy, turns
@@ -75,10 +75,10 @@ def archived_by(
 
 def _checked(most: int, keep_last: int | None) -> int:
     """How many stay: half of the most unless given."""
-    door.whole("most", most)
+    validation.whole("most", most)
     if keep_last is None:
         return most // 2
-    if door.whole("keep_last", keep_last) > most:
+    if validation.whole("keep_last", keep_last) > most:
         raise InvalidInput(
             "keep_last", f"must be at most the {most} at which it is compacted, not {keep_last}"
         )

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Literal, TypeAlias
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes.calls import is_made_up
@@ -485,11 +485,11 @@ class TokenThreshold:
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_output_tokens"):
-            door.whole(name, getattr(self, name))
+            validation.whole(name, getattr(self, name))
         if self.keep_last is not None:
-            door.whole("keep_last", self.keep_last)
-        door.share("share", self.share)
-        if door.share("target", self.target) > self.share:
+            validation.whole("keep_last", self.keep_last)
+        validation.share("share", self.share)
+        if validation.share("target", self.target) > self.share:
             raise InvalidInput(
                 "target",
                 f"must be at most the share of {self.share:g} at which a window is compacted, not {self.target:g}",

@@ -15,7 +15,7 @@ import pytest
 
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.facade.memory import Memory
-from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.storage.kinds import KINDS
 from tests.acceptance.support import Clock
 from tests.support import depth
 from tests.support.backends import marks_of, run_here

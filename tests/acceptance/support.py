@@ -13,7 +13,7 @@ from unittest.mock import patch
 from memory.domain.entry import Entry
 from memory.domain.scope import Scope
 from memory.facade.memory import Memory
-from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.storage.kinds import KINDS
 from memory.ports.query import MAX_LIMIT, Everywhere, Query
 from memory.ports.record import Role
 from memory.ports.store import Store

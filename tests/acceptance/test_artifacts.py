@@ -13,7 +13,7 @@ import pytest
 from memory import Memory
 from memory.facade.importing import BadFile
 from memory.formats import export_messages
-from memory.orchestrator.topology import leaves_of
+from memory.orchestrator.storage.topology import leaves_of
 from tests.acceptance.conftest import keeping_bytes
 from tests.acceptance.support import HOUR, Clock
 from tests.acceptance.test_sessions import assistant, user, window

@@ -16,8 +16,8 @@ import pytest
 
 from memory import Conflict, InvalidInput, LegalHoldActive, NotFound, QuotaExceeded
 from memory.facade.memory import Memory
-from memory.orchestrator.collections import ARTIFACTS, MANIFESTS
-from memory.orchestrator.conversations import manifests
+from memory.orchestrator.conversations.blobs import manifests
+from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS
 from memory.ports.query import Query, Tenant
 from tests.acceptance.conftest import keeping_bytes
 from tests.acceptance.support import USER, watching

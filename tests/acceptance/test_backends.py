@@ -18,9 +18,9 @@ import pytest
 from memory import Memory
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import ConfigError, NotOpen, StoreUnavailable
-from memory.orchestrator.collections import ENTRIES, RELATIONS
-from memory.orchestrator.kinds import KINDS
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
+from memory.orchestrator.storage.kinds import KINDS
+from memory.orchestrator.storage.topology import Topology
 from memory.ports.adapter import Adapter
 from memory.ports.base import BaseStore
 from memory.ports.query import Query, Tenant

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from memory import Memory, Message, QuotaExceeded
-from memory.orchestrator.collections import RESERVATIONS
-from memory.orchestrator.conversations.balances import balance_key
+from memory.orchestrator.conversations.blobs.balances import balance_key
+from memory.orchestrator.storage.collections import RESERVATIONS
 from tests.acceptance.support import Clock
 from tests.support.backends import marks_of, run_here
 from tests.support.damaging import damage

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from memory import Entry, Memory, Scope
-from memory.orchestrator import browsing
+from memory.orchestrator.entries import browsing
 from memory.policies import visibility
 from tests.acceptance.support import HOUR, MICROSECOND, OTHER_USER, SESSION, START, USER, WORKSPACE, Clock
 from tests.support import noticed

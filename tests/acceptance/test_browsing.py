@@ -11,7 +11,7 @@ import pytest
 
 from memory import BlockingMemory, InvalidInput
 from memory.facade.memory import Memory
-from memory.orchestrator.browsing import Retrieved
+from memory.orchestrator.entries.browsing import Retrieved
 from tests.acceptance.support import HOUR, MICROSECOND, OTHER_USER, SESSION, START, USER, Clock, contents
 
 

@@ -14,7 +14,7 @@ from memory.commands import Result
 from memory.commands.escape import unescaped
 from memory.commands.run import answer
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.advisor import Prompt
 from memory.ports.query import Query
 from tests.acceptance.support import DAY, OTHER_USER, SESSION, USER, Clock, stores_of, watching

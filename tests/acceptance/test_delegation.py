@@ -11,7 +11,7 @@ import pytest
 
 from memory import InvalidInput, StoreUnavailable
 from memory.facade.memory import Memory
-from memory.orchestrator.numbers import ShortIds
+from memory.orchestrator.entries.short_ids import ShortIds
 from tests.acceptance.support import SESSION, USER, Clock, stores_of, watching
 
 

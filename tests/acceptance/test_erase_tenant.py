@@ -11,7 +11,8 @@ import pytest
 
 from memory.domain.session import ErasedTenant
 from memory.facade.memory import Memory
-from memory.orchestrator.collections import (
+from memory.orchestrator.maintenance.tenant_erasure import Tenants
+from memory.orchestrator.storage.collections import (
     COUNTERS,
     HOLDS,
     LEASES,
@@ -20,9 +21,8 @@ from memory.orchestrator.collections import (
     RESERVATIONS,
     SETTINGS,
 )
-from memory.orchestrator.kinds import KINDS
-from memory.orchestrator.placement import Placement
-from memory.orchestrator.tenants import Tenants
+from memory.orchestrator.storage.kinds import KINDS
+from memory.orchestrator.storage.placement import Placement
 from memory.ports.advisor import Prompt
 from memory.ports.query import Everywhere, Query, RowType
 from memory.ports.record import Record, Role

@@ -11,7 +11,7 @@ import pytest
 
 from memory import Entry, InvalidInput, NotFound
 from memory.facade.memory import Memory
-from memory.orchestrator.graph import Expansion
+from memory.orchestrator.entries.graph import Expansion
 from tests.acceptance.support import DAY, HOUR, OBJECT, OTHER_USER, SESSION, USER, Clock
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from memory import Scope
 from memory.facade.memory import Memory
-from memory.orchestrator.collections import ENTRY_PASSAGES
+from memory.orchestrator.storage.collections import ENTRY_PASSAGES
 from tests.acceptance.support import OTHER_USER, SESSION, USER, Clock
 from tests.support.long_texts import ABOUT, astray, long_text, rows
 

@@ -11,7 +11,7 @@ import pytest
 
 from memory import InvalidInput
 from memory.facade.memory import Memory
-from memory.orchestrator.numbers import NumberedItem
+from memory.orchestrator.entries.short_ids import NumberedItem
 from tests.acceptance.support import USER, Clock, stores_of, watching
 from tests.support.depth import drawn
 from tests.support.numbered import History, misnumbered

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from memory import Memory, Message, NotFound, QuotaExceeded
-from memory.orchestrator.collections import ARTIFACTS, MESSAGES
-from memory.orchestrator.topology import leaves_of
+from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES
+from memory.orchestrator.storage.topology import leaves_of
 from memory.ports.query import Query, Tenant
 from tests.acceptance.conftest import keeping_bytes
 from tests.acceptance.support import DAY, HOUR, Clock

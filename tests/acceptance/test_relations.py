@@ -11,7 +11,7 @@ import pytest
 
 from memory import Conflict, Entry, InvalidInput
 from memory.facade.memory import Memory
-from memory.orchestrator.relations import LABELS, Relation
+from memory.orchestrator.entries.relations import LABELS, Relation
 from tests.acceptance.support import HOUR, SESSION, USER, Clock
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from memory import InvalidInput, LegalHoldActive, ScratchpadFull
 from memory.facade.memory import Memory
-from memory.orchestrator import scratchpads
-from memory.orchestrator.collections import SCRATCHPADS
+from memory.orchestrator.entries import scratchpads
+from memory.orchestrator.storage.collections import SCRATCHPADS
 from memory.ports.query import Query, within
 from memory.ports.record import Partition
 from tests.acceptance.conftest import keeping_bytes

@@ -13,7 +13,7 @@ import pytest
 
 from memory import ExitedMessages, InvalidInput, Memory, NotFound, SessionOwnerMismatch, StoreUnavailable
 from memory.facade.importing import ImportReport
-from memory.orchestrator.steps import current_step
+from memory.orchestrator.storage.steps import current_step
 from tests.acceptance.support import HOUR, Clock, stores_of
 from tests.acceptance.test_sessions import SYSTEM, assistant, history, summary, user, window
 

@@ -732,7 +732,9 @@ async def test_a_replacement_that_was_cut_off_is_ended_by_the_same_again(memory:
     await session.append([user("u1", "u1"), assistant("a1", "a1")])
     given = [{"role": "user", "content": "new"}, {"role": "assistant", "content": "newer"}]
     with (
-        patch("memory.orchestrator.conversations.handle.Handle._left", side_effect=asyncio.CancelledError),
+        patch(
+            "memory.orchestrator.conversations.window.handle.Handle._left", side_effect=asyncio.CancelledError
+        ),
         pytest.raises(asyncio.CancelledError),
     ):
         await session.replace(given)

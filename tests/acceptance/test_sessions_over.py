@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from memory import InvalidInput, Memory, NotFound
-from memory.orchestrator.steps import current_step
+from memory.orchestrator.storage.steps import current_step
 from tests.acceptance.support import DAY, HOUR, MICROSECOND, Clock, stores_of
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from memory import Memory, NotFound
-from memory.orchestrator.collections import SESSIONS
-from memory.orchestrator.session_keys import session_key
+from memory.orchestrator.storage.collections import SESSIONS
+from memory.orchestrator.storage.session_keys import session_key
 from memory.ports.writes import Delete, Newer
 from tests.acceptance.support import Clock
 from tests.acceptance.test_sessions import SYSTEM, history, summary, user, window

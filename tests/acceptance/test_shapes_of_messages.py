@@ -18,8 +18,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from memory import BufferProvider, InvalidInput, Memory, SlidingWindowProvider
-from memory.domain.door import MOMENT_FIELDS
-from memory.facade.said import export_chat, import_chat, read_messages
+from memory.domain.validation import MOMENT_FIELDS
+from memory.facade.chat_files import export_chat, import_chat, read_messages
 from memory.formats import FORMATS, export_messages, system_prompt
 
 

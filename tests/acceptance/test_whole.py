@@ -16,7 +16,7 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.facade.build import build_engine
 from memory.facade.memory import Memory
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.storage.topology import Topology
 from memory.ports.capabilities import HOME_NEEDS
 from tests.acceptance.support import HOUR, SESSION, USER, Clock, contents
 

@@ -14,7 +14,7 @@ from uuid import UUID
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import Unsupported
 from memory.domain.scope import ScopeKind
-from memory.orchestrator.split import Share, SplitStore
+from memory.orchestrator.storage.split import Share, SplitStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import DECLARED

@@ -22,7 +22,7 @@ from typing import Any
 
 from memory import Memory
 from memory.domain.errors import StoreError
-from memory.orchestrator.placement import Placement
+from memory.orchestrator.storage.placement import Placement
 from tests.support.delivered import undelivered
 
 KINDS = ("write", "write", "update", "update", "update", "move", "move", "delete", "promote", "end")

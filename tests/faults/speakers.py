@@ -25,8 +25,8 @@ from typing import Any
 from memory import Memory, Message, Session, TooMuchContention
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.domain.session import HistoryItem
-from memory.orchestrator.collections import MESSAGES
-from memory.orchestrator.placement import Placement
+from memory.orchestrator.storage.collections import MESSAGES
+from memory.orchestrator.storage.placement import Placement
 from memory.policies.onward import ExitedMessages
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Record

@@ -17,7 +17,7 @@ from memory.facade.memory import Memory
 DELETES_AND_DIES = """
 import asyncio, os, signal, sys
 from memory import Memory
-from memory.orchestrator.outbox import Outbox
+from memory.orchestrator.storage.outbox import Outbox
 
 async def die(self, pending):
     os.kill(os.getpid(), signal.SIGKILL)

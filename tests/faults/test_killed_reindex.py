@@ -25,7 +25,7 @@ MANY = 700
 DIES = """
 import asyncio, json, os, signal, sys
 from memory import Memory
-from memory.orchestrator.placement import Placement
+from memory.orchestrator.storage.placement import Placement
 from tests.support.turned import Embedder
 
 config, at = json.loads(sys.argv[1]), int(sys.argv[2])

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from memory import Memory
-from memory.orchestrator.lease import Lease
+from memory.orchestrator.storage.lease import Lease
 from tests.support import postgres_servers, redis_servers, servers
 from tests.support.backends import marks_of
 from tests.unit.facade.test_upkeep import _forget_replica

@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 DRIVERS = ("numpy", "pydantic", "redis", "rich", "sqlalchemy", "sqlite3", "tokenizers", "typer", "wordllama")
 
 VIOLATIONS = {
-    "inward": ("memory/ports/contract/wrong.py", "import memory.orchestrator.collections"),
+    "inward": ("memory/ports/contract/wrong.py", "import memory.orchestrator.storage.collections"),
     "commands-apart": ("memory/commands/wrong.py", "import memory.facade.access"),
     "facade-no-circle": ("memory/facade/values.py", "def late():\n    import memory.facade.memory"),
-    "records-only": ("memory/adapters/wrong_entries.py", "import memory.orchestrator.collections"),
+    "records-only": ("memory/adapters/wrong_entries.py", "import memory.orchestrator.storage.collections"),
     "adapters-apart": ("memory/adapters/in_memory/wrong.py", "import memory.adapters.sql"),
     "no-adapter-inside": ("memory/orchestrator/wrong.py", "import memory.adapters.in_memory"),
     "by-url": ("memory/facade/wrong.py", "import memory.adapters.in_memory"),
@@ -30,6 +30,7 @@ VIOLATIONS = {
     "numbers": ("memory/policies/wrong_numbers.py", "import numpy"),
     "terminal": ("memory/ports/wrong_terminal.py", "import rich"),
     "product-needs-no-tests": ("memory/policies/wrong_tests.py", "import hypothesis"),
+    "engine-layers": ("memory/orchestrator/trust/wrong.py", "import memory.orchestrator.engine"),
 }
 """For each import contract, a file that breaks it."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory.domain.artifact import Artifact
 from memory.facade.artifacts import Artifacts
-from memory.orchestrator.collections import ARTIFACTS, MANIFESTS, RESERVATIONS
+from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS, RESERVATIONS
 from memory.ports.collections import Collection
 from memory.ports.record import Record
 from tests.month import check

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from memory import Memory
-from memory.orchestrator.browsing import Retrieved
+from memory.orchestrator.entries.browsing import Retrieved
 from tests.month import check
 from tests.month.model import Asked, Model, Version
 from tests.month.mutants import Method, mutant

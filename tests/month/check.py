@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import Entry
 from memory.domain.ids import keyed_id
-from memory.orchestrator.collections import (
+from memory.orchestrator.maintenance.sweeps import SweepReport
+from memory.orchestrator.storage.collections import (
     ARTIFACTS,
     ENTRIES,
     ENTRY_VERSIONS,
@@ -24,8 +25,7 @@ from memory.orchestrator.collections import (
     RESERVATIONS,
     SCRATCHPADS,
 )
-from memory.orchestrator.kinds import KINDS
-from memory.orchestrator.maintenance import SweepReport
+from memory.orchestrator.storage.kinds import KINDS
 from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Query, RowType
 from memory.ports.record import Mark, Record, Role, Tombstone

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.storage.settings import EngineSettings
 from tests.month import rules
 from tests.month.said import Said, differences, plain, same
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
-    from memory.orchestrator.promotion import PromotionReport
+    from memory.orchestrator.tiering.promotion import PromotionReport
     from tests.month.sessions.talk import Talk
     from tests.month.sessions.talks import Talks
 

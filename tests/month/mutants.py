@@ -18,15 +18,15 @@ from memory.facade.holding import LegalHolds
 from memory.facade.memory import NOUNS
 from memory.facade.relations import Relations
 from memory.facade.sessions import Sessions
-from memory.orchestrator.browsing import Retrieved
-from memory.orchestrator.derivation import Derivation
-from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.holds import Holds
-from memory.orchestrator.maintenance import Maintenance
-from memory.orchestrator.promotion import Promotion
-from memory.orchestrator.quotas import Quotas
-from memory.orchestrator.retention import Retention
-from memory.orchestrator.retrieval.searching import SearchResult
+from memory.orchestrator.entries.browsing import Retrieved
+from memory.orchestrator.entries.derivation import Derivation
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.erasure.legal_holds import Holds
+from memory.orchestrator.maintenance.sweeps import Maintenance
+from memory.orchestrator.retrieval.search import SearchResult
+from memory.orchestrator.tiering.promotion import Promotion
+from memory.orchestrator.tiering.quotas import Quotas
+from memory.orchestrator.tiering.retention import Retention
 
 BENEATH = (Derivation, Erasure, Holds, Maintenance, Promotion, Quotas, Retention)
 OWNERS: dict[str, Any] = {"": Memory, **NOUNS, "admin.legal_holds": LegalHolds, "session": Session} | {
@@ -201,7 +201,7 @@ async def a_history_leaves_out_the_first_version(whole: Method, entries: Entries
 async def the_end_of_a_session_moves_nothing_yet_says_so(
     whole: Method, sessions: Sessions, session_id: str
 ) -> Any:
-    from memory.orchestrator.promotion import PromotionReport
+    from memory.orchestrator.tiering.promotion import PromotionReport
 
     return PromotionReport()
 
@@ -222,7 +222,7 @@ async def another_tenants_entry_is_shown(whole: Method, memory: Memory, entry_id
 
 @mutant("admin.sweep")
 async def a_sweep_forgets_nothing(whole: Method, admin: Admin) -> Any:
-    from memory.orchestrator.maintenance import SweepReport
+    from memory.orchestrator.maintenance.sweeps import SweepReport
 
     return SweepReport()
 

@@ -10,15 +10,15 @@ from typing import Any
 from memory.domain.errors import LegalHoldActive
 from memory.facade.admin import Admin
 from memory.facade.holding import LegalHolds
-from memory.orchestrator.allowance import Enough
-from memory.orchestrator.derivation import Derivation
-from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.holds import Holds
-from memory.orchestrator.maintenance import Maintenance
-from memory.orchestrator.planned import Plan
-from memory.orchestrator.promotion import Promotion, PromotionReport
-from memory.orchestrator.quotas import Quotas
-from memory.orchestrator.retention import Portion, Retention
+from memory.orchestrator.entries.derivation import Derivation
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.erasure.legal_holds import Holds
+from memory.orchestrator.maintenance.sweeps import Maintenance
+from memory.orchestrator.storage.budgets import Enough
+from memory.orchestrator.tiering.plan import Plan
+from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
+from memory.orchestrator.tiering.quotas import Quotas
+from memory.orchestrator.tiering.retention import Portion, Retention
 from tests.month.mutants import Method, mutant
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from memory import Memory
 from memory.facade.numbers import ShortIds as Facade
-from memory.orchestrator.collections import MANIFESTS, NUMBERS
-from memory.orchestrator.numbers import ShortIds as Engine
+from memory.orchestrator.entries.short_ids import ShortIds as Engine
+from memory.orchestrator.storage.collections import MANIFESTS, NUMBERS
 from memory.ports.collections import Collection
 from memory.ports.record import Record
 from tests.month import check

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from memory import Memory
-from memory.orchestrator.retrieval.forms import LASTS
+from memory.orchestrator.embeddings.partition_indexes import LASTS
 from tests.month import browsing as _of_browsing  # noqa: F401 - declares it
 from tests.month import graph as _of_the_graph  # noqa: F401 - declares what is asked of it
 from tests.month.artifacts import Files

@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import ENTRIES, ENTRY_PASSAGES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
-from memory.orchestrator.entry_records import meaning_of, parts_in, said_at, texts_of
-from memory.orchestrator.kinds import KINDS
-from memory.orchestrator.passages import part_id
-from memory.orchestrator.past import same_life
-from memory.orchestrator.topology import leaves_of
+from memory.orchestrator.embeddings.passages import part_id
+from memory.orchestrator.storage.collections import (
+    ENTRIES,
+    ENTRY_PASSAGES,
+    ENTRY_VERSIONS,
+    OPERATIONS,
+    RELATIONS,
+)
+from memory.orchestrator.storage.entry_records import meaning_of, parts_in, said_at, texts_of
+from memory.orchestrator.storage.kinds import KINDS
+from memory.orchestrator.storage.past_versions import same_life
+from memory.orchestrator.storage.topology import leaves_of
 from memory.policies.asked import EntryQuery
 from memory.policies.marks import marks_of
 from memory.ports.record import Mark, Record, Role, Stored, Tombstone

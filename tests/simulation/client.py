@@ -13,9 +13,9 @@ from typing import Any
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreError
 from memory.domain.time import micros
-from memory.orchestrator.collections import ENTRIES, OPERATIONS
-from memory.orchestrator.outbox import kept_in
-from memory.orchestrator.tiering import MoveResult
+from memory.orchestrator.storage.collections import ENTRIES, OPERATIONS
+from memory.orchestrator.storage.outbox import kept_in
+from memory.orchestrator.tiering.moves import MoveResult
 from memory.ports.record import Key, Record, Role, Tombstone
 from tests.simulation import relating
 from tests.simulation.attempt import Attempts, Effect, Effects

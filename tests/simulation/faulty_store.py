@@ -12,7 +12,7 @@ from random import Random
 from typing import TypeVar
 
 from memory.domain.errors import StoreTimeout, StoreUnavailable
-from memory.orchestrator.steps import current_step
+from memory.orchestrator.storage.steps import current_step
 from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection

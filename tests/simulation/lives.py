@@ -26,8 +26,8 @@ from memory.facade.config import MemoryConfig
 from memory.facade.life import Life
 from memory.facade.memory import Memory
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.maintenance import SweepReport
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.maintenance.sweeps import SweepReport
+from memory.orchestrator.storage.topology import Topology
 from memory.ports.capabilities import Capabilities
 from memory.ports.store import Store
 from tests.simulation.faults import CLOCK_ERROR, LATEST, FaultPlan, Process, Server, WorkerCrashed

@@ -14,17 +14,19 @@ from typing import Any
 from unittest.mock import patch
 
 from memory.adapters.in_memory.state import State
-from memory.orchestrator import births, cache, entries, tiering
-from memory.orchestrator.births import EntryWriter
-from memory.orchestrator.browsing import Browsing
-from memory.orchestrator.cache import Cache
-from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.maintenance import Maintenance
-from memory.orchestrator.outbox import TOMBSTONE, Outbox, OutboxRecord
-from memory.orchestrator.partial_answers import Lacking
-from memory.orchestrator.placement import Located, Placement
-from memory.orchestrator.tiering import Tiering
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.entries import entries, writing
+from memory.orchestrator.entries.browsing import Browsing
+from memory.orchestrator.entries.writing import EntryWriter
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.maintenance.sweeps import Maintenance
+from memory.orchestrator.storage import cache
+from memory.orchestrator.storage.cache import Cache
+from memory.orchestrator.storage.outbox import TOMBSTONE, Outbox, OutboxRecord
+from memory.orchestrator.storage.partial_answers import Lacking
+from memory.orchestrator.storage.placement import Located, Placement
+from memory.orchestrator.storage.topology import Topology
+from memory.orchestrator.tiering import moves as tiering
+from memory.orchestrator.tiering.moves import Tiering
 from memory.ports import deciding
 from memory.ports.collections import Collection
 from memory.ports.deciding import Decision, Slot
@@ -168,7 +170,7 @@ def replicas_overwrite_what_is_newer() -> Patch:
 
 
 def nothing_is_owed_to_replicas() -> Patch:
-    return births, "owed_by_writing", lambda *_: ()
+    return writing, "owed_by_writing", lambda *_: ()
 
 
 def settling_at_any_version() -> Patch:

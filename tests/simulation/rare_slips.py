@@ -4,21 +4,12 @@ runs end with, or after a setback.
 
 from __future__ import annotations
 
-from memory.orchestrator import (
-    births,
-    browsing,
-    cache,
-    dangling,
-    derivation,
-    entries,
-    erasure,
-    generations,
-    outbox,
-    past,
-    split,
-    tiering,
-)
-from memory.orchestrator.retrieval import pool, searching
+from memory.orchestrator.entries import browsing, derivation, entries, orphans, writing
+from memory.orchestrator.erasure import erasure
+from memory.orchestrator.retrieval import pool
+from memory.orchestrator.retrieval import search as searching
+from memory.orchestrator.storage import cache, generations, outbox, past_versions, split
+from memory.orchestrator.tiering import moves as tiering
 from memory.policies import visibility
 from tests.support.slips import Slip
 
@@ -41,7 +32,7 @@ RARE_SLIPS: dict[str, Slip] = {
         ("the past is asked for while it is owed",),
     ),
     "history-has-the-version-read-twice": Slip(
-        past,
+        past_versions,
         "kept_versions",
         "if row.version < record.version and same_life(row, record)",
         "if same_life(row, record)",
@@ -83,21 +74,21 @@ RARE_SLIPS: dict[str, Slip] = {
     ),
     # keys and births
     "a-repeat-is-answered-the-last-kept-version": Slip(
-        births,
+        writing,
         "EntryWriter._first_version",
         "next(iter(await kept_versions(self._placement, record)), record)",
         "next(reversed(await kept_versions(self._placement, record)), record)",
         ("version.read", "version."),
     ),
     "a-keyed-draft-looks-past-a-tombstone": Slip(
-        births,
+        writing,
         "EntryWriter._look_for_repeats",
         "if there.record is not None or there.tombstone is not None:",
         "if there.record is not None:",
         ("embedder.check", "write."),
     ),
     "fresh-replicas-forget-their-generation": Slip(
-        births,
+        writing,
         "EntryWriter.born",
         "one.record = replace(one.record, generation=outcome.generation)",
         "pass",
@@ -273,7 +264,7 @@ RARE_SLIPS: dict[str, Slip] = {
         ("revived while a sweeper is frozen",),
     ),
     "a-silent-store-has-no-ends": Slip(
-        dangling, "standing", " or at.unknown is not None", "", ("linked, and swept while a store is silent",)
+        orphans, "standing", " or at.unknown is not None", "", ("linked, and swept while a store is silent",)
     ),
 }
 """Not listed: `tombstones-that-owe-are-purged`, `Maintenance._purge` without its

@@ -11,9 +11,9 @@ from math import inf
 
 from memory.domain.entry import Entry
 from memory.domain.time import micros
-from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.tiering import MoveResult
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.tiering.moves import MoveResult
 from memory.policies.asked import EntryQuery
 from memory.policies.visibility import PRESENT
 from memory.ports.record import Key

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from memory.domain.entry import EntryDraft
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
-from memory.orchestrator.standings import DifferenceKind
-from memory.orchestrator.tiering import MoveResult
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
+from memory.orchestrator.storage.standings import DifferenceKind
+from memory.orchestrator.tiering.moves import MoveResult
 from memory.policies.asked import EntryQuery
 from memory.ports.record import Key, Partition, Record
 from tests.simulation.faults import Fault, FaultPlan

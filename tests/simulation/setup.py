@@ -11,9 +11,9 @@ from memory.adapters.wrappers.retry import Retry
 from memory.adapters.wrappers.timeout import Timeout
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.settings import EngineSettings
-from memory.orchestrator.split import Share, SplitStore
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.storage.settings import EngineSettings
+from memory.orchestrator.storage.split import Share, SplitStore
+from memory.orchestrator.storage.topology import Topology
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.policies.single_conditions import OlderThan, ScopeExceeds
 from memory.ports.embedder import Fingerprint

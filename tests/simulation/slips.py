@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from memory.orchestrator import (
-    births,
-    browsing,
+from memory.orchestrator.embeddings import passages
+from memory.orchestrator.entries import browsing, derivation, entries, orphans, relations, writing
+from memory.orchestrator.erasure import erasure
+from memory.orchestrator.maintenance import sweeps as maintenance
+from memory.orchestrator.retrieval import pool
+from memory.orchestrator.storage import (
     cache,
-    dangling,
     deliveries,
-    derivation,
-    entries,
     entry_records,
-    erasure,
+    id_reuse,
     lease,
-    lives,
-    maintenance,
     outbox,
-    passages,
     placement,
-    relations,
-    tiering,
     versions,
 )
-from memory.orchestrator.retrieval import pool
+from memory.orchestrator.tiering import moves as tiering
 from memory.policies import visibility
 from memory.ports import due
 from tests.support.slips import Slip
@@ -54,7 +49,11 @@ SLIPS: dict[str, Slip] = {
         derivation, "Derivation._stored", "if to_delete else []", "if False else []", ("delete.home",)
     ),
     "a-second-life-begins-before-the-first-is-settled": Slip(
-        lives, "IdReuse._laid_to_rest", "isinstance(row, Tombstone) and row.owed", "False", ("hanging.walk",)
+        id_reuse,
+        "IdReuse._laid_to_rest",
+        "isinstance(row, Tombstone) and row.owed",
+        "False",
+        ("hanging.walk",),
     ),
     "a-copy-is-taken-for-one-of-the-latest-text": Slip(
         derivation,
@@ -138,21 +137,21 @@ SLIPS: dict[str, Slip] = {
     ),
     # keys
     "another-text-under-a-key-is-answered-the-first": Slip(
-        births,
+        writing,
         "EntryWriter._repeated",
         "(conflict := _conflict(one, there.record)) is not None",
         "False",
         ("write.",),
     ),
     "a-repeated-key-is-answered-the-latest-version": Slip(
-        births,
+        writing,
         "EntryWriter._first_version",
         "return next(iter(await kept_versions(self._placement, record)), record)",
         "return record",
         ("version.read", "write."),
     ),
     "an-unasked-key-is-revived": Slip(
-        births,
+        writing,
         "EntryWriter.meet",
         "revive and there.record is None",
         "there.record is None",
@@ -385,7 +384,7 @@ SLIPS: dict[str, Slip] = {
     ),
     # relations
     "relations-of-erased-ends-are-shown": Slip(
-        dangling,
+        orphans,
         "standing",
         "if at.record is not None or at.corrupt is not None or at.unknown is not None",
         "",
@@ -436,7 +435,7 @@ SLIPS: dict[str, Slip] = {
     # stores
     # what a second life owes
     "a-revived-key-owes-no-replica": Slip(
-        births,
+        writing,
         "EntryWriter._revive",
         "(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *one.steps)",
         "()",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import memory.orchestrator
 from memory.domain.scope import Scope
-from memory.orchestrator.outbox import DELIVERIES
+from memory.orchestrator.storage.outbox import DELIVERIES
 from tests.simulation.faults import RESTARTS, WRITES_ONLY, Fault
 from tests.simulation.scenes import LONG_REST, PROMOTED_AGAIN, REST, RETIRED, SECOND_LIFE, Kind, Turn
 from tests.simulation.workload import SCOPES, Layout

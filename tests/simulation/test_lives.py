@@ -14,7 +14,7 @@ import pytest
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain import ids
-from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.record import Key, Record
 from memory.ports.writes import Newer, Outcome, Put, RaiseGeneration, Write
 from tests.simulation.lives import assert_shown, least

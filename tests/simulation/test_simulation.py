@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import pytest
 
-from memory.orchestrator import tiering
+from memory.orchestrator.tiering import moves as tiering
 from memory.ports.contract.cells import cells
 from tests.simulation.endings import ENDINGS
 from tests.simulation.faults import Coverage, Fault, FaultPlan

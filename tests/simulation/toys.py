@@ -10,8 +10,8 @@ from dataclasses import replace
 from memory.domain.errors import NotFound
 from memory.domain.ids import derived_id
 from memory.domain.time import micros
-from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.kinds import KINDS
 from memory.ports.query import MAX_LIMIT, Query, within
 from memory.ports.record import Key, Partition, Record
 from memory.ports.writes import Absent, Always, AtVersion, Delete, Outcome, Put

@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from memory.adapters.in_memory import InMemoryStore, Snapshot, State
-from memory.orchestrator.generations import Generations
+from memory.orchestrator.storage.generations import Generations
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import Clock
 from tests.simulation.checker import check

@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Container
 from typing import Any
 
-from memory.domain.door import MAX_TAGS
 from memory.domain.provenance import named_in
-from memory.orchestrator.collections import ENTRIES, RELATIONS
+from memory.domain.validation import MAX_TAGS
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.enriching import AUTO_SUPERSEDE, ENRICH
-from memory.orchestrator.relations import MADE_BY
+from memory.orchestrator.enrichment.enrichment import AUTO_SUPERSEDE, ENRICH
+from memory.orchestrator.entries.relations import MADE_BY
+from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Record, Role
 

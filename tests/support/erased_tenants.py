@@ -12,13 +12,13 @@ from memory.domain.entry import EntryDraft
 from memory.domain.message import Message
 from memory.domain.message import Role as Speaker
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import OPERATIONS, SCRATCHPADS, SESSIONS
-from memory.orchestrator.conversations.runs import RunDraft
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.tasks import TaskDraft
+from memory.orchestrator.conversations.tasks.runs import RunDraft
+from memory.orchestrator.conversations.tasks.tasks import TaskDraft
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.scratchpads import scope_of
-from memory.orchestrator.tenants import ERASE_TENANT
+from memory.orchestrator.entries.scratchpads import scope_of
+from memory.orchestrator.maintenance.tenant_erasure import ERASE_TENANT
+from memory.orchestrator.storage.collections import OPERATIONS, SCRATCHPADS, SESSIONS
 from memory.policies.asked import EntryQuery
 from memory.ports.embedder import Fingerprint
 from memory.ports.query import Everywhere, Query, RowType

@@ -8,7 +8,7 @@ import asyncio
 from typing import Any
 
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.partial_answers import BROWSED
+from memory.orchestrator.storage.partial_answers import BROWSED
 from memory.ports.query import Query, within
 from memory.ports.record import Record
 from memory.ports.scanning import scan

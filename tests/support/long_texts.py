@@ -6,11 +6,11 @@ from itertools import cycle, islice
 
 import pytest
 
-from memory.orchestrator.collections import ENTRIES, ENTRY_PASSAGES
+from memory.orchestrator.embeddings.passages import part_key
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.entry_records import parts_in, said_at
-from memory.orchestrator.passages import part_key
-from memory.orchestrator.topology import leaves_of
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_PASSAGES
+from memory.orchestrator.storage.entry_records import parts_in, said_at
+from memory.orchestrator.storage.topology import leaves_of
 from memory.ports.collections import Collection
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Key, Record, Role, unpack_vector

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.storage.kinds import KINDS
 from tests.support import (
     edge_folders,
     mongo_servers,

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Container, Sequence
 from typing import Any
 
-from memory.orchestrator.collections import ARTIFACTS, MANIFESTS, MESSAGES, RESERVATIONS
-from memory.orchestrator.conversations.artifacts import Chunk, chunks_of
-from memory.orchestrator.conversations.events import artifacts_of
-from memory.orchestrator.conversations.uploads import COUNTED
+from memory.orchestrator.conversations.blobs.large_texts import Chunk, chunks_of
+from memory.orchestrator.conversations.blobs.uploads import COUNTED
+from memory.orchestrator.conversations.log.events import artifacts_of
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS, MESSAGES, RESERVATIONS
 from memory.ports.collections import Collection
 from memory.ports.query import Query, Tenant
 from memory.ports.record import Record

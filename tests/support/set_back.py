@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from memory import Memory
 from memory.domain.errors import Conflict
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.policies.routing import TIERS, is_later_tier
 from memory.ports.query import Everywhere, Query, RowType
 from memory.ports.record import Key, Mark, Record, Role, Tombstone

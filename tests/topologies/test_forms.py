@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from memory import Memory
-from memory.orchestrator.retrieval import forms
-from memory.orchestrator.retrieval.forms import LASTS
+from memory.orchestrator.embeddings import partition_indexes
+from memory.orchestrator.embeddings.partition_indexes import LASTS
 from tests.acceptance.support import Clock
 from tests.support.backends import marks_of
 from tests.support.depth import beyond
@@ -107,14 +107,19 @@ async def test_after_a_long_history_forms_say_what_the_server_holds(config: dict
 
 SLIPS = {
     "writes are not noted": Slip(
-        forms,
+        partition_indexes,
         "PartitionIndexes.wrote",
         "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)",
         "pass",
     ),
-    "what is gone is kept": Slip(forms, "PartitionIndexes._bring_up", "view.form.drop(record_id)", "pass"),
+    "what is gone is kept": Slip(
+        partition_indexes, "PartitionIndexes._bring_up", "view.form.drop(record_id)", "pass"
+    ),
     "vectors are kept as they were": Slip(
-        forms, "PartitionIndexes._bring_up", "view.form.put(_record(found[record_id]), None)", "pass"
+        partition_indexes,
+        "PartitionIndexes._bring_up",
+        "view.form.put(_record(found[record_id]), None)",
+        "pass",
     ),
 }
 

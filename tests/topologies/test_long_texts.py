@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memory import Memory
-from memory.orchestrator.collections import ENTRY_PASSAGES
+from memory.orchestrator.storage.collections import ENTRY_PASSAGES
 from tests.support.backends import marks_of
 from tests.support.depth import beyond
 from tests.support.long_texts import ABOUT, astray, long_text, rows

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from memory import EmbedderMismatch, Memory
-from memory.orchestrator.collections import ENTRIES, ENTRY_PASSAGES, ENTRY_VERSIONS, MODEL, PASSAGES
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_PASSAGES, ENTRY_VERSIONS, MODEL, PASSAGES
 from memory.ports.query import MAX_LIMIT, Everywhere, Query
 from memory.ports.record import Record, Role
 from tests.support import postgres_servers

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from memory import Memory
-from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.kinds import KINDS
 from memory.ports.query import MAX_LIMIT, Everywhere, Query, RowType
 from memory.ports.record import Record, Role
 from memory.ports.store import Store

@@ -20,7 +20,7 @@ from docket import Docket, Worker
 
 from examples import docket_worker
 from memory import Memory
-from memory.orchestrator import maintenance
+from memory.orchestrator.maintenance import sweeps
 from tests.support import redis_servers
 from tests.support.backends import marks_of
 from tests.unit.facade.test_upkeep import _forget_replica
@@ -80,7 +80,7 @@ async def test_the_program_does_what_is_owed_and_ends_when_asked_to(
 async def test_what_one_step_leaves_the_next_one_does_at_once(
     redis: str, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maintenance, "READ_AT_ONCE", 1)
+    monkeypatch.setattr(sweeps, "READ_AT_ONCE", 1)
     monkeypatch.setattr(docket_worker, "BUDGET", timedelta(microseconds=1))  # each step delivers one replica
     async with Memory(config) as memory:
         entries = [

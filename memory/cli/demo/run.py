@@ -20,7 +20,7 @@ from memory.domain.scope import Scope
 from memory.domain.time import micros
 from memory.facade.memory import Memory
 from memory.facade.transfer import Message, Reading, read
-from memory.orchestrator.promotion import Kept, Moved
+from memory.orchestrator.tiering.promotion import Kept, Moved
 from memory.ports.clock import system_clock
 from memory.ports.text import query_words, words
 

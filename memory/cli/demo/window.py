@@ -8,8 +8,8 @@ from typing import Any
 
 from memory.cli.demo.run import TOP, USER, turns
 from memory.domain.message import Message
+from memory.facade.chat_files import all_said
 from memory.facade.memory import Memory
-from memory.facade.said import all_said
 
 SESSION = "andorinha-refit"
 BUDGET = 400

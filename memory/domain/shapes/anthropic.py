@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes.blocks import Blocks, together
 from memory.domain.shapes.calls import call_back, call_of, told_apart
@@ -35,7 +35,7 @@ def taken(fields: Fields) -> list[Message]:
     for number, message in enumerate(messages, start=1):
         message.at = seen.get("at")
         if "id" in seen:
-            message.id = seen["id"] if number == 1 else door.identifier("id", f"{seen['id']}:{number}")
+            message.id = seen["id"] if number == 1 else validation.identifier("id", f"{seen['id']}:{number}")
         if number > 1:
             message.extra["joined"] = True
     first = messages[0]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Container
 from typing import Any
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, ToolCall
 from memory.domain.shapes.blocks import Call
@@ -118,7 +118,9 @@ def parsed(call: ToolCall) -> Fields | None:
     if not call.arguments.strip():
         return {}
     try:
-        return door.json_object("arguments", json.loads(call.arguments), max_bytes=door.MAX_MESSAGE_BYTES)
+        return validation.json_object(
+            "arguments", json.loads(call.arguments), max_bytes=validation.MAX_MESSAGE_BYTES
+        )
     except (
         ValueError,
         RecursionError,
@@ -131,7 +133,7 @@ def as_json(value: Any) -> str:
 
 
 def _not_empty(field: str, value: object) -> str:
-    checked = door.text(field, value)
+    checked = validation.text(field, value)
     if not checked:
         raise InvalidInput(field, "must not be empty")
     return checked

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 
@@ -17,7 +17,7 @@ _TEXT_PARTS = {"text", "input_text", "output_text"}
 """Types of parts that are nothing but text."""
 _OURS = {
     "id",
-    *door.MOMENT_FIELDS,
+    *validation.MOMENT_FIELDS,
     "usage",
     "metadata",
     "tokens",
@@ -39,7 +39,7 @@ class Given:
 
     def role(self, roles: Mapping[str, Role]) -> Role:
         given = self.left.pop("role", None)
-        role = roles[door.one_of("role", given, roles)]
+        role = roles[validation.one_of("role", given, roles)]
         if given != role:
             self.extra["role"] = given
         return role
@@ -108,10 +108,10 @@ class Given:
         """Id and moment, which also stay as they were given."""
         seen: Fields = {}
         if self.left.get("id") is not None:
-            seen["id"] = door.identifier("id", self.left["id"])
-        name = door.named_moment(self.left)
+            seen["id"] = validation.identifier("id", self.left["id"])
+        name = validation.named_moment(self.left)
         if name is not None:
-            seen["at"] = door.time(name, self.left[name])
+            seen["at"] = validation.time(name, self.left[name])
             if isinstance(self.left[name], datetime):
                 self.left[name] = None
                 self.extra["moment"] = name
@@ -217,8 +217,8 @@ def given_back(kept: Fields, message: Message, **fields: Any) -> Fields:
         given[named] = message.at
     elif (
         message.at is not None
-        and (named := door.named_moment(given)) is not None
-        and door.time(named, given[named]) != message.at
+        and (named := validation.named_moment(given)) is not None
+        and validation.time(named, given[named]) != message.at
     ):
         given[named] = message.at.isoformat()
     return given

@@ -7,7 +7,7 @@ from copy import deepcopy
 from importlib import import_module
 from typing import Any
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import ConfigError
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import anthropic, langchain, openai, plain
@@ -41,7 +41,7 @@ def export_messages(
     Raises:
         InvalidInput: There is no such format.
     """
-    door.one_of("format", format, FORMATS)
+    validation.one_of("format", format, FORMATS)
     messages = with_distinct_calls(messages)
     if format == "openai":
         return [

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import openai
 from memory.domain.shapes.blocks import Blocks, Call, together
@@ -100,8 +100,8 @@ def is_one(fields: Fields) -> bool:
 def taken(fields: Fields) -> list[Message]:
     kind, given = fields["type"], Given(fields["data"])
     content, seen = given.content(), given.seen()
-    if "at" not in seen and (named := door.named_moment(fields)) is not None:
-        seen["at"] = door.time(named, fields[named])
+    if "at" not in seen and (named := validation.named_moment(fields)) is not None:
+        seen["at"] = validation.time(named, fields[named])
     found = _taken_apart(content)
     calls = _calls(given)
     thought = given.look_at("additional_kwargs", dict) or {}
@@ -172,7 +172,9 @@ def given(message: Message, *, foreign_reasoning: bool = True) -> Fields:
 
 def _role(kind: str, given: Given) -> Role:
     return (
-        _ROLES[kind] if kind in _ROLES else _SPEAKERS[door.one_of("role", given.left.get("role"), _SPEAKERS)]
+        _ROLES[kind]
+        if kind in _ROLES
+        else _SPEAKERS[validation.one_of("role", given.left.get("role"), _SPEAKERS)]
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes.calls import (
@@ -138,7 +138,9 @@ def tool_call(field: str, given: Fields) -> tuple[ToolCall, Fields]:
         raise InvalidInput(f"{field}.{kind}", "must be an object")
     flat = {name: inner.pop(name) for name in ("name", "arguments") if name in inner}
     if kind == "custom":
-        flat["arguments"] = as_json({"input": door.text(f"{field}.custom.input", inner.pop("input", ""))})
+        flat["arguments"] = as_json(
+            {"input": validation.text(f"{field}.custom.input", inner.pop("input", ""))}
+        )
     if "id" in given:
         flat["id"] = given.pop("id")
     call, kept = call_of(field, flat)

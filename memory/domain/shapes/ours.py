@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.shapes.fields import Fields, parts
@@ -31,11 +31,11 @@ def said_in(dump: Fields) -> Fields:
 
 
 def taken(fields: Fields) -> list[Message]:
-    door.one_of("role", fields.get("role"), [role.value for role in Role])
+    validation.one_of("role", fields.get("role"), [role.value for role in Role])
     if fields.get("id") is not None:
-        door.identifier("id", fields["id"])
+        validation.identifier("id", fields["id"])
     if fields.get("at") is not None:
-        fields["at"] = door.time("at", fields["at"])
+        fields["at"] = validation.time("at", fields["at"])
     if isinstance(fields.get("content"), list):
         parts(fields["content"])
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.message import Message, Role
 from memory.domain.shapes.calls import call_back, call_of, is_made_up, kept_of, told_apart, worth_keeping
 from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own, speaker_back
@@ -60,6 +60,6 @@ def given(message: Message, *, foreign_reasoning: bool = True) -> Fields:
         fields["tokens"] = message.tokens
     if message.id is not None:
         fields["id"] = message.id
-    if message.at is not None and door.named_moment(fields) is None:
+    if message.at is not None and validation.named_moment(fields) is None:
         fields["at"] = message.at.isoformat()
     return {"role": message.role.value, **fields, **content_back(kept, content_as(message, "plain"))}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
 from memory.domain.shapes import anthropic, langchain, openai, ours, plain
@@ -123,8 +123,8 @@ def _check_names(message: Message) -> None:
     for number, call in enumerate(message.tool_calls):
         named |= {f"tool_calls[{number}].id": call.id, f"tool_calls[{number}].name": call.name}
     for field, value in named.items():
-        if value is not None and door.is_large(value):
-            raise InvalidInput(field, f"exceeds {door.LARGE_TEXT_BYTES} bytes")
+        if value is not None and validation.is_large(value):
+            raise InvalidInput(field, f"exceeds {validation.LARGE_TEXT_BYTES} bytes")
 
 
 def _taken(fields: Fields) -> list[Message]:
@@ -176,14 +176,14 @@ def _copied(given: Mapping[Any, Any]) -> Fields:
     all else. A moment may be a datetime, which JSON has not; it is checked where it is
     taken.
     """
-    named = door.named_moment(given)
+    named = validation.named_moment(given)
     moments = {named: given[named]} if named is not None and isinstance(given[named], datetime) else {}
     try:
-        copied = door.json_object(
+        copied = validation.json_object(
             "message",
             {**given, **dict.fromkeys(moments)},
-            max_bytes=door.MAX_ROW_BYTES,
-            large_texts=door.MAX_MESSAGE_BYTES,
+            max_bytes=validation.MAX_ROW_BYTES,
+            large_texts=validation.MAX_MESSAGE_BYTES,
             may_replace=_is_unseen,
         )
     except InvalidInput as exc:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from memory.domain import door
+from memory.domain import validation
 
 ToolFormat = Literal["openai", "anthropic"]
 
@@ -17,7 +17,7 @@ def export_tool(
 
     `parameters` is a JSON Schema of an object.
     """
-    if door.one_of("format", format, ("openai", "anthropic")) == "openai":
+    if validation.one_of("format", format, ("openai", "anthropic")) == "openai":
         return {
             "type": "function",
             "function": {"name": name, "description": description, "parameters": dict(parameters)},

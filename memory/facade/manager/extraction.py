@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
-from memory.orchestrator.calling import called
+from memory.orchestrator.storage.callbacks import called
 from memory.policies.extracting import (
     SYSTEM,
     EveryNTurns,
@@ -57,7 +57,7 @@ class Extraction:
         triggers = (
             (self.triggers,)
             if isinstance(self.triggers, EveryTurn | EveryNTurns)
-            else tuple(door.sequence("triggers", self.triggers))
+            else tuple(validation.sequence("triggers", self.triggers))
         )
         for trigger in triggers:
             if not isinstance(trigger, EveryTurn | EveryNTurns):

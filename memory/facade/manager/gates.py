@@ -10,9 +10,9 @@ from memory.domain.errors import RejectedByGate
 from memory.domain.provenance import Provenance
 from memory.facade.arguments import function
 from memory.facade.manager.stores import NamedStore, StoreEntry
-from memory.orchestrator.checking import Resolver
-from memory.orchestrator.gates import Asking, Verdict, changes_of, lets_out
-from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.enrichment.conflicts import Resolver
+from memory.orchestrator.storage.settings import EngineSettings
+from memory.orchestrator.trust.gates import Asking, Verdict, changes_of, lets_out
 
 StoreWriteGate: TypeAlias = Callable[[StoreEntry, Provenance], "Verdict | Awaitable[Verdict]"]
 StoreRecallGate: TypeAlias = Callable[[StoreEntry], "bool | Awaitable[bool]"]

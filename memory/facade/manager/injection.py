@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import ForkedProcess, InvalidInput
 from memory.facade.arguments import length
 from memory.facade.manager.stores import StoreEntry
@@ -63,17 +63,17 @@ class Injection:
 
     def __post_init__(self) -> None:
         if not callable(self.trigger):
-            door.one_of("trigger", self.trigger, ("user_turn", "every_turn"))
+            validation.one_of("trigger", self.trigger, ("user_turn", "every_turn"))
         for name in ("query", "format"):
             if not callable(getattr(self, name)):
                 raise InvalidInput(name, "must be a function")
-        for name, most in (("max_entries", door.MAX_LIMIT), ("max_tokens", door.INT64 - 1)):
+        for name, most in (("max_entries", validation.MAX_LIMIT), ("max_tokens", validation.INT64 - 1)):
             value = getattr(self, name)
             if name == "max_tokens" and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
                 raise InvalidInput(name, f"must be a whole number from 1 to {most}")
-        door.one_of("placement", self.placement, ("prepend", "append"))
+        validation.one_of("placement", self.placement, ("prepend", "append"))
         object.__setattr__(self, "min_relevance", least_relevance(self.min_relevance))
         object.__setattr__(self, "deadline", length("deadline", self.deadline))
 
@@ -127,7 +127,7 @@ class Injection:
         return ""
 
     async def _formatted(self, found: Sequence[StoreEntry]) -> str:
-        return door.text("format", await _made(self.format, found))
+        return validation.text("format", await _made(self.format, found))
 
 
 async def _made(function: Callable[..., Any], *args: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.checked import ConflictReport
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import ForkedProcess, InvalidInput, StoreAddFailure
@@ -33,7 +33,7 @@ from memory.facade.manager.tools import AddTool, SearchTool, Tool, described, di
 from memory.facade.memory import Memory
 from memory.facade.session import Session
 from memory.facade.written import check_resolver
-from memory.orchestrator.checking import Resolver
+from memory.orchestrator.enrichment.conflicts import Resolver
 
 log = logging.getLogger(__name__)
 
@@ -189,9 +189,9 @@ class MemoryManager(AsyncContext):
         names, `[]`, find nothing (E20 to E24).
         """
         self._check_process()
-        text = door.text("query", query, max_bytes=MAX_QUERY_BYTES)
+        text = validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
         if limit is not None:
-            door.whole_limit(limit, default=1)
+            validation.whole_limit(limit, default=1)
         named = self.stores if stores is None else [self._named(name) for name in _names(stores)]
         with span("search_memory", self._attributes) as describe:
             found = [
@@ -221,7 +221,7 @@ class MemoryManager(AsyncContext):
         """
         self._check_process()
         text = content_of(content)
-        about = None if metadata is None else door.json_object("metadata", metadata)
+        about = None if metadata is None else validation.json_object("metadata", metadata)
         named = (
             [store for store in self.stores if store.takes_texts]
             if stores is None
@@ -270,7 +270,7 @@ class MemoryManager(AsyncContext):
         self._check_process()
         if session is not None and not isinstance(session, Session):
             raise InvalidInput("session", f"must be a Session, not {type(session).__name__}")
-        named = uuid4().hex if run_id is None else door.identifier("run_id", run_id)
+        named = uuid4().hex if run_id is None else validation.identifier("run_id", run_id)
         if session is not None and run_id is None:
             named = session.id
         temporary = session is None and self._memory is not None and bool(self._learning)
@@ -413,7 +413,7 @@ class MemoryManager(AsyncContext):
             )
         told = _CAME_OF.set(came_of)
         try:
-            return await tool(**door.json_object("arguments", arguments or {}))
+            return await tool(**validation.json_object("arguments", arguments or {}))
         finally:
             _CAME_OF.reset(told)
 
@@ -525,7 +525,7 @@ class MemoryManager(AsyncContext):
         made = []
         if searching is not None:
             tool_name("search_tool.name", searching.name)
-            door.text("search_tool.description", searching.description)
+            validation.text("search_tool.description", searching.description)
             scope = (
                 self.stores
                 if searching.stores is None
@@ -534,7 +534,7 @@ class MemoryManager(AsyncContext):
             made.append(self._search_tool(searching, scope))
         if adding is not None:
             tool_name("add_tool.name", adding.name)
-            door.text("add_tool.description", adding.description)
+            validation.text("add_tool.description", adding.description)
             flag("wait_for_writes", adding.wait_for_writes)
             scope = [store for store in self.stores if store.takes_texts]
             if not scope:
@@ -551,7 +551,7 @@ class MemoryManager(AsyncContext):
     def _allowed(self, field: str, given: Sequence[Any]) -> list[NamedStore]:
         """Stores by name or as they are, each once."""
         found: dict[str, NamedStore] = {}
-        for one in door.sequence(field, given):
+        for one in validation.sequence(field, given):
             same = [store for store in self.stores if one in (store.name, store) or one is store.store]
             if not same:
                 raise InvalidInput(
@@ -577,7 +577,7 @@ class MemoryManager(AsyncContext):
             "limit": {
                 "type": "integer",
                 "minimum": 1,
-                "maximum": door.MAX_LIMIT,
+                "maximum": validation.MAX_LIMIT,
                 "description": "At most so many results of each store.",
             }
         }
@@ -589,7 +589,7 @@ class MemoryManager(AsyncContext):
         async def add(entries: Sequence[str], stores: Sequence[str] | None = None) -> dict[str, int]:
             texts = [
                 content_of(one, f"entries[{n}]")
-                for n, one in enumerate(door.sequence("entries", entries, at_most=MOST_ENTRIES))
+                for n, one in enumerate(validation.sequence("entries", entries, at_most=MOST_ENTRIES))
             ]
             if not texts:
                 raise InvalidInput("entries", "must be at least one")
@@ -644,7 +644,7 @@ def _name(session: Session | None, run_id: str) -> _Name:
 
 
 def _checked(stores: Sequence[NamedStore]) -> list[NamedStore]:
-    given = door.sequence("stores", stores)
+    given = validation.sequence("stores", stores)
     if not given:
         raise InvalidInput("stores", "at least one store is required")
     seen = set[str]()
@@ -677,7 +677,9 @@ def _provenance(given: object) -> Any:
 
 def _names(stores: Sequence[str]) -> list[str]:
     """The names, each once."""
-    return list(dict.fromkeys(door.text("stores", name) for name in door.sequence("stores", stores)))
+    return list(
+        dict.fromkeys(validation.text("stores", name) for name in validation.sequence("stores", stores))
+    )
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

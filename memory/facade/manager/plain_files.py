@@ -22,7 +22,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import CorruptRecord, InvalidInput
 from memory.facade.manager.stores import StoreEntry, content_of
 from memory.ports.local import absolute_path
@@ -69,14 +69,14 @@ class JsonStore:
         """The store of that name: `~/.memory-tiers/<name>.json`, whatever of the name
         no file may have made `_`.
         """
-        if not door.identifier("name", name).strip():
+        if not validation.identifier("name", name).strip():
             raise InvalidInput("name", "must not be blank")
         return cls(FOLDER / f"{_UNFIT.sub('_', name).lstrip('.') or '_'}.json", strategy=strategy)
 
     def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> str:
         """Keep a text, and return its id; the same text again has the same (E89)."""
         text = content_of(content)
-        about = None if metadata is None else door.json_object("metadata", metadata)
+        about = None if metadata is None else validation.json_object("metadata", metadata)
         with self._turn:
             records = self._read()
             for record in records:
@@ -166,7 +166,7 @@ class MarkdownStore:
     def __init__(
         self, folder: Path | str, namespace: str = "notes", *, strategy: Strategy | None = None
     ) -> None:
-        if not any(map(str.isalnum, door.identifier("namespace", namespace))):
+        if not any(map(str.isalnum, validation.identifier("namespace", namespace))):
             raise InvalidInput("namespace", "must have a letter or a digit")
         self._folder = absolute_path(folder) / _folder_of(namespace)
         self._strategy = strategy
@@ -212,7 +212,7 @@ class MarkdownStore:
 
 
 def _found(texts: Sequence[_Text], query: str, limit: int, strategy: Strategy | None) -> list[StoreEntry]:
-    query, limit = door.text("query", query), door.whole_limit(limit, default=len(texts))
+    query, limit = validation.text("query", query), validation.whole_limit(limit, default=len(texts))
     if strategy is None:
         asked = _words(query)
         scored = [(float(len(asked & _words(text.content))), text) for text in texts]

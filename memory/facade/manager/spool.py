@@ -17,8 +17,8 @@ from memory.domain.message import Message, Role
 from memory.domain.task import Run
 from memory.facade.memory import Memory
 from memory.facade.session import Session
-from memory.orchestrator.conversations.runs import RunDraft
-from memory.orchestrator.sources import MessageSource, learning
+from memory.orchestrator.conversations.tasks.runs import RunDraft
+from memory.orchestrator.storage.sources import MessageSource, learning
 
 PREFIX = "extraction:"
 STREAMS = timedelta(minutes=5)

@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.checked import ConflictReport
 from memory.domain.entry import Entry
 from memory.domain.errors import Conflict, InvalidInput, Unsupported
@@ -20,9 +20,9 @@ from memory.domain.shown import Shown
 from memory.facade.access import Access
 from memory.facade.manager.extraction import Extraction, resolved
 from memory.facade.view import ScopedMemory
-from memory.orchestrator.calling import called
-from memory.orchestrator.checking import Resolver
-from memory.orchestrator.retrieval.searching import FoundEntry
+from memory.orchestrator.enrichment.conflicts import Resolver
+from memory.orchestrator.retrieval.search import FoundEntry
+from memory.orchestrator.storage.callbacks import called
 
 LIMIT = 3
 """What a store is asked for where neither the caller nor its configuration says (E21)."""
@@ -97,12 +97,12 @@ class NamedStore:
     _can: Mapping[str, Callable[..., Any]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not door.identifier("name", self.name).strip():
+        if not validation.identifier("name", self.name).strip():
             raise InvalidInput("name", "must not be blank")
         if self.description is not None:
-            door.text("description", self.description)
+            validation.text("description", self.description)
         if self.limit is not None:
-            door.whole_limit(self.limit, default=LIMIT)
+            validation.whole_limit(self.limit, default=LIMIT)
         if not isinstance(self.writable, bool):
             raise InvalidInput("writable", f"must be True or False, not {type(self.writable).__name__}")
         object.__setattr__(self, "_can", _abilities(self.store))
@@ -270,7 +270,7 @@ def _own(store: Any, name: str) -> Callable[..., Any] | None:
 
 def content_of(value: object, field: str = "content") -> str:
     """A text that may be kept: not blank, and no longer than an entry's."""
-    checked = door.text(field, value, max_bytes=door.MAX_CONTENT_BYTES)
+    checked = validation.text(field, value, max_bytes=validation.MAX_CONTENT_BYTES)
     if not checked.strip():
         raise InvalidInput(field, "must not be blank")
     return checked

@@ -12,7 +12,7 @@ from typing import Any
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.domain.shapes.tools import ToolFormat, export_tool
-from memory.orchestrator.calling import called
+from memory.orchestrator.storage.callbacks import called
 
 
 @explain_guesses

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.message import Message
 from memory.facade.memory import Memory
 from memory.facade.providers.provider import Held, Messages, SessionProvider, costs_of, spoken, trimmed
 from memory.facade.session import Session
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.storage.places import Places
 from memory.policies.window import fitted, newest, with_stand_ins
 
 
@@ -41,10 +41,10 @@ class BufferProvider(SessionProvider):
         seed: Mapping[str, Messages] | None = None,
     ) -> None:
         super().__init__(memory, namespace=namespace, user=user)
-        self._max_messages = door.whole("max_messages", max_messages)
-        self._max_tokens = None if max_tokens is None else door.whole("max_tokens", max_tokens)
+        self._max_messages = validation.whole("max_messages", max_messages)
+        self._max_tokens = None if max_tokens is None else validation.whole("max_tokens", max_tokens)
         self._seed = {
-            door.identifier("seed", session_id): spoken(messages)
+            validation.identifier("seed", session_id): spoken(messages)
             for session_id, messages in (seed or {}).items()
         }
         self._sowing = asyncio.Lock()

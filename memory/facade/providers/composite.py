@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 from uuid import uuid4
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import ForkedProcess, InvalidInput, ProviderFailure
 from memory.domain.message import Message
@@ -23,9 +23,15 @@ from memory.facade.providers.provider import (
     trimmed,
 )
 from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as, written_new
-from memory.orchestrator.conversations.events import copy_of
-from memory.orchestrator.conversations.places import Places
-from memory.orchestrator.conversations.reads import Read, Reads, lends_reads, reads_of_caller, with_reads
+from memory.orchestrator.conversations.log.events import copy_of
+from memory.orchestrator.conversations.window.reads import (
+    Read,
+    Reads,
+    lends_reads,
+    reads_of_caller,
+    with_reads,
+)
+from memory.orchestrator.storage.places import Places
 from memory.policies.aligning import aligned, begins_at, merged
 from memory.policies.answering import best_of, ranks_by_words
 
@@ -50,7 +56,7 @@ class CompositeProvider(TakesTurns):
     def __init__(
         self, parts: Sequence[Provider], *, read: Literal["first-hit", "merge"] = "first-hit"
     ) -> None:
-        self._parts = door.sequence("parts", parts)
+        self._parts = validation.sequence("parts", parts)
         if not self._parts:
             raise InvalidInput("parts", "At least one provider required.")
         for part in self._parts:
@@ -63,7 +69,7 @@ class CompositeProvider(TakesTurns):
             raise InvalidInput("parts", f"must have different namespaces, not {', '.join(map(str, names))}")
         self._name = uuid4()
         reads_of_caller()  # child tasks of the caller let it know what they read
-        self._merges = door.one_of("read", read, ("first-hit", "merge")) == "merge"
+        self._merges = validation.one_of("read", read, ("first-hit", "merge")) == "merge"
 
     @lends_reads
     async def read(
@@ -85,7 +91,7 @@ class CompositeProvider(TakesTurns):
     async def _read(
         self, session_id: str, *, limit: int | None, query: str | None, tags: Sequence[str]
     ) -> list[Message]:
-        door.identifier("session_id", session_id)
+        validation.identifier("session_id", session_id)
         asked = {"limit": limit, "query": query, "tags": tags}
         if self._merges:
             results = await asyncio.gather(
@@ -176,7 +182,7 @@ class CompositeProvider(TakesTurns):
 
         Says what could not be kept to, mostly nothing.
         """
-        door.identifier("session_id", session_id)
+        validation.identifier("session_id", session_id)
         described_as(tags, agent)
         given = spoken(messages)
         reads_of_caller().settle(self._known_as(session_id), given)
@@ -246,7 +252,7 @@ class CompositeProvider(TakesTurns):
     async def clear(self, session_id: str | None = None) -> None:
         """Clear every part that can be (C15, C50)."""
         if session_id is not None:
-            door.identifier("session_id", session_id)
+            validation.identifier("session_id", session_id)
             self._saw(session_id, [])
         else:
             self._name = uuid4()

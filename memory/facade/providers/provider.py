@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.message import Message, Role
@@ -22,9 +22,9 @@ from memory.facade.memory import Memory
 from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as
 from memory.facade.session import MessageLike, Session
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.events import copy_of
-from memory.orchestrator.conversations.places import Places
-from memory.orchestrator.conversations.reads import Read, Version, lends_reads, reads_of_caller
+from memory.orchestrator.conversations.log.events import copy_of
+from memory.orchestrator.conversations.window.reads import Read, Version, lends_reads, reads_of_caller
+from memory.orchestrator.storage.places import Places
 from memory.policies.answering import best_of
 from memory.policies.reading import ContextRequest
 from memory.policies.window import is_made_for_reading, newest, with_stand_ins
@@ -118,10 +118,10 @@ class SessionProvider(TakesTurns):
     """How many tokens a read has room for."""
 
     def __init__(self, memory: Memory, *, namespace: str | None = None, user: str | None = None) -> None:
-        self.namespace = door.identifier("namespace", self.type if namespace is None else namespace)
+        self.namespace = validation.identifier("namespace", self.type if namespace is None else namespace)
         if "/" in self.namespace:
             raise InvalidInput("namespace", "must not hold '/', which stands between it and a session's id")
-        self._user = None if user is None else door.identifier("user", user)
+        self._user = None if user is None else validation.identifier("user", user)
         self._memory = memory
         reads_of_caller()  # child tasks of the caller let it know what they read
         self._held: OrderedDict[str, Held] = OrderedDict()
@@ -394,7 +394,7 @@ class SessionProvider(TakesTurns):
         return f"{self._memory.tenant}/{self._key(session_id)}"
 
     def _key(self, session_id: str) -> str:
-        named = door.identifier("session_id", session_id)
+        named = validation.identifier("session_id", session_id)
         return f"{self.namespace}/{named if self._user is None or named != DEFAULT else f'{DEFAULT}@{self._user}'}"
 
     def _session(self, session_id: str, *, create: bool) -> Session:
@@ -457,9 +457,9 @@ def read_asked(
     """What a read is asked, checked: how many messages, what they answer, which tags
     their session has.
     """
-    most = None if limit is None else door.whole_limit(limit, default=0)
-    asked = None if query is None else door.text("query", query, max_bytes=MAX_QUERY_BYTES)
-    return most, asked, set(door.tags(door.sequence("tags", tags)))
+    most = None if limit is None else validation.whole_limit(limit, default=0)
+    asked = None if query is None else validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
+    return most, asked, set(validation.tags(validation.sequence("tags", tags)))
 
 
 def spoken(messages: Messages) -> list[Message]:
@@ -470,7 +470,7 @@ def spoken(messages: Messages) -> list[Message]:
     given = (
         import_message(messages)
         if alone
-        else import_messages(door.sequence("messages", messages), "messages")
+        else import_messages(validation.sequence("messages", messages), "messages")
     )
     return [said for said in given if said.role is not Role.SYSTEM and not is_made_for_reading(said)]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.message import Message
 from memory.facade.memory import Memory
 from memory.facade.providers.provider import Held, SessionProvider
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.reads import Read
-from memory.orchestrator.conversations.replacing import AT_ONCE
+from memory.orchestrator.conversations.window.reads import Read
+from memory.orchestrator.conversations.window.replacing import AT_ONCE
 from memory.policies.aligning import behind
 from memory.policies.answering import best_of
 from memory.policies.window import newest, with_stand_ins
@@ -39,8 +39,8 @@ class SemanticProvider(SessionProvider):
         found: int = 10,
     ) -> None:
         super().__init__(memory, namespace=namespace, user=user)
-        self._last = door.whole("last", last)
-        self._found = door.whole("found", found)
+        self._last = validation.whole("last", last)
+        self._found = validation.whole("found", found)
 
     def _kept(self, window: list[Message]) -> list[Message]:
         return [window[at] for at in newest(window, self._last)]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.message import Message
 from memory.facade.memory import Memory
 from memory.facade.providers.provider import Held, SessionProvider
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.reads import Read
+from memory.orchestrator.conversations.window.reads import Read
 from memory.policies.aligning import behind
 from memory.policies.reading import ContextRequest
 from memory.policies.window import blocks, turns
@@ -37,8 +37,8 @@ class SlidingWindowProvider(SessionProvider):
         max_tokens: int | None = 4_000,
     ) -> None:
         super().__init__(memory, namespace=namespace, user=user)
-        self._max_turns = door.whole("max_turns", max_turns)
-        self._max_tokens = None if max_tokens is None else door.whole("max_tokens", max_tokens)
+        self._max_turns = validation.whole("max_turns", max_turns)
+        self._max_tokens = None if max_tokens is None else validation.whole("max_tokens", max_tokens)
 
     async def stats(self, session_id: str = "default") -> dict[str, int] | None:
         """How many turns are stored, and what they take (C32); None where there is no

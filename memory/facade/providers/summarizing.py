@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import CompactionError, InvalidInput
 from memory.domain.message import Message, Role
@@ -83,8 +83,8 @@ class SummarizingProvider(SessionProvider):
                 "summarise", f"must be a function from SummaryAsked to text, not {type(summarise).__name__}"
             )
         self._summarise = summarise
-        self._active_tokens = door.whole("active_tokens", active_tokens)
-        self._summary_tokens = door.whole("summary_tokens", summary_tokens)
+        self._active_tokens = validation.whole("active_tokens", active_tokens)
+        self._summary_tokens = validation.whole("summary_tokens", summary_tokens)
         self._prompt = prompt
 
     async def summary(self, session_id: str = "default") -> str | None:

@@ -9,11 +9,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.message import Message, Role
 from memory.domain.shapes import import_message, import_messages
 from memory.facade.session import MessageLike
-from memory.orchestrator.conversations.reads import Reads, reads_of_caller, with_reads
+from memory.orchestrator.conversations.window.reads import Reads, reads_of_caller, with_reads
 
 DEFAULT = "default"
 """The session that is read and written where none is named (C2)."""
@@ -68,7 +68,7 @@ def turn_of(
     `agent` those of `write`.
     """
     given = said_of({"role": "user", "content": user} if isinstance(user, str) else user)
-    said = [] if system is None else [Message(role=Role.SYSTEM, content=door.text("system", system))]
+    said = [] if system is None else [Message(role=Role.SYSTEM, content=validation.text("system", system))]
     described_as(tags, agent)  # not when the run is over, which would be lost
     reads = reads_of_caller()  # the read and the write of a run may be in different tasks
     return _turn(
@@ -101,8 +101,8 @@ async def _turn(
 def described_as(tags: Sequence[str], agent: str | None) -> dict[str, tuple[str, ...] | str | None]:
     """What a write says of a session, checked."""
     return {
-        "tags": tuple(door.tags(door.sequence("tags", tags))),
-        "agent": None if agent is None else door.identifier("agent", agent),
+        "tags": tuple(validation.tags(validation.sequence("tags", tags))),
+        "agent": None if agent is None else validation.identifier("agent", agent),
     }
 
 

@@ -9,26 +9,26 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from memory.domain.door import LARGE_TEXT_BYTES
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from memory.domain.ids import is_id
 from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Context, HistoryPage
-from memory.orchestrator.collections import MESSAGES
-from memory.orchestrator.conversations.artifacts import large_texts
-from memory.orchestrator.conversations.compacting import Compacting
-from memory.orchestrator.conversations.events import ENTERS, FIRST_PLACE, Draft, Event, EventType, copy_of
-from memory.orchestrator.conversations.folding import State, left_by
-from memory.orchestrator.conversations.forks import copied_on
-from memory.orchestrator.conversations.history import HistoryQuery
-from memory.orchestrator.conversations.onward import WindowExitResult
-from memory.orchestrator.conversations.places import Places
-from memory.orchestrator.conversations.reading import COPIED, Window, WindowExtent, ordered, read_of
-from memory.orchestrator.conversations.reads import Read, Version, reads_of_caller, version_of
-from memory.orchestrator.conversations.replacing import AT_ONCE, Replacement
-from memory.orchestrator.conversations.seen import Seen
+from memory.domain.validation import LARGE_TEXT_BYTES
+from memory.orchestrator.conversations.blobs.large_texts import large_texts
+from memory.orchestrator.conversations.log.events import ENTERS, FIRST_PLACE, Draft, Event, EventType, copy_of
+from memory.orchestrator.conversations.log.folding import State, left_by
+from memory.orchestrator.conversations.log.forks import copied_on
+from memory.orchestrator.conversations.log.seen import Seen
 from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like, system_of
-from memory.orchestrator.turns import RetryDeadline
+from memory.orchestrator.conversations.window.compaction import Compacting
+from memory.orchestrator.conversations.window.history import HistoryQuery
+from memory.orchestrator.conversations.window.reading import COPIED, Window, WindowExtent, ordered, read_of
+from memory.orchestrator.conversations.window.reads import Read, Version, reads_of_caller, version_of
+from memory.orchestrator.conversations.window.replacing import AT_ONCE, Replacement
+from memory.orchestrator.conversations.window_exits import WindowExitResult
+from memory.orchestrator.storage.collections import MESSAGES
+from memory.orchestrator.storage.key_locks import RetryDeadline
+from memory.orchestrator.storage.places import Places
 from memory.policies.aligning import aligned
 from memory.policies.reading import ContextRequest, read_out
 from memory.policies.tokens import message_tokens, tools_tokens

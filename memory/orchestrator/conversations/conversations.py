@@ -11,23 +11,23 @@ from typing import Literal
 from memory.domain.entry import expiry
 from memory.domain.errors import Conflict, MemoryTiersError, NotFound, QuotaExceeded, StoreUnavailable
 from memory.domain.message import Message
-from memory.orchestrator.admission import Admission
-from memory.orchestrator.conversations.balances import Balances
+from memory.orchestrator.conversations.blobs.balances import Balances
+from memory.orchestrator.conversations.blobs.manifests import Manifests
+from memory.orchestrator.conversations.blobs.reservations import Reservations
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.manifests import Manifests
-from memory.orchestrator.conversations.onward import WindowExitHandler
-from memory.orchestrator.conversations.passages import Passages, Where
+from memory.orchestrator.conversations.log.passages import Passages, Where
 from memory.orchestrator.conversations.redaction import Redaction
-from memory.orchestrator.conversations.reservations import Reservations
-from memory.orchestrator.conversations.runs import Runs
 from memory.orchestrator.conversations.sessions import SessionDraft, SessionRecords, refuse_others
-from memory.orchestrator.conversations.tasks import Tasks
-from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.meaning import Embeddings
-from memory.orchestrator.outbox import Outbox
-from memory.orchestrator.placement import Placement
-from memory.orchestrator.trust import Trust
-from memory.orchestrator.turns import CallOrder
+from memory.orchestrator.conversations.tasks.runs import Runs
+from memory.orchestrator.conversations.tasks.tasks import Tasks
+from memory.orchestrator.conversations.window_exits import WindowExitHandler
+from memory.orchestrator.embeddings.embeddings import Embeddings
+from memory.orchestrator.entries.admission import Admission
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.storage.key_locks import CallOrder
+from memory.orchestrator.storage.outbox import Outbox
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.trust.trust import Trust
 from memory.policies.onward import WindowExitFunction as Callback
 from memory.policies.quotas import Quota
 from memory.policies.tokens import DefaultCounter

@@ -19,7 +19,19 @@ from memory.domain import ids
 from memory.domain.errors import LegalHoldActive, NotFound, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.domain.session import ErasedUser
-from memory.orchestrator.collections import (
+from memory.orchestrator.conversations.blobs.uploads import DROP
+from memory.orchestrator.conversations.log.events import FIRST_PLACE, Draft, Event, EventType, event_of
+from memory.orchestrator.conversations.log.folding import left_by
+from memory.orchestrator.conversations.log.forks import copied_by
+from memory.orchestrator.conversations.log.log import Log
+from memory.orchestrator.conversations.log.passages import FORGET
+from memory.orchestrator.conversations.log.seen import Seen
+from memory.orchestrator.conversations.sessions import CONFIRM_FORK, ForkSource, SessionRecords
+from memory.orchestrator.conversations.tasks.runs import Runs
+from memory.orchestrator.conversations.tasks.tasks import Tasks
+from memory.orchestrator.conversations.window_exits import WindowExitHandler, asked_anew
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.storage.collections import (
     FORKED_FROM,
     MESSAGES,
     OPERATIONS,
@@ -27,22 +39,10 @@ from memory.orchestrator.collections import (
     SESSIONS,
     SYSTEM_TENANT,
 )
-from memory.orchestrator.conversations.events import FIRST_PLACE, Draft, Event, EventType, event_of
-from memory.orchestrator.conversations.folding import left_by
-from memory.orchestrator.conversations.forks import copied_by
-from memory.orchestrator.conversations.log import Log
-from memory.orchestrator.conversations.onward import WindowExitHandler, asked_anew
-from memory.orchestrator.conversations.passages import FORGET
-from memory.orchestrator.conversations.runs import Runs
-from memory.orchestrator.conversations.seen import Seen
-from memory.orchestrator.conversations.sessions import CONFIRM_FORK, ForkSource, SessionRecords
-from memory.orchestrator.conversations.tasks import Tasks
-from memory.orchestrator.conversations.uploads import DROP
-from memory.orchestrator.erasure import Erasure
-from memory.orchestrator.generations import OPERATIONS_SCOPE
-from memory.orchestrator.outbox import Outbox, OutboxRecord
-from memory.orchestrator.placement import Placement, refused
-from memory.orchestrator.turns import RetryDeadline
+from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
+from memory.orchestrator.storage.key_locks import RetryDeadline
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
+from memory.orchestrator.storage.placement import Placement, refused
 from memory.ports.query import And, Condition, Eq, Gt, Has, Or, Order, Query, Tenant, within
 from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import AtVersion, Delete, Newer, Put

@@ -18,25 +18,25 @@ from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.session import SessionInfo, SessionPage
 from memory.domain.time import micros
-from memory.orchestrator.collections import FORKED_FROM, MESSAGES, SESSIONS
-from memory.orchestrator.conversations.folding import State
-from memory.orchestrator.conversations.forks import COPIED_FROM, Copied
-from memory.orchestrator.conversations.life import Life
-from memory.orchestrator.conversations.log import Log
-from memory.orchestrator.conversations.passages import Passages
-from memory.orchestrator.conversations.places import NOWHERE, Places
-from memory.orchestrator.conversations.previews import preview_of
-from memory.orchestrator.conversations.reservations import Reservations
-from memory.orchestrator.conversations.seen import REMEMBERED_FOR
-from memory.orchestrator.conversations.uploads import Uploads
-from memory.orchestrator.entry_records import copied
-from memory.orchestrator.erasure import Erased, Erasure, entries_of
-from memory.orchestrator.outbox import Outbox, OutboxRecord
-from memory.orchestrator.placement import Placement, refused
-from memory.orchestrator.session_keys import scope_of, session_key
-from memory.orchestrator.steps import step
-from memory.orchestrator.turns import RetryDeadline
-from memory.orchestrator.versions import version_at
+from memory.orchestrator.conversations.blobs.reservations import Reservations
+from memory.orchestrator.conversations.blobs.uploads import Uploads
+from memory.orchestrator.conversations.log.folding import State
+from memory.orchestrator.conversations.log.forks import COPIED_FROM, Copied
+from memory.orchestrator.conversations.log.incarnation import Life
+from memory.orchestrator.conversations.log.log import Log
+from memory.orchestrator.conversations.log.passages import Passages
+from memory.orchestrator.conversations.log.previews import preview_of
+from memory.orchestrator.conversations.log.seen import REMEMBERED_FOR
+from memory.orchestrator.erasure.erasure import Erased, Erasure, entries_of
+from memory.orchestrator.storage.collections import FORKED_FROM, MESSAGES, SESSIONS
+from memory.orchestrator.storage.entry_records import copied
+from memory.orchestrator.storage.key_locks import RetryDeadline
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.places import NOWHERE, Places
+from memory.orchestrator.storage.session_keys import scope_of, session_key
+from memory.orchestrator.storage.steps import step
+from memory.orchestrator.storage.versions import version_at
 from memory.ports.query import Condition, Eq, Ge, Has, Le, Lt, Not, Order, Query, Tenant, all_of
 from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put
@@ -70,10 +70,10 @@ session that it forked off from.
 """
 END = "end"
 """What the event owes that ends a session: its entries go where the rules say (see
-`endings.py`).
+`session_ends.py`).
 """
 DELETE_DERIVED = "unlearn"
-"""What the erasure of a session owes: the end of what was made of it (see `onward.py`)."""
+"""What the erasure of a session owes: the end of what was made of it (see `window_exits.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,18 +14,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from memory.orchestrator.at_once import both_at_once, each_at_once
-from memory.orchestrator.browsing import Browsing
-from memory.orchestrator.collections import ENTRIES, SAID
-from memory.orchestrator.deliveries import Deliveries
-from memory.orchestrator.long_texts import LongTexts, nearer
-from memory.orchestrator.meaning import Embeddings
-from memory.orchestrator.partial_answers import BROWSED, Lacking
-from memory.orchestrator.passages import Part as Passage
-from memory.orchestrator.placement import Placement
-from memory.orchestrator.retrieval.forms import PartitionIndexes
-from memory.orchestrator.retrieval.own import candidates_of
-from memory.orchestrator.steps import step
+from memory.orchestrator.embeddings.embeddings import Embeddings
+from memory.orchestrator.embeddings.partition_indexes import PartitionIndexes
+from memory.orchestrator.embeddings.passages import Part as Passage
+from memory.orchestrator.entries.browsing import Browsing
+from memory.orchestrator.retrieval.embedder_change import candidates_of
+from memory.orchestrator.retrieval.long_texts import LongTexts, nearer
+from memory.orchestrator.storage.collections import ENTRIES, SAID
+from memory.orchestrator.storage.concurrency import both_at_once, each_at_once
+from memory.orchestrator.storage.deliveries import Deliveries
+from memory.orchestrator.storage.partial_answers import BROWSED, Lacking
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.steps import step
 from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question
 from memory.policies.ranking.fields import BESIDE, SELECT

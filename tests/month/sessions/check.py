@@ -11,8 +11,8 @@ from memory.domain.scope import Scope
 from memory.domain.session import HistoryItem, SessionInfo
 from memory.domain.task import Run as TaskRun
 from memory.domain.task import Task
-from memory.orchestrator.collections import CLAIMS, MESSAGES, RUNS, SESSIONS, TASKS
 from memory.orchestrator.conversations.sessions import END
+from memory.orchestrator.storage.collections import CLAIMS, MESSAGES, RUNS, SESSIONS, TASKS
 from memory.ports.collections import Collection
 from memory.ports.record import Record
 from tests.month.said import Said, Wrong, plain
@@ -32,7 +32,7 @@ from tests.month.sessions.talk import (
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
-    from memory.orchestrator.promotion import PromotionReport
+    from memory.orchestrator.tiering.promotion import PromotionReport
     from tests.month.model import Id
     from tests.month.run import Run
 

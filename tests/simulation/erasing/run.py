@@ -34,14 +34,14 @@ from memory.domain.errors import (
 from memory.domain.message import Message
 from memory.domain.message import Role as Speaker
 from memory.domain.scope import Scope
-from memory.orchestrator import scratchpads
-from memory.orchestrator.collections import ENTRIES, NUMBERS, RELATIONS, SESSIONS
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.runs import RunDraft
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.tasks import TaskDraft
+from memory.orchestrator.conversations.tasks.runs import RunDraft
+from memory.orchestrator.conversations.tasks.tasks import TaskDraft
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.session_keys import session_key
+from memory.orchestrator.entries import scratchpads
+from memory.orchestrator.storage.collections import ENTRIES, NUMBERS, RELATIONS, SESSIONS
+from memory.orchestrator.storage.session_keys import session_key
 from memory.ports.record import Key
 from tests.simulation.erasing.told import COPY, ERASED, OTHER, Act, Run, Watched
 from tests.simulation.faults import CLOCK_ERROR, Fault

@@ -4,28 +4,33 @@ then.
 
 from __future__ import annotations
 
-from memory.orchestrator import erasure, past, scratchpads, tenants
 from memory.orchestrator.conversations import sessions
+from memory.orchestrator.entries import scratchpads
+from memory.orchestrator.erasure import erasure
+from memory.orchestrator.maintenance import tenant_erasure
+from memory.orchestrator.storage import past_versions
 from tests.support.slips import Slip
 
 SLIPS: dict[str, Slip] = {
-    "nobody-goes-on-with-what-a-dead-eraser-left": Slip(tenants, "Tenants._begin", "owed=(owed,)", "owed=()"),
+    "nobody-goes-on-with-what-a-dead-eraser-left": Slip(
+        tenant_erasure, "Tenants._begin", "owed=(owed,)", "owed=()"
+    ),
     "what-a-clock-wrote-that-is-ahead-is-spared": Slip(
-        tenants, "Tenants._begin", "head.version + 1 for head", "0 for head"
+        tenant_erasure, "Tenants._begin", "head.version + 1 for head", "0 for head"
     ),
     "an-erasure-is-over-though-a-store-was-away": Slip(
-        tenants, "Tenants._pages", "done.away[store.name] = error", "pass"
+        tenant_erasure, "Tenants._pages", "done.away[store.name] = error", "pass"
     ),
     "what-was-edited-since-stays": Slip(
-        tenants, "Tenants._round", "await self._delete(store, record, done)", "pass"
+        tenant_erasure, "Tenants._round", "await self._delete(store, record, done)", "pass"
     ),
-    "what-was-edited-since-is-in-no-receipt": Slip(tenants, "Tenants._delete", "+= gone", "+= 0"),
+    "what-was-edited-since-is-in-no-receipt": Slip(tenant_erasure, "Tenants._delete", "+= gone", "+= 0"),
     "a-receipt-counts-what-was-found-only-once": Slip(
-        tenants, "Tenants._round", "done.counts += await", "done.counts = await"
+        tenant_erasure, "Tenants._round", "done.counts += await", "done.counts = await"
     ),
-    "scopes-are-erased-whole": Slip(tenants, "Tenants._erase", "scope), before=before)", "scope))"),
+    "scopes-are-erased-whole": Slip(tenant_erasure, "Tenants._erase", "scope), before=before)", "scope))"),
     "copies-of-what-was-before-stay": Slip(
-        past, "is_older", "if int(str(record.body.get(MADE_OF, version))) < version:", "if False:"
+        past_versions, "is_older", "if int(str(record.body.get(MADE_OF, version))) < version:", "if False:"
     ),
     "a-session-of-before-is-spared": Slip(
         sessions, "SessionRecords.erase_before", "is_of_before(stored, before)", "False"
@@ -37,7 +42,10 @@ SLIPS: dict[str, Slip] = {
         sessions, "_began", "int(body.get(MADE_FROM, micros(record.created_at)))", "micros(record.created_at)"
     ),
     "a-session-that-was-named-since-stays": Slip(
-        tenants, "Tenants._scopes", "if isinstance(row, Record) and is_of_before(row, before)", "if False"
+        tenant_erasure,
+        "Tenants._scopes",
+        "if isinstance(row, Record) and is_of_before(row, before)",
+        "if False",
     ),
     "all-is-erased-that-is-of-a-lower-generation": Slip(
         erasure, "Erasure._erase_in", "before is not None:\n        older =", "False:\n        older ="

@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from memory.orchestrator.collections import ENTRIES, SESSIONS
+from memory.orchestrator.storage.collections import ENTRIES, SESSIONS
 from memory.ports.contract.cells import cells
 from tests.simulation.erasing.run import played
 from tests.simulation.erasing.slips import SLIPS

@@ -17,11 +17,11 @@ from typing import Any, TypeAlias
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.time import micros
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, SCRATCHPADS, SESSIONS
-from memory.orchestrator.kinds import KINDS
-from memory.orchestrator.split import CONVERSATION
-from memory.orchestrator.steps import current_step
-from memory.orchestrator.tenants import ERASE_TENANT
+from memory.orchestrator.maintenance.tenant_erasure import ERASE_TENANT
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, SCRATCHPADS, SESSIONS
+from memory.orchestrator.storage.kinds import KINDS
+from memory.orchestrator.storage.split import CONVERSATION
+from memory.orchestrator.storage.steps import current_step
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Record, Role
 from tests.simulation.faults import LATEST

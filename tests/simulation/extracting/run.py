@@ -21,8 +21,8 @@ from memory.facade.manager.manager import NAMESPACE
 from memory.facade.manager.spool import Buffer
 from memory.facade.memory import Memory
 from memory.facade.session import Session
-from memory.orchestrator.kinds import KINDS
-from memory.orchestrator.steps import step
+from memory.orchestrator.storage.kinds import KINDS
+from memory.orchestrator.storage.steps import step
 from tests.simulation.extracting.elsewhere import RECORDING, STRIKE, Hears, Notes, everything
 from tests.simulation.extracting.told import HEARD, LEAVES_OUT, NOTES, SOME, Said, Told
 from tests.simulation.extracting.told import Life as Recorded

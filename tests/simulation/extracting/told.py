@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from memory.orchestrator.collections import RUNS
+from memory.orchestrator.storage.collections import RUNS
 from memory.ports.record import Record
 from tests.simulation.extracting.elsewhere import Elsewhere
 from tests.simulation.sessions.run import Run

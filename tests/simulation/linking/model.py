@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.ports.record import Record, Role
 from tests.simulation.faults import Server
 from tests.support.linked import Link, Model, Stood

@@ -26,11 +26,11 @@ from memory.domain.errors import (
     TooMuchContention,
 )
 from memory.domain.scope import Scope
-from memory.orchestrator import graph
-from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.relations import LABELS, Relation, Shows
-from memory.orchestrator.superseding import Superseded
+from memory.orchestrator.enrichment.superseding import Superseded
+from memory.orchestrator.entries import graph
+from memory.orchestrator.entries.relations import LABELS, Relation, Shows
+from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
 from memory.policies.asked import EntryQuery
 from memory.ports.record import Key, Record, Role
 from tests.simulation.faults import CLOCK_ERROR

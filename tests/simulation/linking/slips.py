@@ -4,7 +4,8 @@ then.
 
 from __future__ import annotations
 
-from memory.orchestrator import dangling, entries, graph, relations, superseding
+from memory.orchestrator.enrichment import superseding
+from memory.orchestrator.entries import entries, graph, orphans, relations
 from tests.support.slips import Slip
 
 _STORED = "await self._entries.writer.put(one.store, [one], write.revive, write.consistency)"
@@ -28,7 +29,7 @@ SLIPS: dict[str, Slip] = {
         f"    else:\n        {_RETIRED}\n        {_STORED}\n        return\n",
     ),
     "an-erased-end-stays-linked": Slip(
-        dangling, "OrphanCollector._drop", "if not parents <= there:", "if not parents & there:"
+        orphans, "OrphanCollector._drop", "if not parents <= there:", "if not parents & there:"
     ),
     "a-graph-tells-of-links-with-one-end": Slip(
         graph, "Graphs.graph", "_ends(row) <= ends and", "_ends(row) & ends and"

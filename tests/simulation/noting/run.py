@@ -19,9 +19,9 @@ from typing import Any
 from unittest.mock import patch
 
 from memory.domain.errors import ScratchpadFull
-from memory.orchestrator import scratchpads
-from memory.orchestrator.collections import SCRATCHPADS
-from memory.orchestrator.scratchpads import Scratchpad
+from memory.orchestrator.entries import scratchpads
+from memory.orchestrator.entries.scratchpads import Scratchpad
+from memory.orchestrator.storage.collections import SCRATCHPADS
 from memory.ports.record import Record
 from tests.simulation.faults import CLOCK_ERROR, LATEST, Fault, Process
 from tests.simulation.lives import Worker, World, at_work, audited, loop_of, plan_of, play, servers_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memory.orchestrator import scratchpads
+from memory.orchestrator.entries import scratchpads
 from tests.support.slips import Slip
 
 _WRITES = "__import__('memory.ports.writes').ports.writes"

@@ -25,9 +25,9 @@ from memory.domain.errors import (
 )
 from memory.domain.hold import LegalHold, Over
 from memory.domain.scope import Scope
-from memory.orchestrator.allowance import Allowance
-from memory.orchestrator.maintenance import SweepReport
-from memory.orchestrator.promotion import PromotionReport
+from memory.orchestrator.maintenance.sweeps import SweepReport
+from memory.orchestrator.storage.budgets import Allowance
+from memory.orchestrator.tiering.promotion import PromotionReport
 from memory.ports.record import Key
 from tests.simulation.faults import Process, WorkerCrashed
 from tests.simulation.rules.given import (

@@ -13,9 +13,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from memory.domain.errors import NotFound
-from memory.orchestrator.allowance import UNLIMITED, Allowance
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, MESSAGES, RELATIONS, SESSIONS
-from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.storage.budgets import UNLIMITED, Allowance
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, MESSAGES, RELATIONS, SESSIONS
+from memory.orchestrator.storage.kinds import KINDS
 from memory.ports.record import Key, Partition, Record, Role
 from tests.simulation.loop import OWNER, seeded
 from tests.simulation.rules.acts import Worker

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from math import inf
 
-from memory.orchestrator.sources import EntrySource, sources_of
+from memory.orchestrator.storage.sources import EntrySource, sources_of
 from memory.ports.record import Key, Record
 from tests.simulation.faults import CLOCK_ERROR
 from tests.simulation.loop import START

@@ -19,7 +19,7 @@ from memory.adapters.wrappers.timeout import Timeout
 from memory.domain.errors import MemoryTiersError
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.storage.topology import Topology
 from memory.ports.store import Store
 from tests.simulation.faults import CLOCK_ERROR, LATEST, Fault, FaultPlan, Process, Server, WorkerCrashed
 from tests.simulation.faulty_store import FaultyStore

@@ -4,18 +4,12 @@ wrong then.
 
 from __future__ import annotations
 
-from memory.orchestrator import (
-    allowance,
-    derivation,
-    erasure,
-    holds,
-    judging,
-    lease,
-    maintenance,
-    promotion,
-    quotas,
-    retention,
-)
+from memory.orchestrator.entries import derivation
+from memory.orchestrator.erasure import erasure, legal_holds
+from memory.orchestrator.maintenance import sweeps
+from memory.orchestrator.storage import budgets, lease
+from memory.orchestrator.tiering import promotion, quotas, retention
+from memory.orchestrator.tiering import rules as judging
 from memory.policies import promotion as promotion_rules
 from memory.policies import retention as retention_rules
 from memory.policies import single_conditions
@@ -62,7 +56,7 @@ SLIPS: dict[str, Slip] = {
         "self._judged_version(head, next(newer), now)",
         "self._judged_version(head, next(newer) + 1, now)",
     ),
-    "a-grace-is-not-kept": Slip(maintenance, "Maintenance._due", "now - grace)", "now)"),
+    "a-grace-is-not-kept": Slip(sweeps, "Maintenance._due", "now - grace)", "now)"),
     "a-session-ends-without-its-entries": Slip(
         retention,
         "Retention._end",
@@ -71,7 +65,7 @@ SLIPS: dict[str, Slip] = {
     ),
     # holds
     "a-hold-is-read-once": Slip(
-        holds,
+        legal_holds,
         "Holds._standing",
         "        found = await archive.get(HOLDS, list(dict.fromkeys(keys)))\n",
         "        read = self.__dict__.setdefault('read', {})\n"
@@ -87,18 +81,21 @@ SLIPS: dict[str, Slip] = {
         erasure, "Erasure.erase", "await self.holds.refuse_partition(partition)", "pass"
     ),
     "an-entry-that-is-held-goes-with-its-scope": Slip(
-        holds, "Holds.refuse_partition", "if whole:", "if False:"
+        legal_holds, "Holds.refuse_partition", "if whole:", "if False:"
     ),
     "a-hold-over-a-user-is-not-over-their-sessions": Slip(
-        holds, "Holds._subjects", "if of_sessions:", "if False:"
+        legal_holds, "Holds._subjects", "if of_sessions:", "if False:"
     ),
     "a-hold-over-an-entry-is-not-over-what-it-said": Slip(
-        holds, "_of_entries", '("entry_id", "source_id", "target_id")', '("source_id", "target_id")'
+        legal_holds, "_of_entries", '("entry_id", "source_id", "target_id")', '("source_id", "target_id")'
     ),
     "a-second-hold-takes-the-place-of-the-first": Slip(
-        holds, "Holds.place", "said if hold.name in said else {**said, hold.name: new}", "{hold.name: new}"
+        legal_holds,
+        "Holds.place",
+        "said if hold.name in said else {**said, hold.name: new}",
+        "{hold.name: new}",
     ),
-    "a-released-hold-holds-on": Slip(holds, "Holds.release", "if other != name", "if True"),
+    "a-released-hold-holds-on": Slip(legal_holds, "Holds.release", "if other != name", "if True"),
     # quotas
     "writes-of-one-process-do-not-wait-for-each-other": Slip(
         quotas,
@@ -138,7 +135,7 @@ SLIPS: dict[str, Slip] = {
     "a-round-spends-itself-on-what-is-held": Slip(
         retention, "Retention.by_sweep", "free = await self._free(portion)", "free = portion"
     ),
-    "what-is-looked-at-counts-as-done": Slip(allowance, "Allowance.over", "if not count:", "if False:"),
+    "what-is-looked-at-counts-as-done": Slip(budgets, "Allowance.over", "if not count:", "if False:"),
     "a-dead-worker-s-lease-lasts": Slip(
         lease,
         "Lease._taken",

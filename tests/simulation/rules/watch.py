@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.policies.routing import is_later_tier
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Mark, Partition, Record, Role

@@ -14,8 +14,8 @@ from memory.domain.errors import Conflict, InvalidInput, MemoryTiersError, NotFo
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.session import HistoryItem
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
-from memory.orchestrator.conversations.history import HistoryQuery
 from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.policies.onward import ExitedMessages
 from memory.policies.reading import ContextRequest
 from memory.policies.thresholds import MessageThreshold

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from memory.domain.errors import NotFound
 from memory.domain.message import Message, Role
-from memory.orchestrator.collections import ENTRIES, MESSAGES, SESSIONS
-from memory.orchestrator.conversations.events import place_key
+from memory.orchestrator.conversations.log.events import place_key
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.kinds import KINDS
-from memory.orchestrator.session_keys import scope_of, session_key
-from memory.orchestrator.split import CONVERSATION
+from memory.orchestrator.storage.collections import ENTRIES, MESSAGES, SESSIONS
+from memory.orchestrator.storage.kinds import KINDS
+from memory.orchestrator.storage.session_keys import scope_of, session_key
+from memory.orchestrator.storage.split import CONVERSATION
 from memory.ports.record import Record
 from tests.simulation.loop import OWNER
 from tests.simulation.sessions.acts import SESSION, SYSTEM, TENANT, Worker, everything, texts_in

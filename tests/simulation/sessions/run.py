@@ -16,7 +16,7 @@ from memory.adapters.wrappers.retry import Retry
 from memory.adapters.wrappers.timeout import Timeout
 from memory.domain.errors import MemoryTiersError
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.storage.topology import Topology
 from memory.policies.onward import WindowExitFunction
 from memory.ports.collections import Collection
 from memory.ports.record import Record

@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from memory.domain.errors import NotFound
-from memory.orchestrator.collections import OPERATIONS
 from memory.orchestrator.conversations.redaction import USER_ERASURE
 from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.storage.collections import OPERATIONS
 from tests.simulation.loop import OWNER, seeded
 from tests.simulation.sessions.acts import SESSION, SYSTEM, TENANT, Worker, everything
 from tests.simulation.sessions.told import Call, Told

@@ -7,19 +7,10 @@ Of the design's mutants those of copies in the short tier have nothing to change
 
 from __future__ import annotations
 
-from memory.orchestrator.conversations import (
-    compacting,
-    conversation,
-    events,
-    folding,
-    handle,
-    log,
-    onward,
-    redaction,
-    seen,
-    sessions,
-    taught,
-)
+from memory.orchestrator.conversations import conversation, derived_entries, redaction, sessions, window_exits
+from memory.orchestrator.conversations.log import events, folding, log, seen
+from memory.orchestrator.conversations.window import compaction as compacting
+from memory.orchestrator.conversations.window import handle
 from memory.policies import window
 from tests.support.slips import Slip
 
@@ -111,24 +102,29 @@ SLIPS: dict[str, Slip] = {
     ),
     # onward
     "what-leaves-is-settled-before-its-entries": Slip(
-        onward,
+        window_exits,
         "WindowExitHandler._leave",
         "made = await self.derived.store(owner, session, owed.data)",
         "await self._outbox._settle([(pending, (owed,))], set())\n    made = await self.derived.store(owner, session, owed.data)",
     ),
     "an-end-lets-what-has-left-before-leave": Slip(
-        onward, "WindowExitHandler.leaving", "places.between(after.exited_until + 1,", "places.between(0,"
+        window_exits,
+        "WindowExitHandler.leaving",
+        "places.between(after.exited_until + 1,",
+        "places.between(0,",
     ),
     "a-compaction-owes-nothing-onward": Slip(compacting, "Compacting._compacted", "owed=owed)]", "owed=())]"),
     "a-cut-owes-nothing-onward": Slip(handle, "Handle._left", "owed=owed)]", "owed=())]"),
     "what-was-cut-off-and-came-back-goes-twice": Slip(
-        onward, "WindowExitHandler._leaving", " and why.cut_by in (None, event.place)", ""
+        window_exits, "WindowExitHandler._leaving", " and why.cut_by in (None, event.place)", ""
     ),
     "an-erased-summary-lets-nothing-leave": Slip(events, "Event.redacted", "LEAVES, ", ""),
     "entries-of-an-erased-message-stay": Slip(
-        taught, "DerivedEntries.forget", "source.has(event.place, event.number or 0)", "False"
+        derived_entries, "DerivedEntries.forget", "source.has(event.place, event.number or 0)", "False"
     ),
-    "a-deleted-session-teaches": Slip(taught, "DerivedEntries.outlived", "lives - {living} and", "False and"),
+    "a-deleted-session-teaches": Slip(
+        derived_entries, "DerivedEntries.outlived", "lives - {living} and", "False and"
+    ),
     # erasing
     "an-erased-message-leaves-a-hole": Slip(
         log,

@@ -10,7 +10,7 @@ import pytest
 
 from memory.domain.message import Message, Role
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.seen import REMEMBERED_FOR
+from memory.orchestrator.conversations.log.seen import REMEMBERED_FOR
 from memory.orchestrator.conversations.sessions import SessionDraft
 from tests.simulation.faults import FaultPlan
 from tests.simulation.loop import run

@@ -16,7 +16,7 @@ from itertools import chain
 
 from memory.domain.message import Message, Role
 from memory.domain.session import Context, HistoryItem
-from memory.orchestrator.conversations.seen import REMEMBERED_FOR
+from memory.orchestrator.conversations.log.seen import REMEMBERED_FOR
 
 SYSTEM_ID = "system"
 

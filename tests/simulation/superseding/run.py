@@ -24,8 +24,8 @@ from memory.domain.checked import Resolution
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreError, TooMuchContention
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
-from memory.orchestrator.superseding import Superseded
+from memory.orchestrator.enrichment.superseding import Superseded
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Record, Role
 from tests.simulation.lives import Worker, World, at_work, audited, loop_of, plan_of, play, servers_of

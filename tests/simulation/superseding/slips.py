@@ -4,7 +4,8 @@ what goes wrong then.
 
 from __future__ import annotations
 
-from memory.orchestrator import checking, entries, superseding
+from memory.orchestrator.enrichment import conflicts, superseding
+from memory.orchestrator.entries import entries
 from tests.support.slips import Slip
 
 _STORED = "await self._entries.writer.put(one.store, [one], write.revive, write.consistency)"
@@ -94,7 +95,7 @@ SLIPS: dict[str, Slip] = {
         entries, "retired_at", "max(start, at) if end is None else min(end, max(start, at))", "max(start, at)"
     ),
     "a-candidate-is-newer-than-the-entry": Slip(
-        checking, "ConflictDetector._near", " and one.created_at < new.created_at", ""
+        conflicts, "ConflictDetector._near", " and one.created_at < new.created_at", ""
     ),
     "an-upsert-is-answered-though-another-was-faster": Slip(
         entries,

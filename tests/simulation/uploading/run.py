@@ -36,9 +36,9 @@ from memory.domain.errors import (
 from memory.domain.scope import Scope
 from memory.facade.config import MemoryConfig
 from memory.facade.memory import Memory
-from memory.orchestrator.collections import ARTIFACTS, ENTRIES
-from memory.orchestrator.conversations import manifests
+from memory.orchestrator.conversations.blobs import manifests
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES
 from memory.policies.quotas import Quota
 from memory.ports.record import Key, Record
 from memory.ports.store import Store

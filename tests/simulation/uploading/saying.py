@@ -11,11 +11,11 @@ from random import Random
 from typing import TypeVar
 from unittest.mock import patch
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import Conflict, NotFound, QuotaExceeded
 from memory.domain.message import Message
 from memory.facade.memory import Memory
-from memory.orchestrator.conversations import artifacts
+from memory.orchestrator.conversations.blobs import large_texts
 from tests.simulation.lives import Worker
 from tests.simulation.uploading.told import MOST, Run, Said
 
@@ -29,8 +29,8 @@ STEPS = ("artifacts.hold", "log.append", "log.change")
 @contextmanager
 def small() -> Iterator[None]:
     with (
-        patch.object(door, "LARGE_TEXT_BYTES", LARGE_TEXT_BYTES),
-        patch.object(artifacts, "CHUNK_CHARACTERS", CHUNK_CHARACTERS),
+        patch.object(validation, "LARGE_TEXT_BYTES", LARGE_TEXT_BYTES),
+        patch.object(large_texts, "CHUNK_CHARACTERS", CHUNK_CHARACTERS),
     ):
         yield
 

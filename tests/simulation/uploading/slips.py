@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from memory.facade import access
-from memory.orchestrator import erasure
-from memory.orchestrator.conversations import balances, conversation, manifests, reservations, uploads
+from memory.orchestrator.conversations import conversation
+from memory.orchestrator.conversations.blobs import balances, manifests, reservations, uploads
+from memory.orchestrator.erasure import erasure
 from tests.support.slips import Slip
 
 _WRITES = "__import__('memory.ports.writes').ports.writes"

@@ -12,12 +12,19 @@ from typing import Any, TypeAlias
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.artifact import Artifact
-from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, RESERVATIONS, SESSIONS
-from memory.orchestrator.conversations.artifacts import uploads_of
-from memory.orchestrator.conversations.balances import balance_key
-from memory.orchestrator.conversations.events import artifacts_of
-from memory.orchestrator.conversations.manifests import _chunk_id, artifact_of
-from memory.orchestrator.session_keys import scope_of
+from memory.orchestrator.conversations.blobs.balances import balance_key
+from memory.orchestrator.conversations.blobs.large_texts import uploads_of
+from memory.orchestrator.conversations.blobs.manifests import _chunk_id, artifact_of
+from memory.orchestrator.conversations.log.events import artifacts_of
+from memory.orchestrator.storage.collections import (
+    ARTIFACTS,
+    ENTRIES,
+    MANIFESTS,
+    MESSAGES,
+    RESERVATIONS,
+    SESSIONS,
+)
+from memory.orchestrator.storage.session_keys import scope_of
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Record
 from tests.simulation.faults import CLOCK_ERROR, LATEST

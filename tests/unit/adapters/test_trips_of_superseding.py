@@ -11,8 +11,8 @@ import pytest
 from memory.domain.entry import EntryDraft
 from memory.domain.scope import Scope
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.superseding import Superseded
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.enrichment.superseding import Superseded
+from memory.orchestrator.storage.topology import Topology
 from tests.support.backends import marks_of
 from tests.support.counting import Counting
 from tests.support.drivers import DRIVERS, Driver

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory import BlockingMemory
-from memory.orchestrator.retrieval.searching import SearchResult
+from memory.orchestrator.retrieval.search import SearchResult
 from memory.policies.asked import EntryQuery
 from memory.policies.ranking.preferences import Preferences
 from tests.unit.cli.conftest import CommandLine
@@ -115,7 +115,7 @@ def test_what_a_search_prefers_is_asked_for(memory: CommandLine, monkeypatch: py
         heard.append(asked)
         return SearchResult()
 
-    monkeypatch.setattr("memory.orchestrator.retrieval.searching.Searching.search", search)
+    monkeypatch.setattr("memory.orchestrator.retrieval.search.Searching.search", search)
     memory("search", "tea", "-s", "user:ada")
     options = (
         "--mode",

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from memory import StoreUnavailable
-from memory.orchestrator.numbers import ShortIds
+from memory.orchestrator.entries.short_ids import ShortIds
 from tests.unit.cli.conftest import CommandLine
 
 pytestmark = pytest.mark.backend("sqlite")

@@ -20,8 +20,8 @@ from memory.domain.errors import StoreFull, StoreUnavailable
 from memory.facade.admin import Admin
 from memory.facade.memory import Memory
 from memory.facade.reports import Stats
-from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.entries import Entries
+from memory.orchestrator.entries.entries import Entries
+from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import AtVersion, Put
 from tests.support.backends import marks_of

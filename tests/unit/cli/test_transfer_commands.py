@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from memory import BlockingMemory
-from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.kinds import KINDS, Kind
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.kinds import KINDS, Kind
 from memory.ports.collections import Collection, Field, FieldType
 from tests.unit.cli.conftest import CommandLine
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.time import EPOCH, micros, moment
@@ -37,7 +37,7 @@ JSON = st.recursive(
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["a", "b", "ü"]), JSON, max_size=3))
 def test_every_json_object_is_taken_as_a_copy_equal_to_it(value: dict[str, Any]) -> None:
-    copied = door.json_object("metadata", value)
+    copied = validation.json_object("metadata", value)
     assert copied == value
     assert copied is not value
 
@@ -49,16 +49,16 @@ def test_nesting_ends_at_thirty_two_levels(wrap: Any) -> None:
     value: Any = 1
     for _ in range(31):
         value = wrap(value)
-    door.json_object("metadata", {"k": value})
+    validation.json_object("metadata", {"k": value})
     with pytest.raises(InvalidInput, match="deeper than 32"):
-        door.json_object("metadata", {"k": wrap(value)})
+        validation.json_object("metadata", {"k": wrap(value)})
 
 
 @settings(deadline=None)
 @given(st.datetimes(timezones=st.timezones()))
 def test_a_moment_given_in_any_zone_is_the_same_moment_in_utc(value: datetime) -> None:
     try:
-        taken = door.time("when", value)
+        taken = validation.time("when", value)
     except InvalidInput:
         assert value.year in (1, 9999)
         return
@@ -73,9 +73,9 @@ def test_a_moment_given_in_any_zone_is_the_same_moment_in_utc(value: datetime) -
 def test_seconds_are_taken_exactly(seconds: int) -> None:
     if seconds > 253_402_300_800 - 86_400:
         seconds %= 10**9
-    assert door.time("when", seconds) == EPOCH + timedelta(seconds=seconds)
+    assert validation.time("when", seconds) == EPOCH + timedelta(seconds=seconds)
     if seconds >= 10**8:
-        assert door.time("when", str(seconds)) == EPOCH + timedelta(seconds=seconds)
+        assert validation.time("when", str(seconds)) == EPOCH + timedelta(seconds=seconds)
 
 
 @settings(deadline=None)
@@ -93,7 +93,7 @@ def test_microseconds_and_moments_are_inverse(value: int) -> None:
     ],
 )
 def test_numbers_above_ten_to_the_twelfth_are_milliseconds(number: float, is_moment: datetime) -> None:
-    assert door.time("when", number) == is_moment
+    assert validation.time("when", number) == is_moment
 
 
 @pytest.mark.parametrize("number", [3600, 0, -0.0, 0.5, 10**8 - 1, 7 * 86_400.0])
@@ -101,18 +101,18 @@ def test_a_number_that_was_meant_as_a_length_of_time_is_refused_with_what_to_wri
     with pytest.raises(
         InvalidInput, match=r"since 1970.*before 1973; for that long from now write timedelta\(seconds="
     ) as refused:
-        door.time("expires_at", number)
+        validation.time("expires_at", number)
     assert refused.value.field == "expires_at"
-    assert door.time("since", number) == EPOCH + timedelta(seconds=number)
+    assert validation.time("since", number) == EPOCH + timedelta(seconds=number)
     with pytest.raises(
         InvalidInput, match="before 1970; write a datetime with a zone, or ISO 8601 text such as 2026-"
     ):
-        door.time("since", -number - 1)
+        validation.time("since", -number - 1)
 
 
 @pytest.mark.parametrize("length", [timedelta(microseconds=1), timedelta(days=366_000)])
 def test_a_length_of_time_is_taken_as_it_is(length: timedelta) -> None:
-    assert door.length(length) == length
+    assert validation.length(length) == length
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_length_of_time_is_taken_as_it_is(length: timedelta) -> None:
 )
 def test_no_length_and_a_thousand_years_are_refused(length: timedelta) -> None:
     with pytest.raises(InvalidInput, match="expires_at"):
-        door.length(length)
+        validation.length(length)
 
 
 def test_a_length_of_time_is_no_moment() -> None:
@@ -128,7 +128,7 @@ def test_a_length_of_time_is_no_moment() -> None:
         InvalidInput,
         match=r"since: must be a moment in time, not a length of time: write datetime.now\(UTC\) \+",
     ):
-        door.time("since", timedelta(hours=1))
+        validation.time("since", timedelta(hours=1))
 
 
 class Counted(list[Any]):
@@ -148,7 +148,7 @@ def test_a_million_nodes_are_refused_when_the_room_is_used_up(item: Any, shape: 
     nodes = Counted([item] * 1_000_000)
     value: Any = {"flat": nodes, "in a list": [1, nodes], "in lists of lists": [[[nodes]]]}[shape]
     with pytest.raises(InvalidInput, match="metadata: exceeds 65536 bytes"):
-        door.json_object("metadata", {"a": value})
+        validation.json_object("metadata", {"a": value})
     assert nodes.looked_at <= 65_536 // 3
 
 
@@ -160,7 +160,7 @@ def test_a_million_keys_are_refused_when_the_room_is_used_up() -> None:
             return ((name, None) for name in names)
 
     with pytest.raises(InvalidInput, match="metadata: exceeds 65536 bytes"):
-        door.json_object("metadata", Named(a=1))
+        validation.json_object("metadata", Named(a=1))
     assert names.looked_at < 20_000
 
 
@@ -172,21 +172,21 @@ def test_a_million_keys_are_refused_when_the_room_is_used_up() -> None:
 def test_a_million_tags_are_refused_before_one_is_looked_at(tags: Callable[[], list[Any]]) -> None:
     given = Counted(tags())
     with pytest.raises(InvalidInput, match="tags: at most 32 entries"):
-        door.tags(given)
+        validation.tags(given)
     assert given.looked_at == 0
 
 
 def test_a_sequence_without_end_is_refused_at_its_limit() -> None:
     taken = itertools.count()
     with pytest.raises(InvalidInput, match="scope: at most 1000 at once"):
-        door.sequence("scope", taken, at_most=1_000)
+        validation.sequence("scope", taken, at_most=1_000)
     assert next(taken) == 1_001
 
 
 @pytest.mark.parametrize("character", ["x", "é"])
 def test_a_text_far_too_long_is_refused_by_its_length(character: str) -> None:
     with pytest.raises(InvalidInput, match="content: exceeds 65536 bytes"):
-        door.text("content", character * 10_000_000 + "\ud800", max_bytes=65_536)
+        validation.text("content", character * 10_000_000 + "\ud800", max_bytes=65_536)
 
 
 @pytest.mark.parametrize(
@@ -200,14 +200,14 @@ def test_bytes_are_no_text_in_a_scope(scope: dict[str, Any]) -> None:
 
 
 def test_text_with_a_zone_is_a_moment() -> None:
-    assert door.time("when", "2026-01-31T09:30:00+05:30") == datetime(
+    assert validation.time("when", "2026-01-31T09:30:00+05:30") == datetime(
         2026, 1, 31, 9, 30, tzinfo=timezone(timedelta(hours=5, minutes=30))
     )
 
 
 @pytest.mark.parametrize(("value", "default", "limit"), [(None, 20, 20), (1, 20, 1), (1000, 20, 1000)])
 def test_a_limit_within_its_range_is_taken(value: int | None, default: int, limit: int) -> None:
-    assert door.whole_limit(value, default=default) == limit
+    assert validation.whole_limit(value, default=default) == limit
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_limit_within_its_range_is_taken(value: int | None, default: int, limi
 )
 def test_any_other_limit_is_refused(value: Any) -> None:
     with pytest.raises(InvalidInput, match="limit"):
-        door.whole_limit(value, default=20)
+        validation.whole_limit(value, default=20)
 
 
 @pytest.mark.parametrize(
@@ -225,23 +225,23 @@ def test_any_other_limit_is_refused(value: Any) -> None:
 )
 def test_what_is_none_of_the_choices_is_refused_with_the_choices(value: object) -> None:
     with pytest.raises(InvalidInput, match="choose from a, b") as caught:
-        door.one_of("field", value, ("a", "b"))
+        validation.one_of("field", value, ("a", "b"))
     assert len(str(caught.value)) < 120
 
 
 @pytest.mark.parametrize("value", ["text", b"bytes", {"a": 1}, 5, None], ids=repr)
 def test_one_thing_is_not_several(value: object) -> None:
     with pytest.raises(InvalidInput, match="must be a list"):
-        door.sequence("things", value)
+        validation.sequence("things", value)
 
 
 def test_several_things_may_come_as_any_iterable() -> None:
-    assert door.sequence("things", (n for n in range(3))) == [0, 1, 2]
-    assert door.sequence("things", ()) == []
+    assert validation.sequence("things", (n for n in range(3))) == [0, 1, 2]
+    assert validation.sequence("things", ()) == []
 
 
 def test_an_error_of_the_model_names_the_field_and_shows_no_value() -> None:
-    class Model(door.Checked):
+    class Model(validation.Checked):
         number: int
 
     with pytest.raises(InvalidInput) as caught:
@@ -252,9 +252,9 @@ def test_an_error_of_the_model_names_the_field_and_shows_no_value() -> None:
 
 
 def test_tags_count_after_duplicates_are_gone() -> None:
-    assert door.tags(["a"] * 40) == ["a"]
+    assert validation.tags(["a"] * 40) == ["a"]
     with pytest.raises(InvalidInput, match="at most 32"):
-        door.tags([str(n) for n in range(33)])
+        validation.tags([str(n) for n in range(33)])
 
 
 WRONG_SCOPES = [

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from memory import Entry, EntryType, Scope
 from memory.domain.checked import ConflictReport
 from memory.domain.entry import EntryDraft
-from memory.orchestrator.entry_records import entry_of, record_of
+from memory.orchestrator.storage.entry_records import entry_of, record_of
 from memory.ports.record import Key
 
 AT = datetime(2026, 11, 25, tzinfo=UTC)

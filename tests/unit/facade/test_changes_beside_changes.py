@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memory import Memory
-from memory.orchestrator.conversations.previews import preview_of
+from memory.orchestrator.conversations.log.previews import preview_of
 from memory.ports.advisor import Prompt
 
 WORDS = "secretword 555-0199"

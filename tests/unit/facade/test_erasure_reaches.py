@@ -24,7 +24,7 @@ from memory import (
     NotFound,
     StoreUnavailable,
 )
-from memory.orchestrator import derivatives
+from memory.orchestrator.entries import derivatives
 from memory.ports.advisor import Prompt
 from tests.acceptance.support import HOUR, Clock
 

@@ -19,7 +19,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.facade.memory import Memory
-from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.query import In, Query, Search, Words, within
 from memory.ports.record import Partition
 from tests.support.backends import marks_of

@@ -26,7 +26,7 @@ from memory.domain.time import micros
 from memory.facade import importing
 from memory.facade.importing import BadFile, ImportReport
 from memory.facade.transfer import BadLine
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Key, Record
 from memory.ports.writes import Outcome

@@ -15,7 +15,7 @@ import pytest
 from memory import Memory
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreUnavailable
-from memory.orchestrator.relations import Relation
+from memory.orchestrator.entries.relations import Relation
 
 TABLE = Path(__file__).parents[3] / "docs" / "backends.md"
 STORES = ("short", "mid", "long")

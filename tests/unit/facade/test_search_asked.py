@@ -11,7 +11,7 @@ import pytest
 
 from memory import Memory, Scope
 from memory.facade.blocking import BlockingMemory
-from memory.orchestrator.retrieval.searching import SearchResult
+from memory.orchestrator.retrieval.search import SearchResult
 from memory.policies.asked import EntryQuery
 from memory.policies.ranking.preferences import Preferences
 from memory.policies.routing import TIERS
@@ -66,7 +66,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[EntryQuery]:
         asked.append(what)
         return SearchResult()
 
-    monkeypatch.setattr("memory.orchestrator.retrieval.searching.Searching.search", search)
+    monkeypatch.setattr("memory.orchestrator.retrieval.search.Searching.search", search)
     return asked
 
 

@@ -26,7 +26,7 @@ from memory.facade.transfer import (
     exported_relation,
     read,
 )
-from memory.orchestrator.relations import Relation
+from memory.orchestrator.entries.relations import Relation
 
 SESSION = Scope.session("s1")
 

@@ -22,7 +22,7 @@ from memory.facade.blocking import (
     BlockingSummarizingProvider,
 )
 from memory.facade.memory import NOUNS
-from memory.facade.twin import Twin, blocking, is_async
+from memory.facade.sync_wrapper import Twin, blocking, is_async
 from tests.unit.facade.test_surface import methods_of
 from tools.blocking_stub import STUB, TWINS, stub
 

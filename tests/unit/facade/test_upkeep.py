@@ -12,8 +12,8 @@ import pytest
 
 from memory.facade.memory import Memory
 from memory.facade.upkeep import Upkeep
-from memory.orchestrator.allowance import UNLIMITED, Allowance
-from memory.orchestrator.maintenance import Maintenance, SweepReport
+from memory.orchestrator.maintenance.sweeps import Maintenance, SweepReport
+from memory.orchestrator.storage.budgets import UNLIMITED, Allowance
 
 
 class Counting(Maintenance):
@@ -77,8 +77,8 @@ async def _forget_replica(config: Mapping[str, object], entry_id: str) -> None:
     """As a process that died between the write and the delivery would leave it."""
     from dataclasses import replace
 
-    from memory.orchestrator.collections import ENTRIES
-    from memory.orchestrator.outbox import replicas
+    from memory.orchestrator.storage.collections import ENTRIES
+    from memory.orchestrator.storage.outbox import replicas
     from memory.ports.record import Key, Record
     from memory.ports.writes import Always, Delete, Newer, Purge, Put
 

@@ -11,8 +11,8 @@ import pytest
 
 from memory import InvalidInput, Memory
 from memory.facade.worker import Worker
-from memory.orchestrator.lease import Lease
-from memory.orchestrator.maintenance import SweepReport
+from memory.orchestrator.maintenance.sweeps import SweepReport
+from memory.orchestrator.storage.lease import Lease
 from tests.unit.facade.test_upkeep import _forget_replica, _until
 
 pytestmark = pytest.mark.backend("sqlite")

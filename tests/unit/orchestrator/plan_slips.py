@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from memory.orchestrator import (
-    foreseen,
-    foreseen_moves,
-    foreseen_quotas,
-    planned,
-    planned_due,
+from memory.orchestrator.tiering import (
+    dry_run,
+    dry_run_due,
+    dry_run_moves,
+    dry_run_quotas,
+    plan,
     promotion,
     retention,
 )
@@ -17,16 +17,16 @@ from tests.support.slips import Slip
 
 SLIPS = {
     "whom a quota has go is not told": Slip(
-        foreseen_quotas, "DryRunQuotas._let_go", "self._gone.append((place.quota, head))", "pass"
+        dry_run_quotas, "DryRunQuotas._let_go", "self._gone.append((place.quota, head))", "pass"
     ),
     "whom a quota has go is there for what comes behind": Slip(
-        foreseen_quotas, "DryRunQuotas._let_go", "self._ahead.goes(ENTRIES, head)", "pass"
+        dry_run_quotas, "DryRunQuotas._let_go", "self._ahead.goes(ENTRIES, head)", "pass"
     ),
     "a quota counts what stands alone": Slip(
-        foreseen_quotas, "DryRunQuotas._comes_to", "in changes[seen:]:", "in ():"
+        dry_run_quotas, "DryRunQuotas._comes_to", "in changes[seen:]:", "in ():"
     ),
     "a quota has those go that are gone": Slip(
-        foreseen_quotas, "DryRunQuotas._that_stay", "if not self._ahead.knows(ENTRIES, head.key)", "if True"
+        dry_run_quotas, "DryRunQuotas._that_stay", "if not self._ahead.knows(ENTRIES, head.key)", "if True"
     ),
     "a copy has no quota": Slip(promotion, "Promotion._plan_copy", "[NewEntry.of(copy, derived=True)]", "[]"),
     "what was copied is copied again": Slip(
@@ -42,23 +42,23 @@ SLIPS = {
         promotion, "Promotion._plan_moves", "planning.ahead.moves(collection, one.row, target)", "pass"
     ),
     "what expires is there for rules": Slip(
-        planned_due, "DryRunDueWork._goes", "planning.ahead.goes(collection, record)", "pass"
+        dry_run_due, "DryRunDueWork._goes", "planning.ahead.goes(collection, record)", "pass"
     ),
     "what expires is not told": Slip(
-        planned_due, "DryRunDueWork._goes", 'planning.does("expire", collection, record, "", because)', "pass"
+        dry_run_due, "DryRunDueWork._goes", 'planning.does("expire", collection, record, "", because)', "pass"
     ),
-    "what is held expires": Slip(planned_due, "DryRunDueWork._goes", "if record.key in held:", "if False:"),
+    "what is held expires": Slip(dry_run_due, "DryRunDueWork._goes", "if record.key in held:", "if False:"),
     "what is made is not there for rules and quotas": Slip(
-        planned_due, "DryRunDueWork._plan_leaving", "planning.ahead.comes(ENTRIES, record)", "pass"
+        dry_run_due, "DryRunDueWork._plan_leaving", "planning.ahead.comes(ENTRIES, record)", "pass"
     ),
     "what an end asked for by hand does is not told": Slip(
-        planned_due, "DryRunDueWork._plan_ends", "elif ending is None:", "elif True:"
+        dry_run_due, "DryRunDueWork._plan_ends", "elif ending is None:", "elif True:"
     ),
     "what an end has done is owed still": Slip(
-        planned_due, "DryRunDueWork._plan_ends", "planning.ahead.settled.add((owner.key, END))", "pass"
+        dry_run_due, "DryRunDueWork._plan_ends", "planning.ahead.settled.add((owner.key, END))", "pass"
     ),
     "what is made has no quota": Slip(
-        planned_due,
+        dry_run_due,
         "DryRunDueWork._plan_leaving",
         "[NewEntry.of(record, derived=True) for record in fresh]",
         "[]",
@@ -76,7 +76,7 @@ SLIPS = {
         retention, "Retention._entries", "rows = walk.page(rows, is_last=page.cursor is None)", "pass"
     ),
     "a move goes to a store that is away": Slip(
-        foreseen_moves,
+        dry_run_moves,
         "DryRunMoves.that_stay",
         "return {key: Stay(str(error), isinstance(error, StoreUnavailable)) for key in keys}",
         "return {}",
@@ -85,26 +85,26 @@ SLIPS = {
 
 SHOWN_BY_ONE_TEST = {
     "what was answered still leaves": Slip(
-        planned_due, "DryRunDueWork._plan_leaving", "planning.ahead.settled.add((owner.key, LEAVE))", "pass"
+        dry_run_due, "DryRunDueWork._plan_leaving", "planning.ahead.settled.add((owner.key, LEAVE))", "pass"
     ),
     "what is new is kept with its texts": Slip(
-        foreseen, "DryRunState._kept", "return row if copied else head_of", "return row if True else head_of"
+        dry_run, "DryRunState._kept", "return row if copied else head_of", "return row if True else head_of"
     ),
     "what moves at last is kept": Slip(promotion, "Promotion._plan_moves", "if is_last:", "if False:"),
     "a scope is listed for each copy": Slip(
-        foreseen_quotas, "DryRunQuotas._in_order", "if about not in self._listed:", "if True:"
+        dry_run_quotas, "DryRunQuotas._in_order", "if about not in self._listed:", "if True:"
     ),
     "what moved takes what it took": Slip(
-        foreseen_quotas,
+        dry_run_quotas,
         "DryRunQuotas._bytes",
         "self._placement.topology.home(one.tier)",
         "self._placement.topology.home('mid')",
     ),
     "a sweep needs no archive": Slip(
-        planned, "plan_of", "await placement.topology.archive.get(LEASES, [lease_key()])", "pass"
+        plan, "plan_of", "await placement.topology.archive.get(LEASES, [lease_key()])", "pass"
     ),
     "what waits for an advisor moves": Slip(
-        foreseen_moves,
+        dry_run_moves,
         "DryRunMoves._lasts",
         "if owed.step == ENRICH:\n        return True",
         "if owed.step == ENRICH:\n        return False",

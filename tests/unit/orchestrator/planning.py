@@ -19,10 +19,10 @@ from memory.domain.errors import LegalHoldActive, NotFound, QuotaExceeded
 from memory.domain.hold import LegalHold
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, SESSIONS
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.planned import Plan
-from memory.orchestrator.promotion import PromotionReport
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, SESSIONS
+from memory.orchestrator.tiering.plan import Plan
+from memory.orchestrator.tiering.promotion import PromotionReport
 from memory.policies.facts import RecordFacts
 from memory.policies.onward import ExitedMessages
 from memory.policies.promotion import CustomRule, Decision, PromotionRule

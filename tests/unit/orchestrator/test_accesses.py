@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from memory.orchestrator import accesses
-from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.entries import accesses
+from memory.orchestrator.storage.settings import EngineSettings
 from memory.policies.promotion import PromotionRule
 from memory.ports.record import Record
 from tests.unit.orchestrator.world import DAY, SESSION, TENANT, USER, World

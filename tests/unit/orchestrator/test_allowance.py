@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from memory.domain.hold import LegalHold, Over
-from memory.orchestrator.allowance import Allowance, Enough
-from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.maintenance import SweepReport
-from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.maintenance.sweeps import SweepReport
+from memory.orchestrator.storage.budgets import Allowance, Enough
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.settings import EngineSettings
 from memory.policies.promotion import PromotionRule
 from memory.policies.retention import RetentionRule
 from memory.policies.single_conditions import OlderThan

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from memory.domain.errors import StoreUnavailable
-from memory.orchestrator.tiering import MoveResult
+from memory.orchestrator.tiering.moves import MoveResult
 from memory.policies.promotion import PromotionRule
 from memory.ports.record import Record
 from tests.unit.orchestrator.world import SESSION, TENANT, World

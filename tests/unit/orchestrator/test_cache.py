@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from memory.orchestrator.cache import Look
-from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.storage.cache import Look
+from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.record import Key, Record, Role
 from tests.unit.orchestrator.world import DAY, SESSION, TENANT, USER, VOLATILE, World
 

@@ -13,8 +13,8 @@ import pytest
 
 from memory.domain.entry import CARRIED, Entry, EntryDraft, ImportedDraft, MessageDraft
 from memory.facade.transfer import Message, Reading, exported, read
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
-from memory.orchestrator.entry_records import request_digest
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
+from memory.orchestrator.storage.entry_records import request_digest
 from memory.policies.marks import ASKS, ENDS_ASKING, HAS_PLACE
 from memory.ports.record import FieldValue, Record
 from memory.ports.writes import AtVersion, Put

@@ -16,8 +16,8 @@ from memory.domain.checked import ConflictReport, Resolution
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, InvalidInput
 from memory.domain.scope import Scope
-from memory.orchestrator.checking import UNRESOLVED
-from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.enrichment.conflicts import UNRESOLVED
+from memory.orchestrator.storage.settings import EngineSettings
 from memory.ports.record import Key
 from tests.unit.orchestrator.world import HOUR, ORG, SESSION, TENANT, USER, World
 

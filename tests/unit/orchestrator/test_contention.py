@@ -12,9 +12,9 @@ from datetime import timedelta
 import pytest
 
 from memory.domain.errors import NotFound, StoreError, TooMuchContention
-from memory.orchestrator.collections import ENTRIES, RELATIONS
-from memory.orchestrator.settings import EngineSettings
-from memory.orchestrator.turns import KeyLocks, RetryDeadline
+from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
+from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
+from memory.orchestrator.storage.settings import EngineSettings
 from memory.ports.record import Key
 from tests.unit.orchestrator.world import TENANT, USER, Flaky, World
 

@@ -11,7 +11,7 @@ import pytest
 
 from memory.domain.entry import Entry
 from memory.domain.errors import CorruptRecord
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.policies.asked import EntryQuery
 from memory.ports.record import Corrupt, Key
 from tests.unit.orchestrator.world import ORG, SESSION, TENANT, USER, World

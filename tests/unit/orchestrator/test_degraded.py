@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pytest
 
 from memory.domain.errors import StoreUnavailable
-from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.storage.settings import EngineSettings
 from memory.policies.asked import EntryQuery
 from memory.ports.embedder import Fingerprint
 from memory.ports.record import Key, pack_vector

@@ -9,12 +9,13 @@ import pytest
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.scope import Scope
 from memory.domain.time import micros
-from memory.orchestrator import endings, judging, retention
-from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.conversations import conversation, onward
+from memory.orchestrator.conversations import conversation, window_exits
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.enriching import ENRICH
+from memory.orchestrator.enrichment.enrichment import ENRICH
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.tiering import retention, session_ends
+from memory.orchestrator.tiering import rules as judging
 from memory.policies.onward import ExitedMessages
 from memory.policies.promotion import PromotionRule
 from memory.policies.retention import RetentionRule
@@ -464,19 +465,21 @@ async def shows_a_store_not_written_to() -> None:
 
 SLIPS = {
     "an end is over whose messages are to go onward": (
-        Slip(endings, "SessionClosing.end", "elif not _that_owe(LEAVE, before):", "else:"),
+        Slip(session_ends, "SessionClosing.end", "elif not _that_owe(LEAVE, before):", "else:"),
         shows_messages_behind_an_end,
     ),
     "a sweep ends a session whose messages are to go onward": (
-        Slip(endings, "SessionClosing._do", " if leaving else []", " if False else []"),
+        Slip(session_ends, "SessionClosing._do", " if leaving else []", " if False else []"),
         test_what_is_made_of_messages_goes_onward_where_the_process_that_ended_died,
     ),
     "an end does not wait for what a sweep makes of messages": (
-        Slip(endings, "SessionClosing.__init__", ", is_last=True", ""),
+        Slip(session_ends, "SessionClosing.__init__", ", is_last=True", ""),
         test_what_was_answered_is_made_and_goes_onward_in_one_sweep,
     ),
     "what waited for an answer waits on": (
-        Slip(onward, "WindowExitHandler._ask_waiting", "await self._outbox.finish_all(answered)", "pass"),
+        Slip(
+            window_exits, "WindowExitHandler._ask_waiting", "await self._outbox.finish_all(answered)", "pass"
+        ),
         test_what_is_made_of_messages_goes_onward_where_the_process_that_ended_died,
     ),
     "an end by rule owes nothing to what is made of messages": (
@@ -485,7 +488,7 @@ SLIPS = {
     ),
     "an end settles what others owe since": (
         Slip(
-            endings,
+            session_ends,
             "SessionClosing.end",
             "self._settle(_that_owe(END, before))",
             "self._settle(_that_owe(END, await self._owing(tenant, scope)))",
@@ -493,20 +496,20 @@ SLIPS = {
         test_an_end_is_not_taken_for_that_of_another_who_resumed_the_session_meanwhile,
     ),
     "an end reads again what was read": (
-        Slip(endings, "SessionClosing.end", " if owing is None else owing", ""),
+        Slip(session_ends, "SessionClosing.end", " if owing is None else owing", ""),
         test_an_end_that_makes_entries_of_messages_owes_nothing_and_reads_what_is_owed_once,
     ),
     "an end is settled as the event was before the answer": (
-        Slip(onward, "WindowExitHandler._ask", "heard.event = noted", "pass"),
+        Slip(window_exits, "WindowExitHandler._ask", "heard.event = noted", "pass"),
         test_an_end_that_makes_entries_of_messages_owes_nothing_and_reads_what_is_owed_once,
     ),
     "a session is ended that was resumed and archived": (
-        Slip(endings, "SessionClosing.due", " and await log.first(resumed) is None", ""),
+        Slip(session_ends, "SessionClosing.due", " and await log.first(resumed) is None", ""),
         shows_resumed_and_archived,
     ),
     "a session that has expired is not ended": (
         Slip(
-            endings,
+            session_ends,
             "SessionClosing.due",
             "scope.id)) is None:",
             "scope.id)) is None or self._sessions.is_over(record):",
@@ -514,11 +517,11 @@ SLIPS = {
         test_an_end_is_carried_out_where_the_session_has_expired_meanwhile,
     ),
     "a note that is refused is taken for one": (
-        Slip(endings, "SessionClosing._note", "if noted.applied:", "if True:"),
+        Slip(session_ends, "SessionClosing._note", "if noted.applied:", "if True:"),
         test_an_end_is_noted_over_what_is_left_of_one_by_a_clock_that_is_ahead,
     ),
     "a late note takes back an earlier one": (
-        Slip(endings, "SessionClosing._note", "when: When = Absent()", "when: When = Newer()"),
+        Slip(session_ends, "SessionClosing._note", "when: When = Absent()", "when: When = Newer()"),
         test_an_end_that_is_noted_late_keeps_what_another_has_noted_since,
     ),
     "each end reads a store that does not answer": (
@@ -532,7 +535,10 @@ SLIPS = {
     ),
     "each end writes to a store that does not answer": (
         Slip(
-            endings, "SessionClosing._carry_out", "return came + [error] * (len(items) - len(came))", "pass"
+            session_ends,
+            "SessionClosing._carry_out",
+            "return came + [error] * (len(items) - len(came))",
+            "pass",
         ),
         shows_a_store_not_written_to,
     ),
@@ -546,20 +552,20 @@ SLIPS = {
         test_what_a_process_leaves_that_dies_behind_an_end_is_done,
     ),
     "an end without a conversation owes nothing": (
-        Slip(endings, "SessionClosing.end", "await self._note(tenant, scope, begun)", "pass"),
+        Slip(session_ends, "SessionClosing.end", "await self._note(tenant, scope, begun)", "pass"),
         shows_entries_alone,
     ),
     "an end that is done is owed still": (
-        Slip(endings, "SessionClosing.end", "await self._settle(_that_owe(END, before))", "pass"),
+        Slip(session_ends, "SessionClosing.end", "await self._settle(_that_owe(END, before))", "pass"),
         shows_nothing_owed,
     ),
     "an end that waits is over": (
-        Slip(endings, "SessionClosing._do", 'raise SessionEndDeferred("; ".join(waiting))', "pass"),
+        Slip(session_ends, "SessionClosing._do", 'raise SessionEndDeferred("; ".join(waiting))', "pass"),
         test_an_end_that_waits_for_one_entry_is_tried_again,
     ),
     "a resumed session is ended": (
         Slip(
-            endings,
+            session_ends,
             "SessionClosing.due",
             '(await log.load()).state.after.status != "active" and await log.first(resumed) is None',
             "True",
@@ -567,11 +573,11 @@ SLIPS = {
         test_a_session_that_was_resumed_keeps_its_entries_until_it_ends_again,
     ),
     "what comes later goes with it": (
-        Slip(endings, "SessionClosing.due", 'moment(owed.data["until"])', "None"),
+        Slip(session_ends, "SessionClosing.due", 'moment(owed.data["until"])', "None"),
         test_entries_that_come_after_the_end_of_a_session_without_a_conversation_stay,
     ),
     "each end asks a store that is away": (
-        Slip(endings, "SessionClosing._carry_out", "return [error] * len(items)", "pass"),
+        Slip(session_ends, "SessionClosing._carry_out", "return [error] * len(items)", "pass"),
         test_while_a_store_is_away_it_is_asked_once_and_not_for_each_session,
     ),
     "a session goes whose end is owed": (

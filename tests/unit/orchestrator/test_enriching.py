@@ -20,13 +20,14 @@ from memory.domain.enriched import NOTES, Pass
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import Scope
-from memory.orchestrator import enriching, superseding
-from memory.orchestrator.collections import ENTRIES, RELATIONS
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.enriching import ENRICH, GIVES_UP_AFTER, MOST_ATTEMPTS
-from memory.orchestrator.outbox import OutboxRecord
-from memory.orchestrator.settings import EngineSettings
-from memory.orchestrator.superseding import Superseded
+from memory.orchestrator.enrichment import enrichment as enriching
+from memory.orchestrator.enrichment import superseding
+from memory.orchestrator.enrichment.enrichment import ENRICH, GIVES_UP_AFTER, MOST_ATTEMPTS
+from memory.orchestrator.enrichment.superseding import Superseded
+from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
+from memory.orchestrator.storage.outbox import OutboxRecord
+from memory.orchestrator.storage.settings import EngineSettings
 from memory.policies import enrichment
 from memory.ports.advisor import Prompt
 from memory.ports.record import Key, Record

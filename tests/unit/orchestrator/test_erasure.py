@@ -14,10 +14,10 @@ from memory.adapters.in_memory.store import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
-from memory.orchestrator.entry_records import record_of
-from memory.orchestrator.kinds import KINDS
-from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.storage.entry_records import record_of
+from memory.orchestrator.storage.kinds import KINDS
+from memory.orchestrator.storage.settings import EngineSettings
 from memory.ports.query import Lt, Query, within
 from memory.ports.record import Corrupt, Key, Partition, Record, Role, Tombstone
 from memory.ports.writes import Annotate, Newer, Put, RaiseGeneration

@@ -20,15 +20,15 @@ from memory.domain.errors import MemoryTiersError, StoreUnavailable
 from memory.domain.ids import keyed_id
 from memory.domain.provenance import ORIGIN_KINDS
 from memory.domain.scope import Scope
-from memory.orchestrator import placement
-from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.distrusts import of_origin
+from memory.orchestrator.embeddings import partition_indexes
+from memory.orchestrator.embeddings.partition_indexes import LASTS
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.retrieval import forms
-from memory.orchestrator.retrieval.forms import LASTS
-from memory.orchestrator.settings import EngineSettings
-from memory.orchestrator.split import Share, SplitStore
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.storage import placement
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.settings import EngineSettings
+from memory.orchestrator.storage.split import Share, SplitStore
+from memory.orchestrator.storage.topology import Topology
+from memory.orchestrator.trust.blocked_sources import of_origin
 from memory.policies import visibility
 from memory.policies.asked import EntryQuery
 from memory.policies.visibility import FILTERED
@@ -427,7 +427,7 @@ async def test_nothing_is_kept_where_nothing_may_be() -> None:
 
 
 async def test_a_form_that_missed_very_many_writes_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forms, "WRITTEN", 5)
+    monkeypatch.setattr(partition_indexes, "WRITTEN", 5)
     async with _world() as world:
         await world.write("tea", USER)
         await _ready(world.engine)
@@ -704,27 +704,35 @@ async def test_nothing_is_stale_and_nothing_of_ones_own_is_missed_whatever_happe
 
 SLIPS = {
     "writes are not noted": Slip(
-        forms,
+        partition_indexes,
         "PartitionIndexes.wrote",
         "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)",
         "pass",
     ),
     "writes are noted of what chooses alone": Slip(
-        forms, "PartitionIndexes._all", "[self._reading] if self._reading is not None else []", "[]"
+        partition_indexes,
+        "PartitionIndexes._all",
+        "[self._reading] if self._reading is not None else []",
+        "[]",
     ),
     "a write that broke off counts as none": Slip(
         placement, "Placement.write", "watcher.broke_off(writes)", "pass"
     ),
     "what was written while it was read by id is forgotten": Slip(
-        forms, "PartitionIndexes._bring_up", "view.written.get(record_id) != number", "False"
+        partition_indexes, "PartitionIndexes._bring_up", "view.written.get(record_id) != number", "False"
     ),
-    "what is gone is kept": Slip(forms, "PartitionIndexes._bring_up", "view.form.drop(record_id)", "pass"),
+    "what is gone is kept": Slip(
+        partition_indexes, "PartitionIndexes._bring_up", "view.form.drop(record_id)", "pass"
+    ),
     "what was erased is kept": Slip(placement, "Placement.delete_matching", "watcher.deleted(query)", "pass"),
     "a form never grows old": Slip(
-        forms, "PartitionIndexes._let_go_of_old", "<= now - view.since <= LASTS]", "<= now - view.since]"
+        partition_indexes,
+        "PartitionIndexes._let_go_of_old",
+        "<= now - view.since <= LASTS]",
+        "<= now - view.since]",
     ),
     "what was let go of while it was read chooses": Slip(
-        forms, "PartitionIndexes._read", "if self._reading is None:", "if False:"
+        partition_indexes, "PartitionIndexes._read", "if self._reading is None:", "if False:"
     ),
 }
 

@@ -12,9 +12,9 @@ from unittest.mock import patch
 import pytest
 
 from memory.domain.entry import Entry
-from memory.orchestrator import graph
-from memory.orchestrator.collections import RELATIONS
-from memory.orchestrator.graph import LINKS_A_SIDE, MOST_NODES, Expansion
+from memory.orchestrator.entries import graph
+from memory.orchestrator.entries.graph import LINKS_A_SIDE, MOST_NODES, Expansion
+from memory.orchestrator.storage.collections import RELATIONS
 from memory.ports.record import Key, Record
 from memory.ports.writes import Absent, Put
 from tests.unit.orchestrator.world import TENANT, USER, World

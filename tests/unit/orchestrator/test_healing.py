@@ -12,9 +12,10 @@ import pytest
 from memory.adapters.in_memory.store import InMemoryStore
 from memory.domain.errors import StoreUnavailable
 from memory.domain.hold import LegalHold
-from memory.orchestrator import healing, remaking
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
-from memory.orchestrator.conversations.passages import Where
+from memory.orchestrator.conversations.log.passages import Where
+from memory.orchestrator.maintenance import repair as healing
+from memory.orchestrator.maintenance import vector_rebuild
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.policies.asked import EntryQuery
 from memory.ports.record import Key
 from memory.ports.writes import Newer, Put
@@ -572,7 +573,7 @@ async def test_a_store_that_refuses_passages_ends_a_comparison_that_is_called_ag
         await noted(world)
         world.long.state.restore(backup)
         with monkeypatch.context() as patched:
-            patched.setattr(remaking, "refused", lambda store, _: StoreUnavailable(store.name, "full"))
+            patched.setattr(vector_rebuild, "refused", lambda store, _: StoreUnavailable(store.name, "full"))
             assert "full" in (await world.engine.healing.compare(repair=True)).error
         assert await named(world) == ["long"]
         assert (await world.engine.healing.compare(repair=True)).ok

@@ -9,9 +9,9 @@ import pytest
 from memory.domain.errors import CorruptRecord, LegalHoldActive, StoreUnavailable
 from memory.domain.hold import LegalHold, Over
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import HOLDS, RELATIONS, TASKS
-from memory.orchestrator.conversations.tasks import TaskDraft
+from memory.orchestrator.conversations.tasks.tasks import TaskDraft
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.storage.collections import HOLDS, RELATIONS, TASKS
 from memory.ports.record import Key
 from tests.unit.orchestrator.conversations.talking import begun
 from tests.unit.orchestrator.world import DAY, HOUR, SESSION, TENANT, USER, World

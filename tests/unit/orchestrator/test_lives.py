@@ -11,8 +11,8 @@ import pytest
 
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreUnavailable
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
-from memory.orchestrator.versions import version_key
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
+from memory.orchestrator.storage.versions import version_key
 from memory.ports.record import Key, Record, Tombstone
 from tests.unit.orchestrator.world import ORG, SESSION, TENANT, USER, World
 

@@ -16,11 +16,13 @@ from memory.domain.entry import EntryDraft
 from memory.domain.errors import MemoryTiersError
 from memory.domain.ids import keyed_id
 from memory.domain.scope import Scope
-from memory.orchestrator import entry_records, erasure, outbox, passages
-from memory.orchestrator.collections import ENTRIES, ENTRY_PASSAGES, MODEL, SAID
+from memory.orchestrator.embeddings import passages
+from memory.orchestrator.embeddings.passages import part_key
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.kinds import KINDS, Kind, Kinds
-from memory.orchestrator.passages import part_key
+from memory.orchestrator.erasure import erasure
+from memory.orchestrator.storage import entry_records, outbox
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_PASSAGES, MODEL, SAID
+from memory.orchestrator.storage.kinds import KINDS, Kind, Kinds
 from memory.policies import passages as policy
 from memory.policies.asked import EntryQuery
 from memory.policies.passages import FINE, PART, fine_parts_of

@@ -15,8 +15,8 @@ import pytest
 
 from memory.domain.entry import Entry, EntryType
 from memory.domain.errors import CorruptRecord, StoreError, StoreUnavailable
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, LEASES, RELATIONS
-from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, LEASES, RELATIONS
+from memory.orchestrator.storage.settings import EngineSettings
 from memory.policies.promotion import PromotionRule
 from memory.ports.record import Key, Owed, Partition, Record, Tombstone
 from memory.ports.writes import Annotate, AtVersion, Delete, Put, Write

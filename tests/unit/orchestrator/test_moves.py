@@ -11,8 +11,8 @@ from datetime import timedelta
 import pytest
 
 from memory.domain.errors import InvalidInput, StoreUnavailable
-from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.tiering import MoveResult
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.tiering.moves import MoveResult
 from memory.policies.promotion import PromotionRule
 from memory.ports.record import Key, Mark
 from memory.ports.writes import Delete, Newer, Put, Release

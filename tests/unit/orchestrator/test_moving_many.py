@@ -11,9 +11,9 @@ import pytest
 
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError
-from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.settings import EngineSettings
-from memory.orchestrator.tiering import MOST_AT_ONCE, MOST_BYTES_AT_ONCE, MoveResult, portions
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.settings import EngineSettings
+from memory.orchestrator.tiering.moves import MOST_AT_ONCE, MOST_BYTES_AT_ONCE, MoveResult, portions
 from memory.policies.promotion import PromotionRule
 from memory.ports.contract.support import record
 from memory.ports.record import Key

@@ -14,11 +14,11 @@ import pytest
 
 from memory.adapters.wrappers.retry import Retry
 from memory.domain.errors import CorruptRecord, StoreUnavailable
-from memory.orchestrator import dangling, numbers
-from memory.orchestrator.collections import COUNTERS, MANIFESTS, NUMBERS
-from memory.orchestrator.conversations import manifests
+from memory.orchestrator.conversations.blobs import manifests
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.entries import orphans, short_ids
+from memory.orchestrator.storage.collections import COUNTERS, MANIFESTS, NUMBERS
+from memory.orchestrator.storage.topology import Topology
 from memory.ports.record import Corrupt, Partition, Record
 from memory.ports.writes import Always, Put
 from tests.support import noticed
@@ -217,7 +217,7 @@ async def test_a_damaged_number_is_left_out_and_a_damaged_counter_is_told(
 ) -> None:
     entries = [await world.write() for _ in range(3)]
     await world.engine.short_ids.of(TENANT, [entry.id for entry in entries[:2]])
-    damaged = numbers._key(TENANT, entries[0].id)
+    damaged = short_ids._key(TENANT, entries[0].id)
     get, collections = world.mid.get, {NUMBERS}
 
     async def damages(collection: Any, keys: Any) -> Any:
@@ -313,7 +313,7 @@ async def test_of_a_session_that_is_deleted_meanwhile_nothing_is_numbered_and_no
     assert await world.engine.short_ids.resolve(TENANT, [1, 2, 3, artifact.id]) == [
         None,
         None,
-        numbers.NumberedItem("artifact", stays.id, 3),
+        short_ids.NumberedItem("artifact", stays.id, 3),
         None,
     ]
     assert [row.fields["artifact_id"] for row in await world.rows(world.mid, MANIFESTS)] == [stays.id]
@@ -390,12 +390,12 @@ async def test_artifacts_are_numbered_in_a_few_calls_and_entries_are_found_witho
     world.mid.steps.clear()
     assert (
         await world.engine.short_ids.resolve(TENANT, [9, entry.id])
-        == [numbers.NumberedItem("entry", entry.id, 9)] * 2
+        == [short_ids.NumberedItem("entry", entry.id, 9)] * 2
     )
     assert world.mid.steps == ["number.find", "number.read", "read.home"]
     world.mid.steps.clear()
     assert await world.engine.short_ids.resolve(TENANT, [1, 2]) == [
-        numbers.NumberedItem("artifact", asked[n], n + 1) for n in range(2)
+        short_ids.NumberedItem("artifact", asked[n], n + 1) for n in range(2)
     ]
     assert world.mid.steps == ["number.find", "artifacts.find", "session.read"]
 
@@ -484,35 +484,38 @@ async def test_numbers_are_right_after_a_drawn_history(seed: int) -> None:
 _WHATEVER = "__import__('memory.ports.writes').ports.writes.Newer()"
 SLIPS = {
     "the counter is moved without looking": Slip(
-        numbers, "ShortIds._reserve", "AtVersion(stands) if stands else Absent()", _WHATEVER
+        short_ids, "ShortIds._reserve", "AtVersion(stands) if stands else Absent()", _WHATEVER
     ),
-    "the counter is moved on by one": Slip(numbers, "ShortIds._reserve", "last + count", "last + 1"),
+    "the counter is moved on by one": Slip(short_ids, "ShortIds._reserve", "last + count", "last + 1"),
     "the first of the numbers is the last before": Slip(
-        numbers, "ShortIds._reserve", "return last + 1", "return max(last, 1)"
+        short_ids, "ShortIds._reserve", "return last + 1", "return max(last, 1)"
     ),
     "a number is put over another": Slip(
-        numbers,
+        short_ids,
         "ShortIds._put",
         "return Put(NUMBERS, record, Absent())",
         f"return Put(NUMBERS, record, {_WHATEVER})",
     ),
     "who comes second says its own number": Slip(
-        numbers, "ShortIds._give", "put.record if outcome.applied else outcome.stored", "put.record"
+        short_ids, "ShortIds._give", "put.record if outcome.applied else outcome.stored", "put.record"
     ),
     "who is born again gets none": Slip(
-        numbers, "ShortIds._give", "AtVersion(there.version)), *now", "Absent()), *now"
+        short_ids, "ShortIds._give", "AtVersion(there.version)), *now", "Absent()), *now"
     ),
     "a replaced artifact has no number any more": Slip(
         manifests, "Manifests._manifest", 'None if before is None else before.fields.get("number")', "None"
     ),
     "the number of an artifact is put over what stands there": Slip(
-        numbers, "ShortIds._numbered", "AtVersion(manifest.version))", f"{_WHATEVER})"
+        short_ids, "ShortIds._numbered", "AtVersion(manifest.version))", f"{_WHATEVER})"
     ),
     "who comes second says its own number of an artifact": Slip(
-        numbers, "ShortIds._give_artifacts", "put.record if outcome.applied else outcome.stored", "put.record"
+        short_ids,
+        "ShortIds._give_artifacts",
+        "put.record if outcome.applied else outcome.stored",
+        "put.record",
     ),
     "what was numbered late stays": Slip(
-        dangling, "OrphanCollector._drop", "if not parents <= there:", "if not parents:"
+        orphans, "OrphanCollector._drop", "if not parents <= there:", "if not parents:"
     ),
 }
 

@@ -17,10 +17,10 @@ from memory.domain.ids import new_id
 from memory.domain.scope import Scope
 from memory.domain.time import micros
 from memory.facade.transfer import Ids, Message, Row, exported, exported_record, read
-from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.kinds import KINDS, Kind, Kinds
-from memory.orchestrator.outbox import replicas
-from memory.orchestrator.transfer import THERE, WRITTEN
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.kinds import KINDS, Kind, Kinds
+from memory.orchestrator.storage.outbox import replicas
+from memory.orchestrator.transfer.records import THERE, WRITTEN
 from memory.policies.promotion import PromotionRule
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.query import SYSTEM_FIELDS, Query, within

@@ -12,10 +12,10 @@ import pytest
 
 from memory.domain.entry import Entry
 from memory.domain.errors import NotFound, StoreUnavailable
-from memory.orchestrator import outbox
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
-from memory.orchestrator.maintenance import READ_AT_ONCE
-from memory.orchestrator.outbox import MOST_VERSIONS_OWED, REPLICA, OutboxRecord, replicas
+from memory.orchestrator.maintenance.sweeps import READ_AT_ONCE
+from memory.orchestrator.storage import outbox
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
+from memory.orchestrator.storage.outbox import MOST_VERSIONS_OWED, REPLICA, OutboxRecord, replicas
 from memory.ports.record import Owed, Record, Tombstone
 from memory.ports.writes import AtVersion, Delete, Outcome, Put, Status, Write
 from tests.unit.orchestrator.world import DAY, HOUR, ORG, SESSION, TENANT, USER, World

@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from memory.domain.errors import NotFound
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
-from memory.orchestrator.tiering import MoveResult
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
+from memory.orchestrator.tiering.moves import MoveResult
 from memory.ports.record import Key, Role
 from memory.ports.writes import Annotate
 from tests.unit.orchestrator.world import DAY, HOUR, SESSION, TENANT, USER, World

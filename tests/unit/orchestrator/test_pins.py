@@ -15,11 +15,13 @@ import pytest
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, StoreUnavailable
 from memory.domain.scope import Scope
-from memory.orchestrator import entry_records, erasure, referrers
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
+from memory.orchestrator.conversations import artifact_references
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.erasure import erasure
+from memory.orchestrator.storage import entry_records
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
+from memory.orchestrator.storage.settings import EngineSettings
 from memory.policies.asked import EntryQuery
 from tests.support.slips import Slip
 from tests.unit.orchestrator.world import DAY, TENANT, USER, World
@@ -287,7 +289,7 @@ async def test_a_session_that_expired_is_unpinned_as_well(world: World) -> None:
 
 SLIPS = {
     "what the next session has is unpinned too": (
-        Slip(referrers, "ArtifactReferences._unpin", "pinned_at(row) <= until and ", ""),
+        Slip(artifact_references, "ArtifactReferences._unpin", "pinned_at(row) <= until and ", ""),
         "erase.end",
         "before",
     ),
@@ -302,7 +304,7 @@ SLIPS = {
         "after",
     ),
     "nothing is unpinned": (
-        Slip(referrers, "ArtifactReferences._unpin", "kind == CONVERSATION", "kind == ''"),
+        Slip(artifact_references, "ArtifactReferences._unpin", "kind == CONVERSATION", "kind == ''"),
         "erase.end",
         "before",
     ),

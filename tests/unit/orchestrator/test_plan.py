@@ -16,14 +16,14 @@ from memory.domain.hold import LegalHold
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.time import micros
-from memory.orchestrator import planned
-from memory.orchestrator.collections import ENTRIES, SESSIONS
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.enriching import ENRICH
-from memory.orchestrator.foreseen import DryRunState
-from memory.orchestrator.gates import Gates
-from memory.orchestrator.planned import Plan
+from memory.orchestrator.enrichment.enrichment import ENRICH
+from memory.orchestrator.storage.collections import ENTRIES, SESSIONS
+from memory.orchestrator.tiering import plan as planned
+from memory.orchestrator.tiering.dry_run import DryRunState
+from memory.orchestrator.tiering.plan import Plan
+from memory.orchestrator.trust.gates import Gates
 from memory.policies.promotion import PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule

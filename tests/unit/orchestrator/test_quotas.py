@@ -11,8 +11,8 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput, QuotaExceeded
 from memory.domain.hold import LegalHold
-from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.storage.collections import ENTRIES
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
 from memory.ports.query import Count, Query

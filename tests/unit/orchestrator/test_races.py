@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreError, TooMuchContention
-from memory.orchestrator.collections import RELATIONS
-from memory.orchestrator.settings import EngineSettings
-from memory.orchestrator.steps import current_step
+from memory.orchestrator.storage.collections import RELATIONS
+from memory.orchestrator.storage.settings import EngineSettings
+from memory.orchestrator.storage.steps import current_step
 from memory.ports.record import Key
 from memory.ports.writes import Outcome, Status, Write
 from tests.unit.orchestrator.world import DURABLE, HOUR, SESSION, TENANT, USER, Flaky, World

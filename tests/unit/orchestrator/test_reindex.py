@@ -13,11 +13,11 @@ import pytest
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import ConfigError, EmbedderMismatch, StoreUnavailable
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, MODEL, PASSAGES
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval.choosing import AT_LEAST
-from memory.orchestrator.settings import EngineSettings
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, MODEL, PASSAGES
+from memory.orchestrator.storage.settings import EngineSettings
 from memory.policies.asked import EntryQuery
 from memory.ports.query import Tenant
 from memory.ports.record import Key, Role

@@ -18,14 +18,14 @@ from memory.domain.hold import LegalHold
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.time import moment
-from memory.orchestrator.allowance import Allowance
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, MESSAGES, SESSIONS
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.judging import facts_of
-from memory.orchestrator.retention import RetentionReport
-from memory.orchestrator.settings import EngineSettings
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.storage.budgets import Allowance
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, MESSAGES, SESSIONS
+from memory.orchestrator.storage.settings import EngineSettings
+from memory.orchestrator.storage.topology import Topology
+from memory.orchestrator.tiering.retention import RetentionReport
+from memory.orchestrator.tiering.rules import facts_of
 from memory.policies.onward import ExitedMessages
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.policies.retention import RetentionRule, retained, retained_version

@@ -13,9 +13,9 @@ import pytest
 
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.judging import EvaluationGaps
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.tiering.rules import EvaluationGaps
 from memory.policies.conditions import RuleCondition
 from memory.policies.facts import RecordFacts
 from memory.policies.promotion import CustomRule, Decision, PromotionRule

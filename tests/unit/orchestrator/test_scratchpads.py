@@ -11,8 +11,8 @@ import pytest
 
 from memory.domain.errors import ScratchpadFull, StoreUnavailable
 from memory.domain.hold import LegalHold
-from memory.orchestrator import scratchpads
-from memory.orchestrator.collections import SCRATCHPADS
+from memory.orchestrator.entries import scratchpads
+from memory.orchestrator.storage.collections import SCRATCHPADS
 from memory.ports.query import Query, within
 from memory.ports.record import Partition
 from memory.ports.writes import Delete, Newer

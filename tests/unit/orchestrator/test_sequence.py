@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from memory.orchestrator.collections import ENTRIES, SEQUENCE
+from memory.orchestrator.storage.collections import ENTRIES, SEQUENCE
 from memory.policies.asked import EntryQuery
 from memory.policies.pages import place_of
 from memory.ports.query import Everywhere, Query

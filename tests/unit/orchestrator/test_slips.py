@@ -13,22 +13,18 @@ import pytest
 from memory import Memory
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import QuotaExceeded, StoreUnavailable
-from memory.orchestrator import (
-    cache,
-    entries,
-    quotas,
-    referrers,
-    rolling_back,
-    superseding,
-    tiering,
-    transfer,
-)
-from memory.orchestrator.collections import ENTRY_VERSIONS
-from memory.orchestrator.conversations import log as logs
-from memory.orchestrator.conversations import sessions
-from memory.orchestrator.conversations.seen import REMEMBERED_FOR
+from memory.orchestrator.conversations import artifact_references, sessions
+from memory.orchestrator.conversations.log import log as logs
+from memory.orchestrator.conversations.log.seen import REMEMBERED_FOR
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.superseding import Superseded
+from memory.orchestrator.enrichment import superseding
+from memory.orchestrator.enrichment.superseding import Superseded
+from memory.orchestrator.entries import entries
+from memory.orchestrator.maintenance import reverting
+from memory.orchestrator.storage import cache
+from memory.orchestrator.storage.collections import ENTRY_VERSIONS
+from memory.orchestrator.tiering import moves, quotas
+from memory.orchestrator.transfer import records
 from memory.policies.quotas import Quota
 from memory.ports.query import Everywhere, Query
 from tests.support.slips import Slip
@@ -293,18 +289,16 @@ SLIPS: dict[str, tuple[Story, Slip]] = {
     ),
     "a-resumed-revert-takes-what-came-later": (
         resumed_revert,
-        Slip(
-            rolling_back, "SourceReverter._take_back_noted", 'data["until"]', "self._placement.next_version()"
-        ),
+        Slip(reverting, "SourceReverter._take_back_noted", 'data["until"]', "self._placement.next_version()"),
     ),
     "a-revert-erases-what-was-edited-meanwhile": (
         edited_beside_erasing_revert,
-        Slip(rolling_back, "SourceReverter._take_back", ", at=judged.record.version)", ")"),
+        Slip(reverting, "SourceReverter._take_back", ", at=judged.record.version)", ")"),
     ),
     "a-revert-retires-what-was-edited-meanwhile": (
         edited_beside_retiring_revert,
         Slip(
-            rolling_back,
+            reverting,
             "SourceReverter._take_back",
             "(record, wanted)\n        said",
             "(judged.record, wanted)\n        said",
@@ -312,11 +306,11 @@ SLIPS: dict[str, tuple[Story, Slip]] = {
     ),
     "restored-versions-outlive-their-entry": (
         restored_versions,
-        Slip(transfer, "Transfer._left_behind", "for place in gone:", "for place in ():"),
+        Slip(records, "Transfer._left_behind", "for place in gone:", "for place in ():"),
     ),
     "references-are-cleared-once": (
         references,
-        Slip(referrers, "ArtifactReferences._let_go", "if not found:", "if True:"),
+        Slip(artifact_references, "ArtifactReferences._let_go", "if not found:", "if True:"),
     ),
     "an-edit-stamps-the-cache-first-only": (
         cached_while_edited,
@@ -339,7 +333,7 @@ SLIPS: dict[str, tuple[Story, Slip]] = {
     "a-cleared-reference-stamps-the-cache-first-only": (
         cached_while_unpinned,
         Slip(
-            referrers,
+            artifact_references,
             "ArtifactReferences._clear_in",
             _AGAIN.format("*[row.key for row in rows]") + "    return",
             "return",
@@ -348,7 +342,7 @@ SLIPS: dict[str, tuple[Story, Slip]] = {
     "a-move-stamps-the-cache-first-only": (
         cached_while_moved,
         Slip(
-            tiering,
+            moves,
             "Tiering._relabel",
             "await self._cache.invalidate(collection, *[m.key for m in there])",
             "pass",

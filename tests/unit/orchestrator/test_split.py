@@ -15,12 +15,12 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import ConfigError, NotOpen, StoreUnavailable
 from memory.domain.scope import Scope, ScopeKind
-from memory.orchestrator.collections import ENTRIES
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.kinds import KINDS
-from memory.orchestrator.split import Share, SplitStore
-from memory.orchestrator.tiering import MoveResult
-from memory.orchestrator.topology import Topology, refuse_away
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.kinds import KINDS
+from memory.orchestrator.storage.split import Share, SplitStore
+from memory.orchestrator.storage.topology import Topology, refuse_away
+from memory.orchestrator.tiering.moves import MoveResult
 from memory.policies.asked import EntryQuery
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.support import FOREIGN, HERE, delete, done, id_of, key_of, put, record

@@ -15,9 +15,9 @@ import pytest
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, QuotaExceeded, StoreUnavailable
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.superseding import MOST_SUPERSEDED, Superseded
+from memory.orchestrator.enrichment.superseding import MOST_SUPERSEDED, Superseded
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.policies.quotas import Quota
 from memory.ports.record import Key, Record
 from tests.unit.orchestrator.world import DURABLE, HOUR, ORG, SESSION, TENANT, USER, World

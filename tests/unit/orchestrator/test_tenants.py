@@ -20,16 +20,19 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, CorruptRecord, LegalHoldActive, NotFound, StoreUnavailable
 from memory.domain.hold import LegalHold
 from memory.domain.scope import Scope, ScopeKind
-from memory.orchestrator import erasure, generations, scratchpads, tenants
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS, HOLDS, OPERATIONS, SCRATCHPADS
 from memory.orchestrator.conversations import sessions
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.tasks import TaskDraft
+from memory.orchestrator.conversations.tasks.tasks import TaskDraft
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.kinds import KINDS
-from memory.orchestrator.past import is_older
-from memory.orchestrator.tenants import Tenants
+from memory.orchestrator.entries import scratchpads
+from memory.orchestrator.erasure import erasure
+from memory.orchestrator.maintenance import tenant_erasure
+from memory.orchestrator.maintenance.tenant_erasure import Tenants
+from memory.orchestrator.storage import generations
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, HOLDS, OPERATIONS, SCRATCHPADS
+from memory.orchestrator.storage.kinds import KINDS
+from memory.orchestrator.storage.past_versions import is_older
 from memory.ports.record import Corrupt, Key, Partition, Record, Tombstone
 from tests.support import noticed
 from tests.support.delivered import undelivered
@@ -349,11 +352,11 @@ async def test_what_others_do_meanwhile_is_neither_lost_nor_saves_what_was_befor
 # -- slips -----------------------------------------------------------------------------
 
 SLIPS = {
-    "the operation owes nothing": Slip(tenants, "Tenants._begin", "owed=(owed,)", "owed=()"),
+    "the operation owes nothing": Slip(tenant_erasure, "Tenants._begin", "owed=(owed,)", "owed=()"),
     "an entry that was changed since stays": Slip(
-        tenants, "Tenants._round", "await self._delete(store, record, done)", "pass"
+        tenant_erasure, "Tenants._round", "await self._delete(store, record, done)", "pass"
     ),
-    "scopes are erased whole": Slip(tenants, "Tenants._erase", "scope), before=before)", "scope))"),
+    "scopes are erased whole": Slip(tenant_erasure, "Tenants._erase", "scope), before=before)", "scope))"),
     "a session of before is spared": Slip(
         sessions, "SessionRecords.erase_before", "is_of_before(stored, before)", "False"
     ),

@@ -17,11 +17,11 @@ from memory.adapters.wrappers.latecomer import Latecomer
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import ConfigError, EmbedderMismatch, NotOpen, StoreUnavailable
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import ENTRIES, ENTRY_PASSAGES
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.kinds import KINDS
 from memory.orchestrator.retrieval.pool import pooled
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_PASSAGES
+from memory.orchestrator.storage.kinds import KINDS
+from memory.orchestrator.storage.topology import Topology
 from memory.policies.asked import EntryQuery
 from memory.ports.candidates import Candidates, Statistics
 from memory.ports.capabilities import CACHE_NEEDS, Capabilities

@@ -19,13 +19,13 @@ from memory.domain.errors import CorruptRecord, InvalidInput, RejectedByGate, St
 from memory.domain.hold import LegalHold
 from memory.domain.rolled_back import RevertReport
 from memory.domain.scope import Scope
-from memory.orchestrator import distrusts
-from memory.orchestrator.collections import ENTRY_VERSIONS, OPERATIONS, SETTINGS
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.gates import Asking, lets_out
-from memory.orchestrator.rolling_back import NOT_KEPT
-from memory.orchestrator.settings import EngineSettings
-from memory.orchestrator.superseding import Superseded
+from memory.orchestrator.enrichment.superseding import Superseded
+from memory.orchestrator.maintenance.reverting import NOT_KEPT
+from memory.orchestrator.storage.collections import ENTRY_VERSIONS, OPERATIONS, SETTINGS
+from memory.orchestrator.storage.settings import EngineSettings
+from memory.orchestrator.trust import blocked_sources
+from memory.orchestrator.trust.gates import Asking, lets_out
 from memory.policies.asked import EntryQuery
 from tests.support.depth import beyond
 from tests.unit.orchestrator.world import SESSION, TENANT, USER, Flaky, World
@@ -415,9 +415,9 @@ async def test_so_many_are_blocked_as_a_question_can_leave_out(world: World) -> 
         ]
         await world.engine.trust.blocked_sources.block(TENANT, said)
 
-    await place(*range(distrusts.MAX_BLOCKED_SOURCES))
+    await place(*range(blocked_sources.MAX_BLOCKED_SOURCES))
     with pytest.raises(InvalidInput, match="revert some of them, then unblock these"):
-        await place(distrusts.MAX_BLOCKED_SOURCES)
+        await place(blocked_sources.MAX_BLOCKED_SOURCES)
     await place(0)
     everything = EntryQuery(
         TENANT,
@@ -428,7 +428,7 @@ async def test_so_many_are_blocked_as_a_question_can_leave_out(world: World) -> 
     assert await _shown(world.engine, everything) == []
     assert len(await _shown(world.engine)) == 2
     await world.engine.trust.blocked_sources.unblock(TENANT, ["run:r0"])
-    await place(distrusts.MAX_BLOCKED_SOURCES)
+    await place(blocked_sources.MAX_BLOCKED_SOURCES)
 
 
 async def test_two_that_block_at_once_are_both_heard(world: World) -> None:
@@ -441,7 +441,7 @@ async def test_two_that_block_at_once_are_both_heard(world: World) -> None:
 async def test_so_many_tenants_are_remembered_those_asked_last(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(distrusts, "MAX_TENANTS", 2)
+    monkeypatch.setattr(blocked_sources, "MAX_TENANTS", 2)
     for tenant in ("a", "b", "a", "c"):
         await world.engine.trust.blocked_sources.known(tenant)
     known = [tenant for tenant in "abc" if world.engine.trust.blocked_sources.at_once(tenant) is not None]

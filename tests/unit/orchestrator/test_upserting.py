@@ -11,7 +11,7 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, LegalHoldActive, StoreError
 from memory.domain.hold import LegalHold
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.superseding import Superseded
+from memory.orchestrator.enrichment.superseding import Superseded
 from tests.unit.orchestrator.world import DURABLE, HOUR, TENANT, USER, World
 
 

@@ -16,14 +16,14 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreUnavailable
 from memory.domain.scope import Scope
-from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.conversations.passages import Where
-from memory.orchestrator.deliveries import Consistency
+from memory.orchestrator.conversations.log.passages import Where
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.kinds import KINDS, Kinds
-from memory.orchestrator.settings import EngineSettings
-from memory.orchestrator.steps import current_step
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.deliveries import Consistency
+from memory.orchestrator.storage.kinds import KINDS, Kinds
+from memory.orchestrator.storage.settings import EngineSettings
+from memory.orchestrator.storage.steps import current_step
+from memory.orchestrator.storage.topology import Topology
 from memory.policies.asked import EntryQuery
 from memory.policies.onward import WindowExitFunction
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule

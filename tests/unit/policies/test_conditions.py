@@ -22,7 +22,7 @@ from memory.domain.scope import ScopeKind
 from memory.domain.time import parse_duration
 from memory.facade.build import build_store
 from memory.facade.config import ServingStore
-from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.storage.collections import ENTRIES
 from memory.policies.condition_tables import MOST_CONDITIONS, MOST_LEVELS, condition_of
 from memory.policies.conditions import AllOf, AnyOf, NoneOf, RuleCondition, first_moment
 from memory.policies.facts import Fields, Rank, RecordFacts

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import ScopeKind
-from memory.orchestrator.collections import ENTRIES
-from memory.orchestrator.kinds import KINDS
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.kinds import KINDS
 from memory.policies.facts import RecordFacts
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule, decide
 from memory.policies.ranking import fuse

@@ -11,7 +11,7 @@ import pytest
 
 from memory.domain.scope import Scope
 from memory.domain.time import micros
-from memory.orchestrator.collections import ENTRIES, ENTRY_VERSIONS
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.policies.asked import EntryQuery
 from memory.policies.visibility import PRESENT, accepting, is_active, is_current, is_expired, was_stored
 from memory.ports.record import FieldValue, Key, Record

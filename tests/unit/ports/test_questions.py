@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memory.domain.errors import InvalidInput
-from memory.orchestrator.collections import ENTRIES
+from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.asking import lets_through
 from memory.ports.contract.refusals import nested
 from memory.ports.contract.support import record

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import FormatMismatch
-from memory.orchestrator.collections import SETTINGS
+from memory.orchestrator.storage.collections import SETTINGS
 from memory.ports import formats
 from memory.ports.base import BaseStore
 from memory.ports.contract.support import record

@@ -11,7 +11,7 @@ import pytest
 from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.declared import declaration
 from memory.domain.errors import ConfigError
-from memory.orchestrator.collections import MESSAGES
+from memory.orchestrator.storage.collections import MESSAGES
 from memory.ports.collections import Field, FieldType
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, asked, delete, done, id_of, put, record

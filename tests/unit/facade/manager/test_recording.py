@@ -18,7 +18,7 @@ from memory.facade.manager import EveryNTurns, Extraction
 from memory.facade.manager.manager import KEPT
 from memory.facade.manager.recording import Recording
 from memory.facade.manager.spool import STREAMS, Come, Log
-from memory.orchestrator.conversations.runs import Runs
+from memory.orchestrator.conversations.tasks.runs import Runs
 from tests.acceptance.support import Clock
 
 pytestmark = pytest.mark.backend("in_memory")

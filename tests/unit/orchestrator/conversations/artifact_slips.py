@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from memory.orchestrator.conversations import manifests, reservations
+from memory.orchestrator.conversations.blobs import manifests, reservations
 from tests.support.slips import Slip
 
 SLIPS = {

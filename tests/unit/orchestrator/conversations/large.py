@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory.orchestrator.collections import ARTIFACTS, MESSAGES, RESERVATIONS
-from memory.orchestrator.conversations.artifacts import chunk_key, chunks_of
-from memory.orchestrator.conversations.events import artifacts_of
-from memory.orchestrator.conversations.reservations import LOOK_FOR_ROW
-from memory.orchestrator.conversations.uploads import DROP, UPLOAD
+from memory.orchestrator.conversations.blobs.large_texts import chunk_key, chunks_of
+from memory.orchestrator.conversations.blobs.reservations import LOOK_FOR_ROW
+from memory.orchestrator.conversations.blobs.uploads import DROP, UPLOAD
+from memory.orchestrator.conversations.log.events import artifacts_of
+from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES, RESERVATIONS
 from memory.ports.due import LEFT
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Record

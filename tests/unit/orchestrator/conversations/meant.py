@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from memory.domain.message import Role
-from memory.orchestrator.collections import MESSAGES, PASSAGES, SESSIONS
-from memory.orchestrator.conversations.events import event_of
+from memory.orchestrator.conversations.log.events import event_of
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.storage.collections import MESSAGES, PASSAGES, SESSIONS
 from memory.policies.passages import parts_of
 from memory.ports.collections import Collection
 from memory.ports.embedder import Fingerprint

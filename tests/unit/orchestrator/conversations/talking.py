@@ -9,10 +9,10 @@ from typing import Any
 from memory.domain.message import Message, Role
 from memory.domain.session import FoundMessages
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.finding import Finding
-from memory.orchestrator.conversations.history import HistoryQuery
 from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.retrieval.message_search import Finding
 from tests.unit.orchestrator.world import TENANT
 
 SYSTEM = Message(role=Role.SYSTEM, content="You are kind.")

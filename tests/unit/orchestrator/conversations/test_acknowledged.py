@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory.orchestrator.conversations import log
+from memory.orchestrator.conversations.log import log
 from tests.support import noticed
 from tests.support.depth import drawn
 from tests.support.slips import Slip

@@ -13,13 +13,13 @@ import pytest
 
 from memory.domain.errors import CorruptRecord, NotFound, StoreUnavailable
 from memory.domain.message import Message
-from memory.orchestrator.collections import ARTIFACTS, MESSAGES
-from memory.orchestrator.conversations import artifacts
+from memory.orchestrator.conversations.blobs import large_texts
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.events import found_by
-from memory.orchestrator.conversations.history import HistoryQuery
-from memory.orchestrator.conversations.streaming import StreamedMessage
-from memory.orchestrator.steps import current_step
+from memory.orchestrator.conversations.log.events import found_by
+from memory.orchestrator.conversations.window.history import HistoryQuery
+from memory.orchestrator.conversations.window.streaming import StreamedMessage
+from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES
+from memory.orchestrator.storage.steps import current_step
 from memory.policies.reading import ContextRequest
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Key, Record
@@ -226,7 +226,7 @@ async def test_a_stream_that_grows_large_does_not_store_again_what_is_stored(wor
         await _is_sound(world)
     assert await stream.finish({}) is not None
     assert await texts(session) == [said]
-    assert put <= 20 + len(said) // artifacts.CHUNK_CHARACTERS + 1
+    assert put <= 20 + len(said) // large_texts.CHUNK_CHARACTERS + 1
     await _is_sound(world)
 
 

@@ -13,14 +13,14 @@ from unittest.mock import patch
 
 import pytest
 
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import Conflict, QuotaExceeded, StoreUnavailable, TooMuchContention
 from memory.domain.message import Message
-from memory.orchestrator.collections import RESERVATIONS
-from memory.orchestrator.conversations import artifacts, balances, manifests, reservations
-from memory.orchestrator.conversations.balances import balance_key
+from memory.orchestrator.conversations.blobs import balances, large_texts, manifests, reservations
+from memory.orchestrator.conversations.blobs.balances import balance_key
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.steps import current_step
+from memory.orchestrator.storage.collections import RESERVATIONS
+from memory.orchestrator.storage.steps import current_step
 from memory.ports.record import Record
 from memory.ports.writes import Always, Put
 from tests.support.reserved import assert_reserved
@@ -48,8 +48,8 @@ def small() -> Iterator[None]:
         for module, name, value in (
             (manifests, "CHUNK_BYTES", 10),
             (manifests, "PORTION", 2),
-            (door, "LARGE_TEXT_BYTES", 10),
-            (artifacts, "CHUNK_CHARACTERS", 5),
+            (validation, "LARGE_TEXT_BYTES", 10),
+            (large_texts, "CHUNK_CHARACTERS", 5),
         ):
             patches.enter_context(patch.object(module, name, value))
         yield

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.history import HistoryQuery
+from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.policies.reading import ContextRequest
 from tests.unit.orchestrator.conversations.talking import assistant, begun, opened, user
 from tests.unit.orchestrator.world import World

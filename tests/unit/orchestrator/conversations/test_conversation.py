@@ -12,13 +12,13 @@ import pytest
 from memory.domain.errors import CompactionError, Conflict, InvalidInput, MemoryTiersError, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.session import Compaction
-from memory.orchestrator.collections import MESSAGES, SESSIONS
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.history import HistoryQuery
-from memory.orchestrator.conversations.seen import REMEMBERED_FOR
+from memory.orchestrator.conversations.log.seen import REMEMBERED_FOR
 from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.session_keys import session_key
+from memory.orchestrator.storage.collections import MESSAGES, SESSIONS
+from memory.orchestrator.storage.session_keys import session_key
 from memory.policies.compacting import summary_of
 from memory.policies.reading import ContextRequest
 from memory.policies.window import INTERRUPTED

@@ -13,9 +13,9 @@ import pytest
 from memory.domain.ids import new_id
 from memory.domain.message import Message, Role
 from memory.domain.time import micros
-from memory.orchestrator.conversations.events import Draft, Event, EventType, event_of, record_of
-from memory.orchestrator.conversations.folding import BASE_EVERY, State
-from memory.orchestrator.conversations.places import NOWHERE, Places
+from memory.orchestrator.conversations.log.events import Draft, Event, EventType, event_of, record_of
+from memory.orchestrator.conversations.log.folding import BASE_EVERY, State
+from memory.orchestrator.storage.places import NOWHERE, Places
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SCOPE = "conversation:s1"

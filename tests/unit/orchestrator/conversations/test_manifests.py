@@ -27,14 +27,14 @@ from memory.domain.errors import (
     StoreUnavailable,
     TooMuchContention,
 )
-from memory.orchestrator.collections import ARTIFACTS, ENTRIES, MANIFESTS
-from memory.orchestrator.conversations import manifests
-from memory.orchestrator.conversations.manifests import artifact_of
-from memory.orchestrator.conversations.reservations import Reservations
+from memory.orchestrator.conversations.blobs import manifests
+from memory.orchestrator.conversations.blobs.manifests import artifact_of
+from memory.orchestrator.conversations.blobs.reservations import Reservations
+from memory.orchestrator.conversations.blobs.uploads import delete_chunks
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.uploads import delete_chunks
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES, MANIFESTS
+from memory.orchestrator.storage.topology import Topology
 from memory.policies.quotas import Quota
 from memory.ports.record import Record
 from memory.ports.writes import Always, Put

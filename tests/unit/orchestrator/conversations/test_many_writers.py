@@ -15,11 +15,11 @@ import pytest
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import StoreUnavailable, TooMuchContention
-from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.events import FIRST_PLACE, event_of
-from memory.orchestrator.conversations.folding import State
-from memory.orchestrator.conversations.history import HistoryQuery
+from memory.orchestrator.conversations.log.events import FIRST_PLACE, event_of
+from memory.orchestrator.conversations.log.folding import State
+from memory.orchestrator.conversations.window.history import HistoryQuery
+from memory.orchestrator.storage.collections import MESSAGES
 from memory.ports.query import Order, Query, within
 from memory.ports.record import Record
 from tests.unit.orchestrator.conversations.talking import SYSTEM, begun, opened, user, window

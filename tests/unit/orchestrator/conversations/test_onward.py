@@ -15,11 +15,11 @@ import pytest
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import NotOpen, StoreUnavailable
 from memory.domain.scope import Scope
-from memory.orchestrator.conversations import onward
+from memory.orchestrator.conversations import window_exits
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.storage.topology import Topology
 from memory.policies.compacting import CompactionSettings
 from memory.policies.onward import ExitedMessages, WindowExitFunction
 from memory.policies.quotas import Quota
@@ -220,7 +220,7 @@ async def test_a_callback_that_never_answers_holds_nobody_up(
     async def silent(_: ExitedMessages) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(onward, "ANSWERS_WITHIN", timedelta(0))
+    monkeypatch.setattr(window_exits, "ANSWERS_WITHIN", timedelta(0))
     engine = await process(world, silent)
     await ended(engine, "tea")
     left = await (await opened(engine)).handle_window_exit()
@@ -275,7 +275,7 @@ async def test_a_process_that_closes_waits_no_longer_than_a_callback_may_take(
     await ended(engine, "tea")
     await engine.maintenance.sweep()
     await begun.wait()
-    monkeypatch.setattr(onward, "ANSWERS_WITHIN", timedelta(0))
+    monkeypatch.setattr(window_exits, "ANSWERS_WITHIN", timedelta(0))
     await engine.close()
     await world.engine.open()
     assert await world.engine.maintenance.owed() == 1

@@ -13,7 +13,7 @@ import pytest
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.topology import Topology
+from memory.orchestrator.storage.topology import Topology
 from memory.policies.asked import EntryQuery
 from memory.policies.onward import ExitedMessages
 from tests.unit.orchestrator.conversations.talking import opened, user

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.domain import door
+from memory.domain import validation
 from memory.domain.errors import (
     Conflict,
     MemoryTiersError,
@@ -25,14 +25,15 @@ from memory.domain.errors import (
 )
 from memory.domain.hold import LegalHold
 from memory.domain.time import moment
-from memory.orchestrator.collections import ARTIFACTS, MESSAGES, RESERVATIONS
-from memory.orchestrator.conversations import artifacts, conversation, uploads
-from memory.orchestrator.conversations.balances import Balances, Entry
+from memory.orchestrator.conversations import conversation
+from memory.orchestrator.conversations.blobs import large_texts, uploads
+from memory.orchestrator.conversations.blobs.balances import Balances, Entry
+from memory.orchestrator.conversations.blobs.uploads import UPLOAD
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.streaming import StreamedMessage
-from memory.orchestrator.conversations.uploads import UPLOAD
+from memory.orchestrator.conversations.window.streaming import StreamedMessage
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES, RESERVATIONS
 from memory.policies.quotas import Quota
 from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import Absent, Put
@@ -50,7 +51,10 @@ CHUNK = 50
 @pytest.fixture(autouse=True)
 def small() -> Iterator[None]:
     """Texts of more than 40 bytes are large, in chunks of 50 characters."""
-    with patch.object(door, "LARGE_TEXT_BYTES", 40), patch.object(artifacts, "CHUNK_CHARACTERS", CHUNK):
+    with (
+        patch.object(validation, "LARGE_TEXT_BYTES", 40),
+        patch.object(large_texts, "CHUNK_CHARACTERS", CHUNK),
+    ):
         yield
 
 

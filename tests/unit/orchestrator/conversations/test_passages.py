@@ -12,13 +12,13 @@ import pytest
 
 from memory.domain.errors import ConfigError, InvalidInput, StoreUnavailable
 from memory.domain.message import Role
-from memory.orchestrator.collections import PASSAGES
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.events import INDEXED_CHARACTERS
-from memory.orchestrator.conversations.passages import Where
+from memory.orchestrator.conversations.log.events import INDEXED_CHARACTERS
+from memory.orchestrator.conversations.log.passages import Where
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.streaming import StreamedMessage
+from memory.orchestrator.conversations.window.streaming import StreamedMessage
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.storage.collections import PASSAGES
 from memory.ports.query import Eq, Tenant
 from tests.unit.orchestrator.conversations.large import large, unsound
 from tests.unit.orchestrator.conversations.meant import FILLING, LONG, Embedder, astray, embedder, settled

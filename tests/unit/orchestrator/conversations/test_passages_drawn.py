@@ -13,11 +13,12 @@ import pytest
 
 from memory.domain.errors import MemoryTiersError
 from memory.domain.message import Role
-from memory.orchestrator import passages
-from memory.orchestrator.conversations import events, log, redaction
+from memory.orchestrator.conversations import redaction
 from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.log import events, log
 from memory.orchestrator.conversations.sessions import SessionDraft
-from memory.orchestrator.conversations.streaming import StreamedMessage
+from memory.orchestrator.conversations.window.streaming import StreamedMessage
+from memory.orchestrator.embeddings import passages
 from memory.orchestrator.engine import Engine
 from memory.policies.passages import PART
 from memory.ports.query import Tenant

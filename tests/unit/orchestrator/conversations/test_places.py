@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.orchestrator.conversations.places import Places
+from memory.orchestrator.storage.places import Places
 
 places = st.sets(st.integers(2, 40))
 

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import weakref
 
-from memory.orchestrator.conversations.reads import Read, Reads, reads_of_caller
+from memory.orchestrator.conversations.window.reads import Read, Reads, reads_of_caller
 
 
 async def test_a_chain_of_tasks_does_not_keep_the_reads_of_those_that_are_over() -> None:

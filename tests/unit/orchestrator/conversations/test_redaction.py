@@ -10,11 +10,11 @@ import pytest
 
 from memory.domain.errors import NotFound, StoreUnavailable
 from memory.domain.message import Message
-from memory.orchestrator.collections import MESSAGES, OPERATIONS, SESSIONS
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.history import HistoryQuery
 from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.storage.collections import MESSAGES, OPERATIONS, SESSIONS
 from memory.policies.reading import ContextRequest
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Record

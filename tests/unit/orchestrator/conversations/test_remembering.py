@@ -13,12 +13,12 @@ import pytest
 from memory.domain.errors import CompactionError, MemoryTiersError
 from memory.domain.message import Message, Role
 from memory.domain.session import Context
-from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.history import HistoryQuery
-from memory.orchestrator.conversations.log import LOOKED_AT
-from memory.orchestrator.conversations.reading import MARGIN
-from memory.orchestrator.conversations.seen import REMEMBERED, REMEMBERED_FOR, REMEMBERED_SIZE
+from memory.orchestrator.conversations.log.log import LOOKED_AT
+from memory.orchestrator.conversations.log.seen import REMEMBERED, REMEMBERED_FOR, REMEMBERED_SIZE
+from memory.orchestrator.conversations.window.history import HistoryQuery
+from memory.orchestrator.conversations.window.reading import MARGIN
+from memory.orchestrator.storage.collections import MESSAGES
 from memory.policies.reading import ContextRequest
 from memory.policies.window import fitted, is_pinned, newest
 from memory.ports.collections import Collection

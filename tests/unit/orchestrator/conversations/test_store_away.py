@@ -12,12 +12,12 @@ import pytest
 
 from memory.domain.errors import NotFound, StoreUnavailable
 from memory.domain.message import Message
-from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.history import HistoryQuery
-from memory.orchestrator.conversations.seen import REMEMBERED_FOR, REMEMBERED_SIZE
+from memory.orchestrator.conversations.log.seen import REMEMBERED_FOR, REMEMBERED_SIZE
 from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.storage.collections import MESSAGES
 from memory.policies.reading import ContextRequest
 from memory.ports.record import Key
 from tests.unit.orchestrator.conversations.talking import SYSTEM, begun, hits_of, opened, told, user, window

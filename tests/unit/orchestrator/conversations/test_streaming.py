@@ -10,9 +10,9 @@ import pytest
 
 from memory.domain.errors import Conflict, NotFound
 from memory.domain.message import Message, Role
-from memory.orchestrator.collections import MESSAGES
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.streaming import WRITTEN_EVERY, StreamedMessage
+from memory.orchestrator.conversations.window.streaming import WRITTEN_EVERY, StreamedMessage
+from memory.orchestrator.storage.collections import MESSAGES
 from memory.ports.writes import Delete, Newer
 from tests.unit.orchestrator.conversations.talking import assistant, begun, opened, told, user, window
 from tests.unit.orchestrator.world import World

@@ -11,11 +11,11 @@ import pytest
 
 from memory.domain.errors import Conflict, NotFound, StoreUnavailable
 from memory.domain.task import Task
-from memory.orchestrator.collections import CLAIMS, TASKS
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.runs import RunDraft
-from memory.orchestrator.conversations.tasks import TaskDraft
+from memory.orchestrator.conversations.tasks.runs import RunDraft
+from memory.orchestrator.conversations.tasks.tasks import TaskDraft
 from memory.orchestrator.engine import Engine
+from memory.orchestrator.storage.collections import CLAIMS, TASKS
 from memory.ports.query import Everywhere, Query
 from tests.unit.orchestrator.conversations.talking import begun, opened
 from tests.unit.orchestrator.world import TENANT, World

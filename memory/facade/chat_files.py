@@ -1,0 +1,244 @@
+"""A conversation as a file: messages of any of the common frameworks, carried into a
+session and out of it.
+
+A message without an id gets one that derives from it and all before it. So the same
+file can be imported again, or after it has grown, and no message is stored twice. A
+file that begins as the session does, in whichever shape, is aligned with it message by
+message: only the messages behind are new (`_unstored`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from itertools import groupby
+from typing import IO, Any
+
+from memory.domain.errors import InvalidInput
+from memory.domain.message import SYSTEM, Message, Role, text_of
+from memory.domain.session import HistoryItem
+from memory.domain.shapes import export_messages, import_message
+from memory.domain.shapes.giving import with_distinct_calls
+from memory.domain.shapes.parts import content_as
+from memory.domain.shown import Shown, as_json
+from memory.domain.validation import named_moment
+from memory.facade.memory import Memory
+from memory.facade.session import Session
+from memory.facade.transfer import BadLine, objects
+from memory.policies.window import arranged
+
+BATCH = 200
+"""Messages that are written together."""
+DERIVED = "file:"
+"""How an id begins that derives from what a file says."""
+
+
+_IN_IDS = ("at", "time", None)
+"""Names of moments that count twice in a derived id. Files that were imported before
+there were others keep their ids.
+"""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ChatImport(Shown):
+    """The result of importing a chat file into a session.
+
+    `messages` were read, `new` of them were appended, `already_there` were stored
+    before. `left_out` were erased or edited in the session, or their session was
+    deleted; `revive` writes them.
+    """
+
+    session_id: str
+    messages: int
+    new: int
+    left_out: int = 0
+    already_there: int = 0
+
+
+def read_messages(stream: IO[bytes], name: str) -> list[Message]:
+    """The messages of JSON Lines, or of one JSON array, each with an id. The first bad
+    line is a `BadLine`, which says what is wrong with it.
+    """
+    found: dict[str, Message] = {}
+    said = blake2b(digest_size=16)
+    for line, one in objects(stream, name, 1):
+        if isinstance(one, BadLine):
+            raise one
+        try:
+            messages = import_message(one)
+        except InvalidInput as exc:
+            raise BadLine(name, line, str(exc)) from None
+        for message in messages:
+            moment_in_id = {"at"} if named_moment(one) not in _IN_IDS else None
+            said.update(message.model_dump_json(exclude_defaults=True, exclude=moment_in_id).encode())
+            message.id = DERIVED + said.hexdigest() if message.id in (None, SYSTEM) else message.id
+            if found.setdefault(str(message.id), message) != message:
+                raise BadLine(name, line, f"id: '{message.id}' already stands above with other content")
+    return list(found.values())
+
+
+async def import_chat(
+    memory: Memory,
+    session_id: str,
+    messages: Sequence[Message],
+    told: Callable[[int, int], None],
+    *,
+    user: str | None = None,
+    agent: str | None = None,
+    namespace: str | None = None,
+    revive: bool = False,
+) -> ChatImport:
+    """Append what of the messages the session does not have. Where there is none it is
+    created, and a system message at the beginning is its own.
+
+    It is created with this user, agent and namespace. `SessionOwnerMismatch` is raised
+    before anything is read if it exists with others.
+
+    What has an id that the session has, and says something else, replaces it there.
+    Messages that were erased or edited in the session stay so, and a session that was
+    deleted is not created again, unless `revive`. `told` hears after each batch how
+    many are safe, and of how many.
+    """
+    first = messages[0] if messages else None
+    system = (
+        first.content
+        if first is not None
+        and first.role is Role.SYSTEM
+        and isinstance(first.content, str)
+        and first.content
+        else None
+    )
+    session = memory.session(session_id, system=system, user=user, agent=agent, namespace=namespace)
+    is_there = await memory.sessions.get(session_id) is not None
+    if (
+        not is_there
+        and not revive
+        and await memory._access.engine.conversations.sessions.is_deleted(memory._access.tenant, session_id)
+    ):
+        return ChatImport(session_id, len(messages), 0, len(messages))
+    before = (await session.info()).message_count if is_there else 0
+    stands = (await session.history(ids=[SYSTEM])).items if system is not None else []
+    rest = messages[1:] if stands and stands[0].message.text == system else messages
+    total = len(rest)
+    rest, left_out = await _unstored(rest, session, revive=revive)
+    for start in range(0, len(rest), BATCH):
+        left_out += await (await session._conversation()).carry_in(rest[start : start + BATCH], revive=revive)
+        told(total - max(0, len(rest) - start - BATCH), total)
+    new = (await session.info()).message_count - before
+    return ChatImport(session_id, len(messages), new, left_out, len(messages) - new - left_out)
+
+
+async def _unstored(
+    messages: Sequence[Message], session: Session, *, revive: bool
+) -> tuple[list[Message], int]:
+    """The messages that the session may lack, and how many of the others were erased or
+    edited there.
+
+    Messages without an id of their own are compared with the session's, one by one from
+    the beginning, until they differ.
+    """
+    left: list[Message] = []
+    at, changed = 0, 0
+    stored = (item async for item in all_said(session) if item.message.id != SYSTEM)
+    async with aclosing(stored):
+        while at < len(messages) and (item := await anext(stored, None)) is not None:
+            message = messages[at]
+            has_own_id = not str(message.id).startswith(DERIVED)
+            is_same = _content(message, message.shape) == _content(item.message, message.shape)
+            is_changed = item.is_redacted or item.updated_at > item.created_at
+            is_it = (
+                message.id == item.message.id
+                if has_own_id
+                else is_same or (is_changed and message.role is item.message.role)
+            )
+            if not is_it:
+                break
+            if (not is_same or revive) if has_own_id else (not is_same and revive):
+                left.append(message)
+            else:
+                changed += not is_same
+            at += 1
+    return [*left, *messages[at:]], changed
+
+
+def _content(message: Message, shape: str) -> tuple[object, ...]:
+    """The content of a message as an export in this shape has it."""
+    content = content_as(message, shape)
+    parts: Sequence[dict[str, Any]] = [{"text": content}] if isinstance(content, str) else content
+    texts = "\n".join(text for part in parts if (text := text_of(part)))
+    others = [
+        json.dumps(part, sort_keys=True, default=str)
+        for part in parts
+        if not text_of(part) and part.get("text") is None
+    ]
+    return (
+        message.role,
+        texts,
+        others,
+        [call.name for call in message.tool_calls],
+    )  # an export makes the ids of calls distinct
+
+
+async def all_said(session: Session) -> AsyncIterator[HistoryItem]:
+    """Every message of a session, in order; without summaries, which stand for what is
+    there itself.
+    """
+    cursor, more = None, True
+    while more:
+        page = await session.history(summaries=False, limit=1_000, cursor=cursor)
+        for item in page.items:
+            yield item
+        cursor = page.cursor
+        more = cursor is not None
+
+
+async def export_chat(session: Session, shape: str) -> list[dict[str, Any]]:
+    """Every message of the session in this shape. Anthropic's list begins with the
+    system's text, as a message of its own.
+
+    Each message has its moment under `at`: when it was said or, if nobody told that,
+    when it was stored, which is when a file was imported. Where a shape joins several
+    messages, only those of one moment are joined. A result that names its tool alone
+    has the id of its call, and OpenAI's messages are as OpenAI's own API wants them. A
+    call without a result stays one.
+    """
+    messages: list[Message] = []
+    async for item in all_said(session):
+        message = _as_given(item)
+        if (
+            messages and item.message.at is None and message.extra.get("joined")
+        ):  # it came in one message with the one before
+            message = message.model_copy(update={"at": messages[-1].at})
+        messages.append(message)
+    answers = arranged(messages).answers
+    named = [
+        message.model_copy(update={"tool_call_id": answers.get(at, message.tool_call_id)})
+        for at, message in enumerate(messages)
+    ]
+    messages = with_distinct_calls(named)
+    leads = [message for message in messages if message.role is Role.SYSTEM] if shape == "anthropic" else []
+    found = export_messages(leads, "plain")
+    for _, told in groupby(messages, key=lambda message: message.at if shape == "anthropic" else id(message)):
+        together = list(told)
+        found += [_with_moment(one, together[0].at) for one in export_messages(together, shape, strict=True)]
+    return list(as_json(found))
+
+
+def _as_given(item: HistoryItem) -> Message:
+    """The message with its moment. The system message has neither moment nor id: it is
+    its session's.
+    """
+    message = item.message
+    if message.id == SYSTEM:
+        return message.model_copy(update={"id": None})
+    return message if message.at is not None else message.model_copy(update={"at": item.created_at})
+
+
+def _with_moment(given: dict[str, Any], moment: datetime | None) -> dict[str, Any]:
+    data = given.get("data")
+    told = named_moment(given) or (named_moment(data) if isinstance(data, dict) else None)
+    return given if moment is None or told is not None else given | {"at": moment}

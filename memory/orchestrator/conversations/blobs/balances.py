@@ -1,0 +1,351 @@
+"""The balance of a tenant: what its artifacts and large texts of messages come to (see
+`reservations.py`), and how it is counted anew.
+
+Where it cannot be read, whoever meets it counts it anew, and so does `doctor --repair`
+where it does not match. A record that says just that is put in its place first: nobody
+has a balance to change until it is counted, and whoever meets that record counts as
+well. Then every reservation is put at a later version, with nothing else changed: who
+was about to return its room, to hold or to grow it, looks again. Those under way are
+named, all are summed up, and that is put over the record which said that it is counted.
+
+So one thing alone may be missed: a reservation that was named in the balance of before
+and is put only now. It is under way, and no balance names it; in no other way can that
+be. Whoever meets such a one knows that it is not counted, and counts it before anything
+else is done with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, TypeGuard
+
+from memory.domain import ids
+from memory.domain.time import micros
+from memory.orchestrator.storage.collections import RESERVATIONS
+from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.steps import step
+from memory.ports.query import Query, within
+from memory.ports.record import Corrupt, JsonValue, Key, Owed, Partition, Record, Stored
+from memory.ports.store import Store
+from memory.ports.writes import Absent, AtVersion, Newer, Outcome, Put
+
+log = logging.getLogger(__name__)
+
+RESERVATIONS_SCOPE = "artifacts"
+SETTLE = "artifact.settle"
+"""What a balance owes that names uploads, or is to be counted: to set right its count."""
+COUNTING = "counting"
+"""In the body of what stands in the place of a balance while it is counted anew;
+nothing else does then.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a balance counts for an upload that it names, since when; `leaves` while its
+    reservation is to go.
+    """
+
+    counted: int
+    since: int
+    leaves: bool = False
+
+    def leaving(self, now: datetime) -> Entry:
+        """As who returns some of it or all says it: like no other, so that it is known
+        whether another has said so since.
+        """
+        return replace(self, leaves=True, since=max(micros(now), self.since + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """What a tenant's uploads come to, and those of them that are on their way."""
+
+    total: int
+    under_way: dict[str, Entry]
+    stands: Stored | None = None
+
+    def with_entry(self, upload: str, entry: Entry, more: int = 0) -> Balance:
+        return replace(self, total=self.total + more, under_way={**self.under_way, upload: entry})
+
+    def without(self, upload: str, takes: int) -> Balance:
+        """The upload is not on its way any more, and takes so many bytes."""
+        entry = self.under_way.get(upload)
+        if entry is None:
+            return self
+        return replace(
+            self,
+            total=self.total + takes - entry.counted,
+            under_way={u: e for u, e in self.under_way.items() if u != upload},
+        )
+
+    def seeing(self, reservation: Record, now: datetime) -> Balance:
+        """With this reservation counted, which was read behind the balance: one that is
+        under way and not named never was.
+        """
+        upload, takes = upload_of(reservation), bytes_of(reservation)
+        if upload in self.under_way or not reservation.owed:
+            return self
+        return self.with_entry(upload, Entry(takes, micros(now)), takes)
+
+    def leaving(self, reservation: Record, now: datetime) -> Balance:
+        """With room of this reservation about to be returned, which was read behind the
+        balance.
+        """
+        seen, upload = self.seeing(reservation, now), upload_of(reservation)
+        entry = seen.under_way.get(upload) or Entry(bytes_of(reservation), 0)
+        return seen.with_entry(upload, entry.leaving(now))
+
+
+class Balances:
+    """Reads, changes and counts them."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self._turns, self._counts = KeyLocks(), KeyLocks()
+
+    @property
+    def _store(self) -> Store:
+        return self._placement.topology.archive
+
+    async def of(self, tenant: str) -> Balance:
+        """A tenant's balance. It is counted anew where it cannot be read."""
+        there = await self.standing(tenant)
+        if is_readable(there):
+            return _balance_of(there)
+        log.warning(
+            "what the artifacts and large texts of tenant '%s' take cannot be read, and is counted anew",
+            tenant,
+        )
+        return await self.recount(tenant)
+
+    async def standing(self, tenant: str) -> Stored | None:
+        """What stands where a tenant's balance does."""
+        with step("artifacts.reserved"):
+            (there,) = await self._store.get(RESERVATIONS, [balance_key(tenant)])
+        return there
+
+    async def change(self, tenant: str, change: Callable[[Balance], Balance]) -> None:
+        """Change the balance, on condition that nobody else did meanwhile."""
+        key, patience = balance_key(tenant), RetryDeadline(self._placement, f"the balance of tenant {tenant}")
+        async with self._turns.take(RESERVATIONS, key, patience):
+            while True:
+                balance = await self.of(tenant)
+                changed = change(balance)
+                if changed is balance or await self.put(tenant, changed):
+                    return
+                await patience.wait()
+
+    async def put(self, tenant: str, balance: Balance) -> bool:
+        """Put it over what it was made of; false where another was first."""
+        return await self._put(tenant, balance) is not None
+
+    async def _put(self, tenant: str, balance: Balance) -> Record | None:
+        entries: dict[str, JsonValue] = {
+            upload: [entry.counted, entry.since, entry.leaves] for upload, entry in balance.under_way.items()
+        }
+        stands = getattr(balance.stands, "version", 0)
+        record = self._record(
+            tenant, {"total": balance.total, "under_way": entries}, stands, owes=bool(entries)
+        )
+        return (await self._tried(record, AtVersion(stands) if stands else Absent()))[0]
+
+    def _record(self, tenant: str, body: dict[str, JsonValue], stands: int, *, owes: bool) -> Record:
+        now = self._placement.now()
+        return Record(
+            key=balance_key(tenant),
+            scope=RESERVATIONS_SCOPE,
+            version=self._placement.next_version(stands),
+            created_at=now,
+            updated_at=now,
+            body={**body, "nonce": self._placement.nonce()},
+            tier="mid",
+            owed=(Owed(SETTLE, SETTLE),) if owes else (),
+        )
+
+    async def _tried(self, record: Record, when: Absent | AtVersion | Newer) -> tuple[Record | None, Outcome]:
+        """None where another was first; not where a driver sent it twice, and it met
+        itself.
+        """
+        put = Put(RESERVATIONS, record, when, settles=frozenset() if record.owed else frozenset({SETTLE}))
+        outcome = await self._placement.write_one("artifacts.balance", self._store, put)
+        if (error := refused(self._store, outcome)) is not None:
+            raise error
+        met = isinstance(outcome.stored, Record) and outcome.stored.body.get("nonce") == record.body["nonce"]
+        return record if outcome.applied or met else None, outcome
+
+    # -- counting anew -----------------------------------------------------------------
+
+    async def recount(self, tenant: str, instead_of: int | None = None) -> Balance:
+        """Count a balance anew that cannot be read, or is of this version (0: where
+        there is none); as it is where another has done so by then.
+        """
+        patience = RetryDeadline(self._placement, f"the balance of tenant {tenant}")
+        async with self._counts.take(RESERVATIONS, balance_key(tenant), patience):
+            while True:
+                there = await self.standing(tenant)
+                if is_readable(there) and (instead_of is None or getattr(there, "version", 0) != instead_of):
+                    return _balance_of(there)
+                if (counting := await self._begin(tenant, there)) is not None:
+                    counted = replace(await self._counted(tenant), stands=counting)
+                    if (record := await self._put(tenant, counted)) is not None:
+                        return replace(counted, stands=record)
+                await patience.wait()
+
+    async def _begin(self, tenant: str, there: Stored | None) -> Record | None:
+        """What says, in the place of what stands there, that the balance is counted
+        anew; None where another was first.
+        """
+        if _is_counting(there):
+            return there
+        if not isinstance(there, Corrupt):
+            version = getattr(there, "version", 0)
+            return (
+                await self._tried(
+                    self._record(tenant, {COUNTING: True}, version, owes=True),
+                    AtVersion(version) if version else Absent(),
+                )
+            )[0]
+        record, outcome = await self._tried(self._record(tenant, {COUNTING: True}, 0, owes=True), Newer())
+        if record is None and isinstance(
+            outcome.stored, Corrupt
+        ):  # it tells a version still, which is to be outdone
+            record, _ = await self._tried(
+                self._record(tenant, {COUNTING: True}, outcome.version or 0, owes=True), Newer()
+            )
+        return record
+
+    async def _counted(self, tenant: str) -> Balance:
+        """What all reservations come to, once each was put at a later version."""
+        found = dict[str, Record]()
+        query = Query(
+            RESERVATIONS, within(Partition(tenant, RESERVATIONS_SCOPE)), limit=self._placement.settings.page
+        )
+        async for page in self._placement.pages("artifacts.recount", self._store, query):
+            rows = [
+                row
+                for row in page.records
+                if isinstance(row, Record) and row.fields.get("upload") is not None
+            ]
+            found |= {upload_of(row): row for row in await self._put_later(rows)}
+        since = micros(self._placement.now())
+        under_way = {upload: Entry(bytes_of(row), since) for upload, row in found.items() if row.owed}
+        return Balance(sum(map(bytes_of, found.values())), under_way)
+
+    async def _put_later(self, reservations: Sequence[Record]) -> list[Record]:
+        """Those that are there still, each at a later version, whatever others make of
+        them meanwhile.
+        """
+        done, left = list[Record](), list(reservations)
+        while left:
+            puts = [
+                Put(
+                    RESERVATIONS,
+                    replace(row, version=self._placement.next_version(row.version)),
+                    AtVersion(row.version),
+                )
+                for row in left
+            ]
+            outcomes = await self._placement.write("artifacts.recount", self._store, *puts)
+            left = []
+            for put, outcome in zip(puts, outcomes, strict=True):
+                if (error := refused(self._store, outcome)) is not None:
+                    raise error
+                if outcome.applied:
+                    done.append(put.record)
+                elif isinstance(outcome.stored, Record):
+                    left.append(outcome.stored)
+        return done
+
+    # -- comparing ---------------------------------------------------------------------
+
+    async def compare(self, tenant: str) -> Difference | None:
+        """How the balance differs from what the reservations come to; None where it
+        does not, or others change it all the time.
+        """
+        for _ in range(self._placement.settings.attempts):
+            there = await self.standing(tenant)
+            version, balance = (
+                getattr(there, "version", 0),
+                _balance_of(there) if is_readable(there) else None,
+            )
+            taken = await self._sum(tenant, balance.under_way if balance else {})
+            if getattr(await self.standing(tenant), "version", 0) == version:
+                return (
+                    None
+                    if balance and taken == balance.total
+                    else Difference(tenant, version, None if balance is None else balance.total, taken)
+                )
+        return None
+
+    async def _sum(self, tenant: str, under_way: Mapping[str, Entry]) -> int:
+        """What those that are named and the reservations of all others come to: those
+        of others do not change while the balance stands.
+        """
+        taken = sum(entry.counted for entry in under_way.values())
+        query = Query(
+            RESERVATIONS, within(Partition(tenant, RESERVATIONS_SCOPE)), limit=self._placement.settings.page
+        )
+        async for page in self._placement.pages("artifacts.compare", self._store, query):
+            rows = [
+                row
+                for row in page.records
+                if isinstance(row, Record) and row.fields.get("upload") is not None
+            ]
+            taken += sum(bytes_of(row) for row in rows if upload_of(row) not in under_way)
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A balance of this version that is not what the reservations come to; `total` is
+    None where it cannot be read.
+    """
+
+    tenant: str
+    version: int
+    total: int | None
+    taken: int
+
+    def __str__(self) -> str:
+        says = "cannot be read" if self.total is None else f"says {self.total:,} bytes"
+        return f"the balance of tenant '{self.tenant}' {says}, and its artifacts and large texts take {self.taken:,}"
+
+
+def is_readable(there: Stored | None) -> bool:
+    """Whether that is a balance, or none has been made yet."""
+    return not isinstance(there, Corrupt) and not _is_counting(there)
+
+
+def _is_counting(there: Stored | None) -> TypeGuard[Record]:
+    return isinstance(there, Record) and COUNTING in there.body
+
+
+def _balance_of(there: Stored | None) -> Balance:
+    if not isinstance(there, Record):
+        return Balance(0, {}, there)
+    said: Any = there.body
+    return Balance(
+        int(said["total"]), {upload: Entry(*entry) for upload, entry in said["under_way"].items()}, there
+    )
+
+
+def uploads_named(there: Stored | None) -> Set[str]:
+    """The uploads that a balance names."""
+    return _balance_of(there).under_way.keys()
+
+
+def balance_key(tenant: str) -> Key:
+    return Key(tenant, ids.derived_id(tenant, RESERVATIONS_SCOPE, "balance"))
+
+
+def upload_of(reservation: Record) -> str:
+    return str(reservation.fields["upload"])
+
+
+def bytes_of(reservation: Record) -> int:
+    return int(str(reservation.fields["bytes"]))

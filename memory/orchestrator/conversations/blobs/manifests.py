@@ -1,0 +1,728 @@
+"""The artifacts of sessions: files under paths, as chunks that lie in the session's
+partition and a manifest that names their upload.
+
+Room is reserved first (`reservations.py`), then the chunks are put, the manifest last:
+on condition of the version that it replaces, so that of several writers each replaces
+what it saw. Until then nobody sees anything of an upload. The manifest owes to drop
+what it replaces, its tombstone what it named. What no manifest comes to name is dropped
+by a sweep, once it was not renewed for `mark_life`; at once where its writer fails. The
+sweep changes the version under the path before: a writer that wakes up then puts
+nothing there, looks again, and is told.
+
+A chunk's key is told by the upload and its number. So who reads gets the bytes of one
+upload: all of them, whose SHA-256 is checked, or an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from memory.domain import ids
+from memory.domain.artifact import Artifact, ArtifactPage
+from memory.domain.errors import (
+    Conflict,
+    CorruptRecord,
+    InvalidInput,
+    MemoryTiersError,
+    NotFound,
+    QuotaExceeded,
+    StoreError,
+    StoreUnavailable,
+)
+from memory.orchestrator.conversations.blobs.balances import bytes_of
+from memory.orchestrator.conversations.blobs.reservations import LOOK, Lapsed, Reservations
+from memory.orchestrator.conversations.blobs.uploads import delete_chunks
+from memory.orchestrator.conversations.log.incarnation import Life
+from memory.orchestrator.conversations.sessions import SessionRecords, life_of
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS
+from memory.orchestrator.storage.key_locks import RetryDeadline
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.session_keys import scope_of
+from memory.orchestrator.storage.split import CONVERSATION
+from memory.orchestrator.storage.steps import step
+from memory.ports.query import Eq, In, Order, Query, Tenant, within
+from memory.ports.record import Corrupt, FieldValue, Key, Owed, Partition, Record, Stored, Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import Absent, AtVersion, Delete, Newer, Outcome, Put, Status
+
+log = logging.getLogger(__name__)
+
+CHUNK_BYTES = 2**20
+"""Of an artifact in one record: every store takes that."""
+PORTION = 4
+"""Chunks that are put, or read, in one call: twice so much of an artifact is in memory."""
+AHEAD = 16 * 2**20
+"""Room of so many bytes at most is made before they come, of a stream whose size is not
+known: each time it is made costs two writes.
+"""
+DELETED_AT_ONCE = 8
+"""Chunks: stores read what they delete, so much is in memory then."""
+ASKED_AT_ONCE = 100
+DROP, DROP_CHUNKS = "artifact.drop", "artifact.drop_chunks"
+"""The steps that drop an upload which no manifest names any more, and that delete the
+chunks of one which was given up.
+"""
+NEVER_STOOD = "never_stood"
+"""In the note of a tombstone under a path where no manifest has been: it shuts out a
+writer that slept.
+"""
+CLEAR = "artifact.clear"
+"""What the deletion of an artifact owes: no entry points to it any more."""
+
+
+class Stands(MemoryTiersError):
+    """Under the path stands something, or stood something that was deleted; and it is
+    not to be replaced.
+    """
+
+    def __init__(self, stands: Record | Tombstone) -> None:
+        super().__init__("something stands under the path")
+        self.stands = stands
+
+
+@dataclass(slots=True)
+class _Upload:
+    """An upload under way: its life, its reservation, and what of it has been put."""
+
+    life: Life
+    key: Key
+    name: str
+    reservation: Record
+    artifact_id: str | None = None
+    """That the artifact is to have, which is put only where nothing ever stood under
+    its path.
+    """
+    size: int = 0
+    chunks: int = 0
+    hash: Any = field(default_factory=hashlib.sha256)
+
+
+class Manifests:
+    """The repository of artifacts with a path."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        sessions: SessionRecords,
+        reservations: Reservations,
+        outbox: Outbox,
+        erasure: Erasure,
+        most_bytes: int,
+    ) -> None:
+        self._placement = placement
+        self._sessions = sessions
+        self._reservations = reservations
+        self._outbox = outbox
+        self._holds = erasure.holds
+        self._most_bytes = most_bytes
+        self.on_gone: Callable[[str, str], Awaitable[None]] = _nothing
+        """Told of the tenant's artifact that is gone, until it has seen to what points
+        to it.
+        """
+        outbox.register(CLEAR, self._clear_noted)
+        outbox.register(DROP, self._drop_noted)
+        outbox.register(DROP_CHUNKS, self._drop_chunks_noted)
+        outbox.register(LOOK, self._look_noted)
+        erasure.also.append(self._gone_with)
+
+    @property
+    def _store(self) -> Store:
+        return self._placement.topology.archive
+
+    # -- putting -----------------------------------------------------------------------
+
+    async def put(
+        self,
+        tenant: str,
+        session_id: str,
+        path: str,
+        media_type: str,
+        data: AsyncIterator[bytes],
+        size: int | None,
+        *,
+        artifact_id: str | None = None,
+    ) -> Artifact:
+        """Let the session have these bytes under the path. `size`: what they come to,
+        where that is known; room is made as they come otherwise. With `artifact_id` the
+        artifact has that id, and replaces nothing: `Stands` is raised where something
+        stands there, or ever stood.
+
+        Raises `NotFound` where there is no such session, `QuotaExceeded`, and `LegalHoldActive`
+        where what stands there is under legal hold.
+        """
+        self._refuse_beyond(size or 0)
+        life = life_of(await self._sessions.record(tenant, session_id))
+        key = _key(life, path)
+        stands = await self._readable(key)
+        if artifact_id is not None and (there := _ever_stood(stands)):
+            raise Stands(there)
+        if isinstance(stands, Record):
+            await self._holds.refuse_partition(life.partition, whole=False)
+        name, wanted = (
+            f"{self._placement.next_version()}-{self._placement.nonce()}",
+            self._id_over(life, stands, artifact_id),
+        )
+        upload: _Upload | None = None
+        try:
+            upload = _Upload(
+                life,
+                key,
+                name,
+                await self._reservations.reserve(life, name, key, size or 0, wanted),
+                artifact_id,
+            )
+            await self._lay(upload, data)
+            await self._reservations.see(tenant, [name], refuses=True)
+            upload.reservation = await self._reservations.renew(upload.reservation)
+        except Lapsed:
+            await self._not_there_any_more(upload)
+            raise self._too_slow() from None
+        except (Exception, asyncio.CancelledError):
+            await self._give_up(tenant, name)
+            raise
+        try:
+            manifest = await self._name(upload, path, media_type, stands)
+        except Lapsed:
+            await self._not_there_any_more(upload)
+            raise self._too_slow() from None
+        await self._hold(upload, manifest)
+        await self._outbox.finish(OutboxRecord(MANIFESTS, self._store, manifest))
+        return artifact_of(manifest)
+
+    def _refuse_beyond(self, size: int) -> None:
+        if size > self._most_bytes:
+            raise InvalidInput(
+                "data",
+                f"exceeds {self._most_bytes:,} bytes; raise artifacts.max_bytes, or keep it elsewhere and its address here",
+            )
+
+    def _too_slow(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            self._store.name,
+            "an upload took so long between two of its steps that a sweep gave it up: put it again",
+        )
+
+    async def _lay(self, upload: _Upload, data: AsyncIterator[bytes]) -> None:
+        async with aclosing(_portions(data)) as portions:
+            async for portion in portions:
+                await self._lay_portion(upload, portion)
+
+    async def _lay_portion(self, upload: _Upload, portion: Sequence[bytes]) -> None:
+        size = sum(map(len, portion))
+        self._refuse_beyond(upload.size + size)
+        if (more := upload.size + size - bytes_of(upload.reservation)) > 0:
+            upload.reservation = await self._grown(upload, more)
+        elif self._placement.now() - upload.reservation.updated_at > self._placement.settings.mark_life / 4:
+            upload.reservation = await self._reservations.renew(upload.reservation)
+        await asyncio.gather(
+            self._put_chunks(upload, portion), asyncio.to_thread(_update, upload.hash, portion)
+        )
+        upload.size, upload.chunks = upload.size + size, upload.chunks + len(portion)
+
+    async def _grown(self, upload: _Upload, more: int) -> Record:
+        """The reservation with room for so many bytes more, and for as many again as
+        have come where the tenant has that.
+        """
+        with suppress(QuotaExceeded):
+            return await self._reservations.grow(upload.reservation, max(more, min(upload.size, AHEAD)))
+        return await self._reservations.grow(upload.reservation, more)
+
+    async def _put_chunks(self, upload: _Upload, portion: Sequence[bytes]) -> None:
+        puts = [self._chunk(upload, upload.chunks + number, data) for number, data in enumerate(portion)]
+        while puts:
+            outcomes = await self._placement.write("artifacts.put", self._store, *puts)
+            again: list[Put] = []
+            for put, outcome in zip(puts, outcomes, strict=True):
+                if outcome.applied or (
+                    outcome.status is Status.CONFLICT and isinstance(outcome.stored, Record)
+                ):  # a driver's second attempt
+                    continue
+                if isinstance(outcome.stored, Tombstone):
+                    raise Lapsed("the upload was given up")
+                if not await self._is_of_before(upload, outcome):
+                    raise StoreError(
+                        self._store.name, "has something else where a part of an artifact belongs"
+                    )
+                again.append(replace(put, record=replace(put.record, generation=upload.life.generation)))
+            puts = again
+
+    def _chunk(self, upload: _Upload, number: int, data: bytes) -> Put:
+        now, life = self._placement.now(), upload.life
+        fields: dict[str, FieldValue] = {
+            "conversation_id": life.session_id,
+            "upload": upload.name,
+            "data": data,
+        }
+        key = Key(life.tenant, _chunk_id(life.tenant, life.scope, upload.name, number))
+        return Put(
+            ARTIFACTS,
+            Record(
+                key,
+                life.scope,
+                life.version_at(now),
+                now,
+                now,
+                fields=fields,
+                generation=life.generation,
+                tier="mid",
+            ),
+            Absent(),
+        )
+
+    async def _is_of_before(self, upload: _Upload, outcome: Outcome) -> bool:
+        """Whether a write was rejected for the session's generation, which was only
+        raised. Raises `NotFound` where the session has ended.
+        """
+        if (error := refused(self._store, outcome)) is not None:
+            raise error
+        if outcome.status is not Status.REJECTED:
+            return False
+        life = life_of(await self._sessions.record(upload.life.tenant, upload.life.session_id))
+        if life.incarnation != upload.life.incarnation or life.generation == upload.life.generation:
+            raise NotFound(upload.life.session_id, "session")
+        upload.life = life
+        return True
+
+    async def _name(self, upload: _Upload, path: str, media_type: str, stands: Stored | None) -> Record:
+        """Put the manifest, over what stands there."""
+        patience, digest = RetryDeadline(self._placement, path), upload.hash.hexdigest()
+        while True:
+            manifest = self._manifest(upload, path, media_type, digest, stands)
+            outcome = await self._at_its_place(manifest, stands)
+            if outcome.applied:
+                return manifest
+            if isinstance(outcome.stored, Record) and outcome.stored.fields.get("upload") == upload.name:
+                return outcome.stored
+            if outcome.stored is None and await self._is_of_before(upload, outcome):
+                continue
+            await patience.wait()
+            stands = await self._readable(upload.key)
+            if isinstance(stands, Record | Tombstone) and any(
+                owed.id == f"{DROP}:{upload.name}" for owed in stands.owed
+            ):
+                return manifest  # it stood, and its answer was lost: others have replaced or deleted it since
+            wanted = self._id_over(upload.life, stands, upload.artifact_id)
+            try:
+                upload.reservation = await self._reservations.renew(upload.reservation, wanted)
+            except Lapsed:
+                if await self._reservations.stood(upload.life.tenant, upload.name):
+                    return manifest  # and they have dropped it by now
+                raise
+            if upload.artifact_id is not None and (there := _ever_stood(stands)):
+                await self._give_up(upload.life.tenant, upload.name)
+                raise Stands(there)
+
+    def _id_over(self, life: Life, stands: Stored | None, given: str | None) -> str:
+        """The id of an artifact put over what stands under its path: the same, or the
+        one given, or a new one.
+        """
+        if isinstance(stands, Record):
+            return str(stands.fields["artifact_id"])
+        return given or self._placement.new_id(life.tenant, life.scope)
+
+    async def _at_its_place(self, manifest: Record, stands: Stored | None) -> Outcome:
+        """Put it, and once more where the store did not say what came of it."""
+        version = getattr(stands, "version", 0)
+        put = Put(MANIFESTS, manifest, AtVersion(version) if version else Absent())
+        try:
+            return await self._placement.write_one("artifacts.name", self._store, put)
+        except StoreUnavailable:
+            return await self._placement.write_one("artifacts.name", self._store, put)
+
+    def _manifest(
+        self, upload: _Upload, path: str, media_type: str, digest: str, stands: Stored | None
+    ) -> Record:
+        life, now, before = upload.life, self._placement.now(), stands if isinstance(stands, Record) else None
+        fields: dict[str, FieldValue] = {
+            "artifact_id": upload.reservation.fields["artifact_id"],
+            "incarnation": life.incarnation,
+            "upload": upload.name,
+            "size": upload.size,
+            "number": None if before is None else before.fields.get("number"),
+        }
+        body = {"path": path, "media_type": media_type, "sha256": digest, "chunks": upload.chunks}
+        owed = stands.owed if isinstance(stands, Record | Tombstone) else ()
+        return Record(
+            key=upload.key,
+            scope=life.scope,
+            version=life.version_at(now, getattr(stands, "version", 0)),
+            created_at=now if before is None else before.created_at,
+            updated_at=now,
+            fields=fields,
+            body=body,
+            generation=life.generation,
+            tier="mid",
+            owed=owed if before is None else (*owed, _to_drop(before)),
+        )
+
+    async def _hold(self, upload: _Upload, manifest: Record) -> None:
+        """The manifest stands: its upload is under way no more. A sweep sees to that
+        too.
+        """
+        try:
+            await self._reservations.hold(
+                upload.reservation, upload.size, str(manifest.fields["artifact_id"])
+            )
+        except Lapsed:  # a sweep has held it, or it went since with its session or by others
+            await self._not_there_any_more(upload)
+        except StoreError as error:
+            log.info("a sweep will see that artifact %s is held: %s", manifest.fields["artifact_id"], error)
+
+    async def _not_there_any_more(self, upload: _Upload | None) -> None:
+        """Raise `NotFound` where an upload was given up since its session has ended."""
+        if upload is not None:
+            life = life_of(await self._sessions.record(upload.life.tenant, upload.life.session_id))
+            if life.incarnation != upload.life.incarnation:
+                raise NotFound(life.session_id, "session")
+
+    # -- what becomes of uploads -------------------------------------------------------
+
+    async def _give_up(self, tenant: str, name: str) -> None:
+        """No manifest will name the upload, whose writer failed. What cannot be dropped
+        now a sweep drops.
+        """
+        try:
+            there = await self._reservations.find(tenant, name)
+            if there is not None:
+                await self._drop_given_up(there)
+        except StoreError as error:
+            log.info("a sweep will drop an upload of an artifact: %s", error)
+
+    async def _drop_given_up(self, reservation: Record) -> None:
+        """Give an upload up that is of this version still, and delete its chunks."""
+        scope, upload = scope_of(str(reservation.fields["session_id"])), str(reservation.fields["upload"])
+        chunks = {"scope": scope, "upload": upload, "bytes": bytes_of(reservation)}
+        await self._reservations.give_up(reservation, Owed(DROP_CHUNKS, DROP_CHUNKS, chunks))
+
+    async def _look_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+        """What a writer that died, or is slow, has left."""
+        reservation = pending.owner
+        if not isinstance(reservation, Record):
+            return True
+        key = Key(reservation.key.tenant, str(reservation.fields["manifest"]))
+        manifest = await self._standing(key)
+        if isinstance(manifest, Record) and manifest.fields.get("upload") == reservation.fields["upload"]:
+            await self._reservations.see(key.tenant, [str(reservation.fields["upload"])])
+            with suppress(Lapsed):  # another was first
+                await self._reservations.hold(
+                    reservation, int(str(manifest.fields["size"])), str(manifest.fields["artifact_id"])
+                )
+            return True
+        lapsed = self._placement.now() - reservation.updated_at > self._placement.settings.mark_life
+        if lapsed and not isinstance(manifest, Corrupt) and await self._shut_out(key, manifest):
+            await self._drop_given_up(reservation)
+            return True
+        return False
+
+    async def _shut_out(self, key: Key, stands: Stored | None) -> bool:
+        """Have whoever saw what stands there put nothing in its place before he looks
+        again; false where another has done something there since.
+
+        Nothing else of it changes. Where nothing stands a tombstone is left that says
+        so, older than any manifest: it takes the place of none.
+        """
+        version, until = (
+            self._placement.next_version(getattr(stands, "version", 0)),
+            self._placement.tombstone_until(),
+        )
+        write: Put | Delete
+        if isinstance(stands, Record):
+            write = Put(MANIFESTS, replace(stands, version=version), AtVersion(stands.version))
+        elif isinstance(stands, Tombstone):
+            write = Delete(
+                MANIFESTS,
+                key,
+                version,
+                AtVersion(stands.version),
+                stands.owed,
+                stands.note,
+                None if stands.owed else until,
+            )
+        else:
+            write = Delete(MANIFESTS, key, 1, Newer(), note={NEVER_STOOD: True}, discard_at=until)
+        return (await self._placement.write_one("artifacts.shut_out", self._store, write)).applied
+
+    async def _drop_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+        """Drop what a manifest named: its chunks, then the room that they took."""
+        tenant, said = pending.owner.key.tenant, owed.data
+        await self._delete_chunks(pending.store, tenant, said["scope"], said["upload"], said["bytes"])
+        await self._reservations.give_back(tenant, said["upload"], stood=True)
+        return True
+
+    async def _clear_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+        await self.on_gone(pending.owner.key.tenant, owed.data["artifact"])
+        return True
+
+    async def _drop_chunks_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+        said = owed.data
+        await self._delete_chunks(
+            pending.store, pending.owner.key.tenant, said["scope"], said["upload"], said["bytes"]
+        )
+        return True
+
+    async def _delete_chunks(self, store: Store, tenant: str, scope: str, upload: str, size: int) -> None:
+        keys = [
+            Key(tenant, _chunk_id(tenant, scope, upload, number)) for number in range(-(-size // CHUNK_BYTES))
+        ]
+        for start in range(0, len(keys), DELETED_AT_ONCE):
+            await delete_chunks(self._placement, store, keys[start : start + DELETED_AT_ONCE])
+
+    async def _gone_with(self, partition: Partition, generation: int) -> None:
+        """The room of what a session had that was deleted, of its lives before this
+        generation.
+        """
+        kind, _, session_id = partition.scope.partition(":")
+        if kind == CONVERSATION:
+            found = await self._reservations.of_session(partition, session_id, generation)
+            for start in range(0, len(found), ASKED_AT_ONCE):
+                portion = found[start : start + ASKED_AT_ONCE]
+                for reservation in portion:
+                    if reservation.fields.get("artifact_id") is not None:
+                        await self.on_gone(partition.tenant, str(reservation.fields["artifact_id"]))
+                await self._reservations.give_all_back(
+                    partition.tenant, [str(reservation.fields["upload"]) for reservation in portion]
+                )
+
+    # -- reading -----------------------------------------------------------------------
+
+    async def get(self, tenant: str, artifact_id: str) -> Record | None:
+        """The manifest of the artifact of this id; None where there is none."""
+        if not ids.is_id(artifact_id):
+            return None
+        query = Query(MANIFESTS, Tenant(tenant), Eq("artifact_id", artifact_id), limit=2)
+        page = await self._placement.page("artifacts.find", self._store, query)
+        for record in await self._living(tenant, page.records):
+            return record
+        for key in page.corrupt:
+            raise CorruptRecord(self._store.name, key.id, "a manifest")
+        return None
+
+    async def known(self, tenant: str, artifact_ids: Sequence[str]) -> set[str]:
+        """Those of these ids under which there is an artifact."""
+        named = [one for one in artifact_ids if ids.is_id(one)]
+        return {str(row.fields["artifact_id"]) for row in await self.named(tenant, "artifact_id", named)}
+
+    async def named(
+        self, tenant: str, field: Literal["artifact_id", "number"], values: Sequence[str] | Sequence[int]
+    ) -> list[Record]:
+        """The manifests of the artifacts that have one of these ids, or of these
+        numbers (see `short_ids.py`); without those that cannot be read.
+        """
+        found = list[Stored]()
+        for start in range(0, len(values), ASKED_AT_ONCE):
+            asked = In(field, tuple(values[start : start + ASKED_AT_ONCE]))
+            query = Query(MANIFESTS, Tenant(tenant), asked, limit=self._placement.settings.page)
+            found += [
+                row
+                async for page in self._placement.pages("artifacts.find", self._store, query)
+                for row in page.records
+            ]
+        return await self._living(tenant, found)
+
+    async def at(self, tenant: str, session_id: str, path: str) -> Record | None:
+        """The manifest of what a session has under this path; None where there is none,
+        or no such session.
+        """
+        try:
+            life = life_of(await self._sessions.record(tenant, session_id))
+        except NotFound:
+            return None
+        there = await self._readable(_key(life, path))
+        return there if isinstance(there, Record) else None
+
+    async def _living(self, tenant: str, rows: Iterable[Stored]) -> list[Record]:
+        """Those of sessions that are there still."""
+        found = [row for row in rows if isinstance(row, Record)]
+        lives = await self._sessions.lives(tenant, {_session_of(row) for row in found})
+        return [row for row in found if lives.get(_session_of(row)) == row.fields["incarnation"]]
+
+    async def list(self, tenant: str, session_id: str, limit: int, cursor: str | None) -> ArtifactPage:
+        """A page of a session's artifacts, by when they were first put. Raises
+        `NotFound` where there is no such session.
+        """
+        life = life_of(await self._sessions.record(tenant, session_id))
+        asked = Eq("incarnation", life.incarnation)
+        query = Query(MANIFESTS, within(life.partition), asked, (Order("created_at"),), limit, cursor=cursor)
+        page = await self._placement.page("artifacts.list", self._store, query)
+        return ArtifactPage(
+            [artifact_of(row) for row in page.records if isinstance(row, Record)], page.cursor
+        )
+
+    async def stream(self, manifest: Record) -> AsyncIterator[bytes]:
+        """The bytes that a manifest names, in order, at most 1 MiB at a time.
+
+        Where they have been replaced or deleted meanwhile, `Conflict` or `NotFound` is
+        raised; `CorruptRecord` where some are damaged or missing.
+        """
+        digest, size = hashlib.sha256(), 0
+        portion = await self._portion(manifest, 0)
+        for start in range(PORTION, int(manifest.body["chunks"]) + PORTION, PORTION):
+            ahead, _ = await asyncio.gather(
+                self._portion(manifest, start), asyncio.to_thread(_update, digest, portion)
+            )
+            for data in portion:
+                size += len(data)
+                yield data
+            portion = ahead
+        if digest.hexdigest() != manifest.body["sha256"] or size != manifest.fields["size"]:
+            raise CorruptRecord(
+                self._store.name, str(manifest.fields["artifact_id"]), "its bytes are not those that were put"
+            )
+
+    async def _portion(self, manifest: Record, start: int) -> Sequence[bytes]:
+        """The chunks from this number on, as many as are read in one call; none behind
+        the last.
+        """
+        tenant, scope, upload = manifest.key.tenant, manifest.scope, str(manifest.fields["upload"])
+        numbers = range(start, min(start + PORTION, int(manifest.body["chunks"])))
+        with step("artifacts.read"):
+            rows = await self._store.get(
+                ARTIFACTS, [Key(tenant, _chunk_id(tenant, scope, upload, number)) for number in numbers]
+            )
+        portion = [
+            data
+            for row in rows
+            if isinstance(row, Record) and isinstance(data := row.fields.get("data"), bytes)
+        ]
+        if len(portion) < len(numbers):
+            raise await self._why_not_whole(manifest)
+        return portion
+
+    async def _why_not_whole(self, manifest: Record) -> Exception:
+        artifact_id = str(manifest.fields["artifact_id"])
+        now = await self.get(manifest.key.tenant, artifact_id)
+        if now is None:
+            return NotFound(artifact_id, "artifact")
+        if now.fields["upload"] != manifest.fields["upload"]:
+            return Conflict("the artifact was replaced while it was read: read it again", artifact_id)
+        return CorruptRecord(self._store.name, artifact_id, "some of its bytes are missing or damaged")
+
+    async def _standing(self, key: Key) -> Stored | None:
+        with step("artifacts.read"):
+            (there,) = await self._store.get(MANIFESTS, [key])
+        return there
+
+    async def _readable(self, key: Key) -> Stored | None:
+        there = await self._standing(key)
+        if isinstance(there, Corrupt):
+            raise CorruptRecord(self._store.name, key.id, there.problem)
+        return there
+
+    # -- deleting ----------------------------------------------------------------------
+
+    async def delete(self, tenant: str, artifact_id: str) -> bool:
+        """Delete an artifact; false where there is none. Raises `LegalHoldActive` where its
+        session is under legal hold.
+        """
+        patience = RetryDeadline(self._placement, artifact_id)
+        while True:
+            manifest = await self.get(tenant, artifact_id)
+            if manifest is None:
+                return False
+            await self._holds.refuse_partition(manifest.partition, whole=False)
+            gone = self._deletion(manifest)
+            outcome = await self._placement.write_one("artifacts.delete", self._store, gone)
+            if outcome.applied:
+                await self._outbox.finish(
+                    OutboxRecord(MANIFESTS, self._store, Tombstone(manifest.key, gone.version, gone.owed))
+                )
+                return True
+            if (error := refused(self._store, outcome)) is not None:
+                raise error
+            await patience.wait()
+
+    def _deletion(self, manifest: Record) -> Delete:
+        artifact_id = str(manifest.fields["artifact_id"])
+        owed = (
+            *manifest.owed,
+            Owed(f"{CLEAR}:{artifact_id}", CLEAR, {"artifact": artifact_id}),
+            _to_drop(manifest),
+        )
+        return Delete(
+            MANIFESTS,
+            manifest.key,
+            self._placement.next_version(manifest.version),
+            AtVersion(manifest.version),
+            owed=owed,
+        )
+
+
+def _key(life: Life, path: str) -> Key:
+    """Where the manifest of a path stands in this life of the session."""
+    return Key(life.tenant, ids.derived_id(life.tenant, life.scope, "artifact", life.incarnation, path))
+
+
+def _ever_stood(stands: Stored | None) -> Record | Tombstone | None:
+    """What stands under a path, or was deleted there."""
+    if isinstance(stands, Record) or (isinstance(stands, Tombstone) and NEVER_STOOD not in stands.note):
+        return stands
+    return None
+
+
+def _session_of(manifest: Record) -> str:
+    return manifest.scope.partition(":")[2]
+
+
+async def _nothing(tenant: str, artifact_id: str) -> None:
+    """Nothing points to artifacts."""
+
+
+def _chunk_id(tenant: str, scope: str, upload: str, number: int) -> str:
+    return ids.derived_id(tenant, scope, "chunk", upload, str(number))
+
+
+def _to_drop(manifest: Record) -> Owed:
+    upload = str(manifest.fields["upload"])
+    return Owed(
+        f"{DROP}:{upload}",
+        DROP,
+        {"scope": manifest.scope, "upload": upload, "bytes": manifest.fields["size"]},
+    )
+
+
+def _update(digest: Any, portion: Sequence[bytes]) -> None:
+    for data in portion:
+        digest.update(data)
+
+
+async def _portions(data: AsyncIterator[bytes]) -> AsyncGenerator[list[bytes], None]:
+    """The bytes as chunks, each but the last as large as may be, some at a time."""
+    buffer, filled = memoryview(bytearray(PORTION * CHUNK_BYTES)), 0
+    async for piece in data:
+        view = memoryview(piece)
+        while view:
+            taken, view = view[: len(buffer) - filled], view[len(buffer) - filled :]
+            buffer[filled : filled + len(taken)] = taken
+            filled += len(taken)
+            if filled == len(buffer):
+                yield _cut(buffer)
+                filled = 0
+    if filled:
+        yield _cut(buffer[:filled])
+
+
+def _cut(portion: memoryview) -> list[bytes]:
+    return [bytes(portion[start : start + CHUNK_BYTES]) for start in range(0, len(portion), CHUNK_BYTES)]
+
+
+def artifact_of(manifest: Record) -> Artifact:
+    said: Any = {**manifest.body, **manifest.fields}
+    return Artifact(
+        id=said["artifact_id"],
+        session_id=_session_of(manifest),
+        path=said["path"],
+        media_type=said["media_type"],
+        size=said["size"],
+        sha256=said["sha256"],
+        created_at=manifest.created_at,
+        updated_at=manifest.updated_at,
+    )

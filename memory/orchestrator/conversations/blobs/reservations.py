@@ -1,0 +1,589 @@
+"""How much room a tenant's artifacts and large texts of messages take: reserved before
+an upload's first chunk, returned when its bytes are gone.
+
+Each upload has a record, a reservation, for as long as its bytes may be there. It is
+under way while it owes the look whether a manifest names it, and is renewed or grown
+meanwhile; then it is held. It says which artifact the upload is to be before a manifest
+does: so the end of a session knows of all that entries may point to. The balance of a
+tenant says what all of them come to. Both cannot be written at once, so the balance
+names the uploads that are on their way in or out, each with what it counts for it:
+`total` is the sum of those, and of the bytes of every other reservation.
+
+An upload is counted, and named, before its reservation is put; nobody comes in that has
+no room beside all that were before. It is named again before its reservation goes. A
+name is taken away, and what is counted set right, once the reservation is held, gone,
+or was never put and never will be. The balance changes on condition of its version, and
+the reservation is read behind it: so whoever dies or repeats a step, each is counted
+once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from memory.domain import ids
+from memory.domain.errors import CorruptRecord, MemoryTiersError, QuotaExceeded
+from memory.domain.time import micros
+from memory.orchestrator.conversations.blobs.balances import (
+    RESERVATIONS_SCOPE,
+    SETTLE,
+    Balance,
+    Balances,
+    Entry,
+    balance_key,
+    bytes_of,
+    is_readable,
+    upload_of,
+    uploads_named,
+)
+from memory.orchestrator.conversations.log.incarnation import Life
+from memory.orchestrator.storage.collections import RESERVATIONS
+from memory.orchestrator.storage.key_locks import RetryDeadline
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.steps import step
+from memory.policies.quotas import Quota
+from memory.ports.query import And, Eq, Lt, Query, within
+from memory.ports.record import (
+    Corrupt,
+    FieldValue,
+    JsonValue,
+    Key,
+    Owed,
+    Partition,
+    Record,
+    Stored,
+    Tombstone,
+)
+from memory.ports.store import Store
+from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put
+
+log = logging.getLogger(__name__)
+
+LOOK = "artifact.look"
+"""What a reservation owes that is under way: the look whether a manifest names it."""
+LOOK_FOR_ROW = "part.look"
+"""What a reservation owes instead that is of large texts of a message: the look whether
+the message's row names it (see `uploads.py`).
+"""
+LOOKS = frozenset({LOOK, LOOK_FOR_ROW})
+STOOD = "stood"
+"""In the note of what is left of a reservation: a manifest had named its upload."""
+
+
+class Lapsed(MemoryTiersError):
+    """The reservation was given up, or went with its session."""
+
+
+class _Moved(Exception):
+    """The reservation is of another version, and under way still: its balance was
+    counted anew.
+    """
+
+    def __init__(self, stands: Record) -> None:
+        super().__init__("the reservation is of another version")
+        self.stands = stands
+
+
+class Reservations:
+    """Reserves and returns."""
+
+    def __init__(
+        self, placement: Placement, *, balances: Balances, outbox: Outbox, quotas: Sequence[Quota]
+    ) -> None:
+        self._placement = placement
+        self._balances = balances
+        self._quotas = tuple(quotas)
+        self._outbox = outbox
+        outbox.register(SETTLE, self._settle_noted)
+
+    @property
+    def _store(self) -> Store:
+        return self._placement.topology.archive
+
+    async def reserved(self, tenant: str) -> int:
+        """How many bytes a tenant's artifacts and uploads take."""
+        return (await self._balances.of(tenant)).total
+
+    # -- an upload comes in ------------------------------------------------------------
+
+    async def reserve(self, life: Life, upload: str, manifest: Key, size: int, artifact_id: str) -> Record:
+        """Room for an upload of so many bytes, which this artifact is to have. Raises
+        `QuotaExceeded` where there is none.
+        """
+        now = self._placement.now()
+
+        def named(balance: Balance) -> Balance:
+            if upload in balance.under_way:
+                return balance  # by this very call, whose answer was lost
+            self._refuse_beyond(life.tenant, balance.total, size)
+            return balance.with_entry(upload, Entry(size, micros(now)), size)
+
+        await self._balances.change(life.tenant, named)
+        fields: dict[str, FieldValue] = {
+            "session_id": life.session_id,
+            "session_generation": life.generation,
+            "upload": upload,
+            "manifest": manifest.id,
+            "artifact_id": artifact_id,
+            "bytes": size,
+        }
+        version = self._placement.next_version()
+        key = reservation_key(life.tenant, upload)
+        record = Record(
+            key, RESERVATIONS_SCOPE, version, now, now, fields=fields, tier="mid", owed=(Owed(LOOK, LOOK),)
+        )
+        try:
+            return await self._put(record, Absent())
+        except _Moved as moved:  # the answer was lost, and the balance counted anew since
+            return moved.stands
+
+    async def grow(self, reservation: Record, more: int) -> Record:
+        """Room for so many bytes more. Raises `QuotaExceeded`, and `Lapsed` where the
+        reservation is gone.
+        """
+        tenant, upload, wanted = (
+            reservation.key.tenant,
+            str(reservation.fields["upload"]),
+            bytes_of(reservation) + more,
+        )
+
+        def grown(balance: Balance) -> Balance:
+            entry = balance.under_way.get(upload)
+            if entry is None:
+                raise Lapsed("the room of this upload was given up")
+            if entry.counted >= wanted:
+                return balance
+            self._refuse_beyond(tenant, balance.total, wanted - entry.counted)
+            return balance.with_entry(upload, replace(entry, counted=wanted), wanted - entry.counted)
+
+        try:
+            await self._balances.change(tenant, grown)
+        except Lapsed:
+            await self.see(tenant, [upload], refuses=True)
+            await self._balances.change(tenant, grown)
+        try:
+            return await self._once_more(reservation, reservation.owed, bytes=wanted)
+        except _Moved as moved:  # the balance was counted anew, perhaps before this
+            return await self.grow(moved.stands, wanted - bytes_of(moved.stands))
+
+    async def renew(self, reservation: Record, artifact_id: str | None = None) -> Record:
+        """It is under way still; where one is named, for that artifact. Raises `Lapsed`
+        where it is gone.
+        """
+        return await self._again(
+            reservation, reservation.owed, artifact_id=artifact_id or reservation.fields.get("artifact_id")
+        )
+
+    async def hold(self, reservation: Record, size: int, artifact_id: str) -> None:
+        """A manifest names the upload, which has so many bytes. Raises `Lapsed` where
+        the reservation is gone.
+        """
+        await self._again(reservation, (), bytes=size, artifact_id=artifact_id)
+        upload = str(reservation.fields["upload"])
+
+        def held(balance: Balance) -> Balance:
+            entry = balance.under_way.get(upload)
+            return (
+                balance if entry is None or entry.leaves else balance.without(upload, size)
+            )  # who returns it says what is left
+
+        await self._balances.change(reservation.key.tenant, held)
+
+    def _refuse_beyond(self, tenant: str, held: int, asked: int) -> None:
+        for quota in self._quotas:
+            if (not quota.tenants or tenant in quota.tenants) and held + asked > quota.most:
+                raise QuotaExceeded(quota.name, f"tenant '{tenant}'", quota.measure, quota.most, held, asked)
+
+    async def _again(self, reservation: Record, owed: tuple[Owed, ...], **said: FieldValue) -> Record:
+        """Put it with this said of it, also over a later version of it which is under
+        way as before.
+        """
+        while True:
+            try:
+                return await self._once_more(reservation, owed, **said)
+            except _Moved as moved:
+                reservation = moved.stands
+
+    async def _once_more(self, reservation: Record, owed: tuple[Owed, ...], **said: FieldValue) -> Record:
+        now, version = self._placement.now(), self._placement.next_version(reservation.version)
+        new = replace(
+            reservation, version=version, updated_at=now, fields={**reservation.fields, **said}, owed=owed
+        )
+        return await self._put(new, AtVersion(reservation.version))
+
+    async def _put(self, reservation: Record, when: Absent | AtVersion) -> Record:
+        put = Put(RESERVATIONS, reservation, when, settles=frozenset() if reservation.owed else LOOKS)
+        outcome = await self._placement.write_one("artifacts.reservation", self._store, put)
+        if (error := refused(self._store, outcome)) is not None:
+            raise error
+        if outcome.applied or _is_as(outcome.stored, reservation):
+            return reservation
+        if isinstance(outcome.stored, Record) and outcome.stored.owed:
+            raise _Moved(outcome.stored)
+        raise Lapsed("the room of this upload was given up")
+
+    # -- an upload goes ----------------------------------------------------------------
+
+    async def give_back(
+        self,
+        tenant: str,
+        upload: str,
+        at: int | None = None,
+        owed: tuple[Owed, ...] = (),
+        *,
+        stood: bool = False,
+    ) -> Tombstone | None:
+        """Return what an upload takes; None where it takes nothing any more, or, with
+        `at`, where its reservation is of another version. The tombstone that is left of
+        the reservation owes `owed`, and says whether a manifest that `stood` had named
+        the upload.
+        """
+        gone = await self.give_all_back(tenant, [upload], at, owed, stood=stood)
+        return gone[0] if gone else None
+
+    async def give_up(self, reservation: Record, *owed: Owed) -> None:
+        """Return what an upload takes whose reservation is of this version still, and
+        do what is owed for it.
+        """
+        gone = await self.give_back(
+            reservation.key.tenant, str(reservation.fields["upload"]), reservation.version, owed
+        )
+        if gone is not None:
+            await self._outbox.finish(OutboxRecord(RESERVATIONS, self._store, gone))
+
+    async def give_all_back(
+        self,
+        tenant: str,
+        uploads: Sequence[str],
+        at: int | None = None,
+        owed: tuple[Owed, ...] = (),
+        *,
+        stood: bool = False,
+    ) -> list[Tombstone]:
+        """Return what these uploads take, all together; see `give_back`. The tombstones
+        of those that took something yet.
+        """
+        patience, gone = (
+            RetryDeadline(self._placement, f"the room of uploads of tenant {tenant}"),
+            list[Tombstone](),
+        )
+        while True:
+            leaving = balance = await self._balances.of(tenant)
+            rows = dict(
+                zip(
+                    uploads,
+                    await self._all_at([reservation_key(tenant, upload) for upload in uploads]),
+                    strict=True,
+                )
+            )
+            there = [row for row in rows.values() if isinstance(row, Record) and at in (None, row.version)]
+            for row in there:
+                leaving = leaving.leaving(row, self._placement.now())
+            went = (
+                await self._return(there, owed, stood=stood)
+                if there and await self._balances.put(tenant, leaving)
+                else []
+            )
+            gone += went
+            if len(went) == len(there):
+                before = [
+                    upload
+                    for upload, row in rows.items()
+                    if isinstance(row, Tombstone) and upload in balance.under_way
+                ]
+                await self._returned(tenant, [*before, *map(upload_of, there)])
+                return gone
+            await patience.wait()
+
+    async def _returned(self, tenant: str, uploads: Sequence[str]) -> None:
+        """These uploads take nothing any more."""
+
+        def returned(balance: Balance) -> Balance:
+            for upload in uploads:
+                balance = balance.without(upload, 0)
+            return balance
+
+        if uploads:
+            await self._balances.change(tenant, returned)
+
+    async def _return(
+        self, reservations: Sequence[Record], owed: tuple[Owed, ...], *, stood: bool
+    ) -> list[Tombstone]:
+        """Delete them; what is left of those that nobody changed meanwhile."""
+        until, note = (
+            None if owed else self._placement.tombstone_until(),
+            dict[str, JsonValue]({STOOD: True} if stood else {}),
+        )
+        deletes = [
+            Delete(
+                RESERVATIONS,
+                row.key,
+                self._placement.next_version(row.version),
+                AtVersion(row.version),
+                owed,
+                note,
+                until,
+                settles=LOOKS,
+            )
+            for row in reservations
+        ]
+        outcomes = await self._placement.write("artifacts.return", self._store, *deletes)
+        for outcome in outcomes:
+            if (error := refused(self._store, outcome)) is not None:
+                raise error
+        return [
+            Tombstone(one.key, one.version, owed)
+            for one, outcome in zip(deletes, outcomes, strict=True)
+            if outcome.applied
+        ]
+
+    async def find(self, tenant: str, upload: str) -> Record | None:
+        """The reservation of an upload; None where there is none."""
+        there = await self._at(reservation_key(tenant, upload))
+        return there if isinstance(there, Record) else None
+
+    async def stood(self, tenant: str, upload: str) -> bool:
+        """Whether a manifest named an upload, and was replaced or deleted since."""
+        there = await self._at(reservation_key(tenant, upload))
+        return isinstance(there, Tombstone) and STOOD in there.note
+
+    async def of_session(self, partition: Partition, session_id: str, generation: int) -> list[Record]:
+        """The reservations of the lives of a session before this generation."""
+        asked = And((Eq("session_id", session_id), Lt("session_generation", generation)))
+        query = Query(
+            RESERVATIONS,
+            within(Partition(partition.tenant, RESERVATIONS_SCOPE)),
+            asked,
+            limit=self._placement.settings.page,
+        )
+        pages = self._placement.pages("artifacts.reserved", self._store, query)
+        return [row async for page in pages for row in page.records if isinstance(row, Record)]
+
+    # -- the large texts of messages ---------------------------------------------------
+
+    async def reserve_parts(
+        self, life: Life, uploads: Mapping[str, tuple[int, JsonValue]], *, refuses: bool
+    ) -> None:
+        """Room for uploads of so many bytes, each in chunks of these ids, for all of
+        them at once. Raises `QuotaExceeded` where there is none; they are counted in
+        any case where not `refuses`.
+        """
+        now = self._placement.now()
+
+        def named(balance: Balance) -> Balance:
+            if uploads.keys() <= balance.under_way.keys():
+                return balance  # by this very call, whose answer was lost
+            if refuses:
+                self._refuse_beyond(life.tenant, balance.total, sum(size for size, _ in uploads.values()))
+            for upload, (size, _) in uploads.items():
+                balance = balance.with_entry(upload, Entry(size, micros(now)), size)
+            return balance
+
+        await self._balances.change(life.tenant, named)
+        puts = [
+            Put(RESERVATIONS, self._of_message(life, upload, *said, now), Absent())
+            for upload, said in uploads.items()
+        ]
+        outcomes = await self._placement.write("artifacts.reservation", self._store, *puts)
+        for outcome in outcomes:
+            if (error := refused(self._store, outcome)) is not None:
+                raise error
+            if not (
+                outcome.applied or isinstance(outcome.stored, Record)
+            ):  # a driver's second attempt meets itself
+                raise Lapsed("the room of this upload was given up")
+
+    def _of_message(self, life: Life, upload: str, size: int, chunks: JsonValue, now: datetime) -> Record:
+        fields: dict[str, FieldValue] = {
+            "session_id": life.session_id,
+            "session_generation": life.generation,
+            "upload": upload,
+            "bytes": size,
+        }
+        owed = Owed(LOOK_FOR_ROW, LOOK_FOR_ROW, {"ids": chunks})
+        key, version = reservation_key(life.tenant, upload), self._placement.next_version()
+        return Record(key, RESERVATIONS_SCOPE, version, now, now, fields=fields, tier="mid", owed=(owed,))
+
+    async def hold_parts(self, tenant: str, uploads: Sequence[str]) -> bool:
+        """The rows of messages name these uploads. False where one of them was given
+        up, or has gone since.
+        """
+        with step("artifacts.reserved"):
+            keys = [*(reservation_key(tenant, upload) for upload in uploads), balance_key(tenant)]
+            *rows, stands = await self._store.get(RESERVATIONS, keys)
+        if not is_readable(stands) or not set(uploads) <= uploads_named(stands):
+            await self.see(tenant, uploads)
+        for row in rows:
+            if isinstance(row, Corrupt):
+                raise CorruptRecord(self._store.name, row.key.id, row.problem)
+        under_way = [row for row in rows if isinstance(row, Record) and row.owed]
+        outcomes = (
+            await self._placement.write("artifacts.hold", self._store, *map(self._holding, under_way))
+            if under_way
+            else []
+        )
+        for outcome in outcomes:
+            if (error := refused(self._store, outcome)) is not None:
+                raise error
+        mine = [row for row, outcome in zip(under_way, outcomes, strict=True) if outcome.applied]
+
+        def held(balance: Balance) -> Balance:
+            for row in mine:
+                upload = str(row.fields["upload"])
+                if (entry := balance.under_way.get(upload)) is not None and not entry.leaves:
+                    balance = balance.without(upload, bytes_of(row))
+            return balance
+
+        if mine:
+            await self._balances.change(tenant, held)
+        by_another = [outcome.stored for outcome in outcomes if not outcome.applied]
+        return all(isinstance(row, Record) for row in rows) and all(
+            isinstance(row, Record) and not row.owed for row in by_another
+        )
+
+    def _holding(self, reservation: Record) -> Put:
+        version = self._placement.next_version(reservation.version)
+        held = replace(reservation, version=version, updated_at=self._placement.now(), owed=())
+        return Put(RESERVATIONS, held, AtVersion(reservation.version), settles=LOOKS)
+
+    async def leave(self, tenant: str, upload: str, left: int) -> None:
+        """Of an upload that the row of a message names, or named, so many bytes are
+        left: what it took beyond them is returned.
+        """
+        if not left:
+            await self.give_back(tenant, upload)
+            return
+        key, patience = reservation_key(tenant, upload), RetryDeadline(self._placement, upload)
+        while True:
+            balance = await self._balances.of(tenant)
+            there, entry = await self._at(key), balance.under_way.get(upload)
+            if not isinstance(there, Record) or (
+                bytes_of(there) <= left and not (entry is not None and entry.leaves)
+            ):
+                return
+            with_it = balance.leaving(there, self._placement.now())
+            leaving = with_it.under_way[upload]
+            if await self._balances.put(tenant, with_it) and await self._put_left(there, left):
+                takes = min(left, bytes_of(there))
+
+                def settled(balance: Balance) -> Balance:
+                    return (
+                        balance.without(upload, takes)  # noqa: B023
+                        if balance.under_way.get(upload) == leaving  # noqa: B023
+                        else balance
+                    )
+
+                await self._balances.change(tenant, settled)
+                return
+            await patience.wait()
+
+    async def _put_left(self, there: Record, left: int) -> bool:
+        """False where it was changed meanwhile. It is put also where it takes no more:
+        then nobody changes what was read of it.
+        """
+        put = self._holding(there)
+        put = replace(
+            put, record=replace(put.record, fields={**there.fields, "bytes": min(left, bytes_of(there))})
+        )
+        outcome = await self._placement.write_one("artifacts.return", self._store, put)
+        if (error := refused(self._store, outcome)) is not None:
+            raise error
+        return outcome.applied
+
+    # -- the balance -------------------------------------------------------------------
+
+    async def see(self, tenant: str, uploads: Sequence[str], *, refuses: bool = False) -> None:
+        """Have those of these uploads counted that are under way and that the balance
+        does not name, since it was counted anew just when they began. Raises
+        `QuotaExceeded` where there is no room for them and `refuses`.
+        """
+        patience = RetryDeadline(self._placement, f"the balance of tenant {tenant}")
+        while True:
+            balance = seen = await self._balances.of(tenant)
+            for upload in uploads:
+                if upload not in balance.under_way and isinstance(
+                    there := await self._at(reservation_key(tenant, upload)), Record
+                ):
+                    seen = seen.seeing(there, self._placement.now())
+            if refuses and seen is not balance:
+                self._refuse_beyond(tenant, balance.total, seen.total - balance.total)
+            if seen is balance or await self._balances.put(tenant, seen):
+                return
+            await patience.wait()
+
+    async def _at(self, key: Key) -> Stored | None:
+        (there,) = await self._all_at([key])
+        return there
+
+    async def _all_at(self, keys: Sequence[Key]) -> Sequence[Stored | None]:
+        with step("artifacts.reserved"):
+            found = await self._store.get(RESERVATIONS, keys)
+        for there in found:
+            if isinstance(there, Corrupt):
+                raise CorruptRecord(self._store.name, there.key.id, there.problem)
+        return found
+
+    async def _settle_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+        """Set right what the balance counts for uploads whose way has ended, or never
+        began.
+        """
+        tenant, patience = (
+            pending.owner.key.tenant,
+            RetryDeadline(self._placement, f"the balance of tenant {pending.owner.key.tenant}"),
+        )
+        while True:
+            balance = settled = await self._balances.of(tenant)
+            for upload, entry in balance.under_way.items():
+                takes = await self._takes(reservation_key(tenant, upload), entry)
+                if takes is not None:
+                    settled = settled.without(upload, takes)
+            if settled is balance or await self._balances.put(tenant, settled):
+                return not settled.under_way
+            await patience.wait()
+
+    async def _takes(self, key: Key, entry: Entry) -> int | None:
+        """What an upload takes whose way has ended; None where it may be on it still."""
+        there = await self._at(key)
+        lapsed = micros(self._placement.now()) - entry.since > self._placement.settings.mark_life / timedelta(
+            microseconds=1
+        )
+        if isinstance(there, Tombstone):
+            return 0
+        if isinstance(there, Record):
+            if there.owed or (entry.leaves and not (lapsed and await self._shut_out(there))):
+                return None
+            return bytes_of(there)
+        if lapsed:  # its writer died before it put it: it is not to come any more
+            gone = Delete(
+                RESERVATIONS,
+                key,
+                self._placement.next_version(),
+                Newer(),
+                discard_at=self._placement.tombstone_until(),
+            )
+            await self._placement.write_one("artifacts.return", self._store, gone)
+        return None
+
+    async def _shut_out(self, there: Record) -> bool:
+        """Have whoever was about to return room of this look again before he does;
+        false where he has done so by then.
+        """
+        put = Put(
+            RESERVATIONS,
+            replace(there, version=self._placement.next_version(there.version)),
+            AtVersion(there.version),
+        )
+        return (await self._placement.write_one("artifacts.return", self._store, put)).applied
+
+
+def reservation_key(tenant: str, upload: str) -> Key:
+    return Key(tenant, ids.derived_id(tenant, RESERVATIONS_SCOPE, "upload", upload))
+
+
+def _is_as(there: Stored | None, reservation: Record) -> bool:
+    """Whether this very put stands there: a driver sent it again whose answer was lost."""
+    return isinstance(there, Record) and there.version == reservation.version

@@ -1,0 +1,301 @@
+"""Entries derived from messages that left the window of a session (`window_exits.py`).
+
+Each stands under an id computed from the session's incarnation, the place of the event,
+the answer and a number, and owes `confirm` until the session and its messages have been
+seen to stand behind it: one that was made while its session was deleted, or a message
+of it erased, goes. The entries of a session that is deleted go by the step `unlearn`, owed by
+the erasure, which finds them by the session they name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from memory.domain import ids
+from memory.domain.entry import EntryDraft
+from memory.domain.errors import NotFound
+from memory.domain.scope import Scope
+from memory.domain.session import HistoryItem
+from memory.orchestrator.conversations.log.events import Event, EventType, event_of
+from memory.orchestrator.conversations.log.log import Log
+from memory.orchestrator.conversations.sessions import DELETE_DERIVED, SessionRecords
+from memory.orchestrator.conversations.window.history import History, item_of
+from memory.orchestrator.embeddings.embeddings import Embeddings
+from memory.orchestrator.entries.admission import Admission, NewEntry
+from memory.orchestrator.entries.derivatives import find_derived, naming
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.entry_records import record_of
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime, owed_by_writing
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.places import Places
+from memory.orchestrator.storage.session_keys import scope_of
+from memory.orchestrator.storage.sources import MessageSource, scope_reference, sources_of, with_sources
+from memory.orchestrator.storage.versions import version_at
+from memory.ports.query import Eq, Or
+from memory.ports.record import Key, Owed, Record
+from memory.ports.writes import Absent, Put
+
+CONFIRM = "confirm"
+MADE, ANSWER, OF = "made", "answer", "of"
+"""In what an event owes: what the callback returned, a name for that, and the places of
+what it was told, the summary among it.
+"""
+EACH = "each"
+"""In what an event owes by which messages of other users than the session's leave: for
+each entry the places of what it was made of (`of`), and the `user` who said that.
+"""
+SAID_IN = "said_in"
+"""In the body of an entry: incarnation and places of what it was made of; the `user`
+who said it, where that is not the session's.
+"""
+
+
+class DerivedEntries:
+    """Makes these entries, and deletes them with their messages."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        sessions: SessionRecords,
+        meaning: Embeddings,
+        outbox: Outbox,
+        erasure: Erasure,
+        quotas: Admission,
+    ) -> None:
+        self._placement = placement
+        self._sessions = sessions
+        self._meaning = meaning
+        self._outbox = outbox
+        self._erasure = erasure
+        self._quotas = quotas
+        self._founded: set[Key] = set()
+        """Entries behind which their messages were just seen to stand."""
+        outbox.register(CONFIRM, self._confirm, StepLifetime.DELETED)
+        outbox.register(DELETE_DERIVED, self._delete_derived)
+
+    async def store(self, owner: Record, session: Record, answer: Mapping[str, Any]) -> list[str]:
+        """Make the entries of an answer that do not stand yet; their ids. One that was
+        deleted since is not made again.
+
+        Their messages are looked at once all stand: whoever erases one of them later
+        finds the entries. Raises `QuotaExceeded` where there is no room for all of
+        them: none is made then.
+        """
+        fresh = await self._fresh(owner, session, answer)
+        async with self._quotas.admitted(
+            owner.key.tenant, [NewEntry.of(record, derived=True) for record in fresh]
+        ) as stay:
+            made = await self._put(fresh)
+            stay.update(one.owner.key for one in made)
+        keys = [
+            record.key
+            for record in await self._founded_of(
+                session, [one.owner for one in made if isinstance(one.owner, Record)]
+            )
+        ]
+        self._founded.update(keys)
+        try:
+            await self._outbox.finish_all(made)
+        finally:
+            self._founded.difference_update(keys)
+        return [key.id for key in keys]
+
+    async def foreseen(self, owner: Record, session: Record, answer: Mapping[str, Any]) -> list[Record]:
+        """What `store` would make now, with room for the vectors that they will have.
+        Nothing is written, and quotas are not asked.
+        """
+        founded = await self._founded_of(session, await self._fresh(owner, session, answer))
+        return await self._meaning.with_room(founded) if founded else []
+
+    async def _founded_of(self, session: Record, made: Sequence[Record]) -> list[Record]:
+        """Those of which no message was erased."""
+        log = self._sessions.log(session)
+        of: list[Any] = [record.body[SAID_IN] for record in made]
+        said = [
+            (places, await self._is_said(log, Places.told(places)))
+            for places in _each_once(one["places"] for one in of)
+        ]
+        return [record for record, one in zip(made, of, strict=True) if (one["places"], True) in said]
+
+    async def _fresh(self, owner: Record, session: Record, answer: Mapping[str, Any]) -> list[Record]:
+        records = [self._record(owner, session, number, answer) for number in range(len(answer[MADE]))]
+        located = await self._placement.locate_many(ENTRIES, [record.key for record in records])
+        return [
+            record
+            for record, there in zip(records, located, strict=True)
+            if not (there.record or there.tombstone or there.corrupt)
+        ]
+
+    async def _put(self, fresh: Sequence[Record]) -> list[OutboxRecord]:
+        made: list[OutboxRecord] = []
+        for record in await self._meaning.embedded(fresh):
+            store = self._placement.topology.home(record.tier)
+            born = replace(
+                record, owed=(*owed_by_writing(self._placement, ENTRIES, record, store), *record.owed)
+            )
+            outcome = await self._placement.write_one("onward.home", store, Put(ENTRIES, born, Absent()))
+            if (error := refused(store, outcome)) is not None:
+                raise error
+            if outcome.applied:
+                made.append(OutboxRecord(ENTRIES, store, replace(born, generation=outcome.generation)))
+        return made
+
+    def _record(self, owner: Record, session: Record, number: int, answer: Mapping[str, Any]) -> Record:
+        draft, now, incarnation = (
+            _draft(answer[MADE][number]),
+            self._placement.now(),
+            str(session.body["incarnation"]),
+        )
+        name = ("onward", incarnation, str(event_of(owner).place), answer[ANSWER], str(number))
+        key = Key(owner.key.tenant, ids.derived_id(owner.key.tenant, draft.scope.text, *name))
+        tier = self._placement.kinds.of(ENTRIES).route(draft.scope.kind).tier
+        record = record_of(
+            draft,
+            key=key,
+            version=version_at(now),
+            now=now,
+            tier=tier,
+            sequence=self._placement.next_sequence(),
+        )
+        each = answer[EACH][number] if EACH in answer else {"of": answer[OF]}
+        by = {name: each[name] for name in ("user",) if name in each}
+        record = with_sources(
+            record, [MessageSource(str(session.fields["session_id"]), incarnation, Places.told(each["of"]))]
+        )
+        return replace(
+            record,
+            fields={**record.fields, "conversation_id": session.fields["session_id"]},
+            body={**record.body, SAID_IN: {"incarnation": incarnation, "places": each["of"], **by}},
+            owed=(Owed(CONFIRM, CONFIRM),),
+        )
+
+    async def _confirm(self, pending: OutboxRecord, owed: Owed) -> bool:
+        """Delete an entry whose session was deleted, or a message of which was erased,
+        while it was made.
+        """
+        entry = pending.owner
+        if isinstance(entry, Record) and not (await self._id_reuse(entry) and await self._is_founded(entry)):
+            await self._erasure.delete(ENTRIES, entry.key, held="left")
+        return True
+
+    async def _is_founded(self, entry: Record) -> bool:
+        if entry.key in self._founded:
+            return True
+        session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
+        return await self._is_said(self._sessions.log(session), Places.told(entry.body[SAID_IN]["places"]))
+
+    @staticmethod
+    async def _is_said(log: Log, places: Places) -> bool:
+        """Whether none of the messages at these places was erased."""
+        return not any(event.is_redacted for event in (await log.at(places)).values())
+
+    async def _id_reuse(self, entry: Record) -> bool:
+        try:
+            session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
+        except NotFound:
+            return False
+        return bool(session.body["incarnation"] == entry.body[SAID_IN]["incarnation"])
+
+    async def _delete_derived(self, pending: OutboxRecord, owed: Owed) -> bool:
+        """Delete the entries that were made of what was said in a session that is gone,
+        whichever life of it the erasure came to take.
+        """
+        tenant, session_id = owed.data["tenant"], owed.data["session_id"]
+        living = await self._living(tenant, session_id)
+        if living is not None and living == owed.data["incarnation"]:
+            return False  # its erasure comes first
+        direct = bool(owed.data.get("expired"))
+        async for entry in self.outlived(tenant, session_id, living, direct=direct):
+            await self._erasure.delete(ENTRIES, entry.key, held="left", unmake=None if direct else "all")
+        return True
+
+    async def outlived(
+        self, tenant: str, session_id: str, living: object = None, *, direct: bool = True
+    ) -> AsyncIterator[Record]:
+        """The entries that were made of what was said in lives of this session that are
+        over, whichever it lives now. `direct`: not their copies.
+        """
+        async for entry in self._made_of(tenant, session_id):
+            lives = {source.incarnation for source in _messages_in(entry, session_id, direct=direct)}
+            if lives - {living} and lives - {await self._living(tenant, session_id)}:
+                yield entry
+
+    async def forget(self, log: Log, event: Event) -> None:
+        """Delete the entries that were made of the message that this event was, which
+        was erased, and all that was made of them.
+        """
+        tenant, session_id, incarnation = log.life.tenant, log.life.session_id, log.life.incarnation
+        async for entry in self._made_of(tenant, session_id):
+            sources = _messages_in(entry, session_id, direct=False)
+            if any(
+                source.incarnation == incarnation and source.has(event.place, event.number or 0)
+                for source in sources
+            ):
+                await self._erasure.delete(ENTRIES, entry.key, held="left", unmake="all")
+
+    async def stands(self, tenant: str, source: MessageSource) -> bool:
+        """Whether the messages of a source are there, and none of them was erased."""
+        try:
+            session = await self._sessions.record(tenant, source.session_id)
+        except NotFound:
+            return False
+        log = self._sessions.log(session)
+        if session.body["incarnation"] != source.incarnation or not await self._is_said(log, source.places):
+            return False
+        first, last = source.numbers
+        return first > last or not await log.any_erased(first, last)
+
+    async def _living(self, tenant: str, session_id: str) -> object:
+        """The life of the session that is there now; None where there is none."""
+        try:
+            return (await self._sessions.record(tenant, session_id)).body["incarnation"]
+        except NotFound:
+            return None
+
+    def _made_of(self, tenant: str, session_id: str) -> AsyncIterator[Record]:
+        named = Or((Eq("conversation_id", session_id), naming(scope_reference(tenant, scope_of(session_id)))))
+        return find_derived(self._placement, tenant, named)
+
+    async def messages_of(self, entry: Record) -> list[HistoryItem]:
+        """The messages that an entry was made of, those that are there still."""
+        if SAID_IN not in entry.body or not await self._id_reuse(entry):
+            return []
+        session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
+        log = self._sessions.log(session)
+        there = await log.at(Places.told(entry.body[SAID_IN]["places"]))
+        events = await log.whole([e for _, e in sorted(there.items()) if e.type is EventType.MESSAGE])
+        return [
+            item_of(e, gone)
+            for e, gone in zip(events, await History(self._placement, log).gone(events), strict=True)
+        ]
+
+
+def _messages_in(entry: Record, session_id: str, *, direct: bool) -> list[MessageSource]:
+    """The messages of a session that an entry was made of; also where it was stored
+    before entries named their sources.
+    """
+    named = [
+        one
+        for one in sources_of(entry)
+        if isinstance(one, MessageSource) and one.session_id == session_id and (one.direct or not direct)
+    ]
+    said_in: Any = entry.body.get(SAID_IN)
+    if said_in is None or named or entry.fields.get("conversation_id") != session_id:
+        return [one for one in named if not direct or said_in is not None]
+    return [MessageSource(session_id, said_in["incarnation"], Places.told(said_in["places"]))]
+
+
+def _each_once(places: Iterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    for one in places:
+        if one not in found:
+            found.append(one)
+    return found
+
+
+def _draft(said: Mapping[str, Any]) -> EntryDraft:
+    return EntryDraft(**{**said, "scope": Scope.parse(said["scope"])})

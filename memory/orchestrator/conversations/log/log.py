@@ -1,0 +1,816 @@
+"""One session's log, read and written by one handle: of what it has seen it keeps the
+fold, which the next put proves right or corrects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+
+from memory.domain.errors import Conflict, CorruptRecord, NotFound, StoreTimeout, StoreUnavailable
+from memory.domain.ids import is_id
+from memory.domain.message import Message
+from memory.orchestrator.conversations.blobs.large_texts import (
+    Artifacts,
+    chunks_of,
+    completed,
+    large_texts,
+    uploads_of,
+)
+from memory.orchestrator.conversations.blobs.uploads import Overtaken, Uploads
+from memory.orchestrator.conversations.log.events import (
+    ERASED_ID,
+    FIRST_PLACE,
+    Draft,
+    Event,
+    EventType,
+    erased_id,
+    event_of,
+    place_key,
+    record_of,
+)
+from memory.orchestrator.conversations.log.folding import State, is_spoken
+from memory.orchestrator.conversations.log.incarnation import Life
+from memory.orchestrator.conversations.log.passages import Passages
+from memory.orchestrator.conversations.log.seen import (
+    NEWEST,
+    REMEMBERED_FOR,
+    Seen,
+    edited_while_read,
+    has_gap,
+    is_another,
+    wanted_of,
+)
+from memory.orchestrator.storage.collections import MESSAGES
+from memory.orchestrator.storage.key_locks import RetryDeadline
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.places import NOWHERE, Places
+from memory.orchestrator.storage.steps import step
+from memory.orchestrator.storage.versions import version_at
+from memory.ports.pace import paced
+from memory.ports.query import And, Condition, Eq, Ge, In, Le, Order, Query, within
+from memory.ports.record import Key, Owed, Record, Stored
+from memory.ports.store import Store
+from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
+
+log = logging.getLogger(__name__)
+
+LOOKED_AT = 8
+"""Places that a read looks at: the last one, for whether it stands there still, and
+those behind it, for what came since. Where all are taken the end is read anew.
+"""
+ROWS = 100
+"""Rows that are made events of between which other tasks have a turn."""
+TAKEN_FROM_US = 2
+"""Places lost to others one after the other before the log is read again, rather than
+taken in event by event.
+"""
+
+
+Decide = Callable[[Seen], Sequence[Draft]]
+"""What is to be appended to a log of which this was seen. It is asked again whenever
+others were first; none is nothing to do.
+"""
+
+AT_ONCE = 100
+"""Events that are laid out without a turn for others."""
+
+
+class Log:
+    """The log of one life of a session."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        uploads: Uploads,
+        passages: Passages,
+        life: Life,
+        renewed: Callable[[Life], Awaitable[Life]],
+    ) -> None:
+        self._placement = placement
+        self._uploads = uploads
+        self._passages = passages
+        self.life = life
+        self._renewed = renewed
+        """The life as its session's record tells it now. Raises `NotFound` where it has
+        ended.
+        """
+        self._seen: Seen | None = None
+        self._turn = asyncio.Lock()
+        self._unsure: list[Event] = []
+        """What was put last, where the store never said whether it is there."""
+        self._being_said: dict[str, Event] = {}
+        """Messages that are not final, as they were last put here: another may have
+        changed them.
+        """
+        self._lost = NOWHERE
+        """Places at which there stood what was read here and does not stand there any
+        more.
+        """
+
+    @property
+    def store(self) -> Store:
+        return self._placement.topology.archive
+
+    @property
+    def seen(self) -> Seen | None:
+        """What this handle has seen of the log; None where it has not read it yet."""
+        return self._seen
+
+    @property
+    def gaps(self) -> Places:
+        """Places at which what stood was lost, as far as was read here: nothing stands
+        there, or something else since their store was set back.
+        """
+        return self._lost if self._seen is None else Places.of((*self._lost, *self._seen.gaps))
+
+    @property
+    def remembered(self) -> Seen | None:
+        """What was seen of the log, if that was all there was no longer ago than
+        `REMEMBERED_FOR`.
+        """
+        seen = self._seen
+        return (
+            seen
+            if seen is not None and timedelta(0) <= self._placement.now() - seen.as_of < REMEMBERED_FOR
+            else None
+        )
+
+    def forget(self) -> None:
+        """Know nothing of the log any more."""
+        self._seen = None
+        self._being_said.clear()
+
+    def key(self, place: int) -> str:
+        return place_key(self.life.tenant, self.life.incarnation, place).id
+
+    def begun(self) -> None:
+        """The session has just been created here: nothing stands in its log yet."""
+        now = self._placement.now()
+        self._seen = Seen(State.born(self.life.has_system, self.life.created_at), read_since=now, as_of=now)
+
+    # -- reading -----------------------------------------------------------------------
+
+    async def load(self) -> Seen:
+        """The end of the log as it is now."""
+        seen = self._seen
+        if seen is None:
+            return await self._read_end()
+        await self._refreshed(())
+        return self._seen or seen
+
+    async def _refreshed(self, places: Iterable[int]) -> dict[int, Event]:
+        """The events at these places as they are now, read together with what has come
+        into the log since this handle last saw it.
+
+        Those that it remembers are not read: that one was edited would be among what
+        has come. One whose editor died before that was told is remembered for
+        `REMEMBERED_FOR` at most.
+        """
+        seen, now = self._seen or await self._read_end(), self._placement.now()
+        before, nonce = seen.state.place, seen.nonce
+        is_old = not timedelta(0) <= now - seen.read_since < REMEMBERED_FOR
+        ahead = range(before + 1, before + LOOKED_AT)
+        wanted, known = list(places), {} if is_old else seen.events
+        read = list(
+            dict.fromkeys(
+                [*(place for place in wanted if place not in known), *([before] if nonce else []), *ahead]
+            )
+        )
+        rows = dict(zip(read, await self._rows(read), strict=True))
+        found = {event.place: event async for event in self._paced(rows.values())}
+        found |= await self.at(edited_while_read(found))
+        if is_old:
+            seen.events, seen.read_since = {}, now
+        if nonce and is_another(rows[before], nonce):
+            await self._start_over(before)
+            return found
+        seen.as_of = now
+        if rows[ahead[-1]] is not None or has_gap([rows[place] for place in ahead]):
+            await self._read_end()
+        elif rows[ahead[0]] is not None:
+            new = seen.copy()
+            for place in range(new.state.place + 1, ahead[-1]):  # some may have been seen meanwhile
+                if place in found:
+                    new.take(found[place])
+                elif rows.get(place) is not None:
+                    new.pass_over(place)
+                else:
+                    break
+            self._learnt(new)
+            before = new.state.place
+        latest = self._seen or seen
+        if latest.state.place == before:  # what came since may be an edit of one of them
+            for event in found.values():
+                if event.place < ahead[0]:
+                    latest.keep(event)
+        return {place: latest.events[place] for place in wanted if place in latest.events} | found
+
+    async def _start_over(self, place: int) -> None:
+        """After the newest event that was seen here, at this place, was found to stand
+        there no more: the store was set back to an earlier moment. Raises `NotFound`
+        where the session was deleted instead.
+        """
+        await self._renewed(self.life)
+        self.forget()
+        at = (await self._read_end()).state.place
+        self._lost = Places.of((*self._lost, *range(min(at, place - 1) + 1, place + 1)))
+        log.warning(
+            "session %s has less than was read here: its store '%s' was set back",
+            self.life.session_id,
+            self.store.name,
+        )
+
+    def _learnt(self, seen: Seen) -> None:
+        """From now on what this handle has seen, unless it has seen more meanwhile."""
+        if self._seen is None or self._seen.state.place <= seen.state.place:
+            self._seen = seen
+
+    async def _read_end(self) -> Seen:
+        now = self._placement.now()
+        query = Query(
+            MESSAGES, within(self.life.partition), order=(Order("created_at", descending=True),), limit=NEWEST
+        )
+        page = await self._placement.page("log.load", self.store, query)
+        events = {event.place: event for event in self.events_of(page.records)}
+        seen = Seen(State.born(self.life.has_system, self.life.created_at), read_since=now, as_of=now)
+        if events:
+            newest = events[max(events)]
+            base = newest.after.base
+            missing = [
+                p for p in range(max(min(base, *events), FIRST_PLACE), newest.place) if p not in events
+            ]
+            rows = await self._rows(missing)
+            seen.gaps = Places.of(place for place, row in zip(missing, rows, strict=True) if row is None)
+            events |= {event.place: event for event in self.events_of(rows)}
+            if (
+                base >= FIRST_PLACE and base not in events
+            ):  # damaged: what it told is told by all that came before
+                events |= await self.at(range(FIRST_PLACE, base))
+            if base in events and (window := events[base].window) is not None:
+                seen.state = State(
+                    base, events[base].after, window, events[base].created_at, events[base].pinned
+                )
+                seen.nonce = events[base].draft.nonce
+                seen.keep(events[base])
+            for place in sorted(events):
+                if place > seen.state.place:
+                    seen.take(events[place])
+                else:
+                    seen.keep(events[place])
+            seen.since = min(events)
+        if self._seen is not None:
+            seen.follows(self._seen)
+        self._learnt(seen)
+        return seen
+
+    def _event(self, stored: object) -> Event | None:
+        """The event of a record of this life; None for what is left of another."""
+        if not isinstance(stored, Record):
+            return None
+        event = event_of(stored)
+        return event if stored.key.id == self.key(event.place) else None
+
+    def events_of(self, records: Iterable[object]) -> list[Event]:
+        """The events of records that were read, in their order."""
+        return [event for event in map(self._event, records) if event is not None]
+
+    async def at(self, places: Iterable[int]) -> dict[int, Event]:
+        """The events at these places, those that can be read."""
+        return {event.place: event async for event in self._paced(await self._rows(list(places)))}
+
+    async def _paced(self, rows: Iterable[object]) -> AsyncIterator[Event]:
+        """The events of rows that were read."""
+        async for row in paced(rows, ROWS):
+            if (event := self._event(row)) is not None:
+                yield event
+
+    async def _rows(self, places: Sequence[int]) -> list[Stored | None]:
+        """What stands at these places."""
+        keys, most = (
+            [place_key(self.life.tenant, self.life.incarnation, place) for place in places],
+            self._placement.settings.page,
+        )
+        found: list[Stored | None] = []
+        for start in range(0, len(keys), most):
+            with step("log.read"):
+                found += await self.store.get(MESSAGES, keys[start : start + most])
+        return found
+
+    async def of(self, keys: Sequence[Key]) -> list[Event]:
+        """The events of these records, those that can be read."""
+        with step("log.read"):
+            return self.events_of(await self.store.get(MESSAGES, keys)) if keys else []
+
+    async def window(self, newest: int | None = None) -> tuple[State, dict[int, Event]]:
+        """The log's state as it is now, and the messages of its window by place, or
+        those that are pinned and so many of the newest. Damaged ones are left out.
+        """
+        seen = self._seen
+        if seen is None:
+            seen = await self._read_end()
+            there = dict(seen.events)
+        else:
+            there = await self._refreshed(wanted_of(seen.state, newest))
+            seen = self._seen or seen
+        state = seen.state  # once: an append that ends during the next read changes it
+        wanted = wanted_of(state, newest)
+        there |= await self.at([place for place in wanted if place not in there])
+        return state, {place: there[place] for place in wanted if place in there}
+
+    async def window_at(self, place: int) -> list[Event]:
+        """The messages of the window as it was right after this place, by place;
+        damaged ones are left out.
+        """
+        there = await self.at([place])
+        if place not in there:
+            return []
+        state = await self._state_at(there)
+        there |= await self.at([each for each in state.window if each not in there])
+        return [there[each] for each in state.window if each in there]
+
+    async def state_at(self, place: int) -> State:
+        """The log as it was right after this place, as far as it can be read."""
+        if place < FIRST_PLACE:
+            return State.born(self.life.has_system, self.life.created_at)
+        while not (there := await self.at([place])) and place > FIRST_PLACE:
+            place -= 1  # damaged: nothing is known of what it changed
+        return await self._state_at(there)
+
+    async def _state_at(self, there: dict[int, Event]) -> State:
+        """The log after the only event in `there`, which gets those that were read for
+        it.
+        """
+        place = max(there, default=FIRST_PLACE - 1)
+        base = there[place].after.base if there else place
+        there |= await self.at(range(max(base, FIRST_PLACE), place))
+        if base >= FIRST_PLACE and base not in there:  # damaged, as in `load`
+            there |= await self.at(range(FIRST_PLACE, base))
+        begun = there.get(base)
+        state = State.born(self.life.has_system, self.life.created_at)
+        if begun is not None and begun.window is not None:
+            state = State(base, begun.after, begun.window, begun.created_at, begun.pinned)
+        for number in sorted(there):
+            if number > state.place:
+                state = state.with_event(there[number])
+        return state
+
+    async def find(self, message_id: str, *, as_seen: bool = False, redacted: bool = False) -> Event | None:
+        """The message of this id as it is now: one that was given it, or the one whose
+        record has it. None where the log has none.
+
+        With `as_seen`, where the log had none when this handle last saw it: enough for
+        who appends, and meets what came since. One that was erased is none, unless
+        `redacted`: then it is found by the id of its record.
+        """
+        seen = self._seen or await self.load()
+        if (place := seen.ids.get(message_id)) is not None:
+            event = (await self.at([place])).get(place)
+            if event is None or not event.is_redacted:
+                return event
+            seen.keep(event)  # erased since, perhaps by one who did not come to tell: its id is free
+        if is_id(message_id):
+            with step("log.read"):
+                (row,) = await self.store.get(MESSAGES, [Key(self.life.tenant, message_id)])
+            if (event := self._event(row)) is not None and is_spoken(event):
+                return event if redacted or not event.is_redacted else None
+        if as_seen and seen.since <= FIRST_PLACE:
+            return None
+        asked = And((Eq("conversation_id", self.life.session_id), Eq("message_id", message_id)))
+        page = await self._placement.page(
+            "log.find", self.store, Query(MESSAGES, within(self.life.partition), asked, limit=2)
+        )
+        return next(iter(self.events_of(page.records)), None)
+
+    async def whole(self, events: Iterable[Event], *, strict: bool = False) -> list[Event]:
+        """The events, their messages with all that they say. One that was changed or
+        erased while that was read is as it is since.
+
+        What is damaged or missing of a text is said in its place; with `strict` it
+        raises `CorruptRecord`: for who is to write the message again.
+        """
+        given = list(events)
+        return given if all(event.draft.is_whole for event in given) else await self._whole(given, strict)
+
+    async def _whole(self, given: Sequence[Event], strict: bool) -> list[Event]:
+        found: dict[int, Event] = {}
+        left = [event for event in given if not event.draft.is_whole]
+        patience = RetryDeadline(self._placement, self.life.session_id)
+        while True:
+            texts = await self._uploads.texts(
+                self.life, [artifact for event in left for artifact in event.draft.artifacts]
+            )
+            lacking = {
+                e.place for e in left if not all(chunk in texts for chunk in chunks_of(e.draft.artifacts))
+            }
+            now = await self.at(sorted(lacking)) if lacking else {}
+            changed = [now[e.place] for e in left if e.place in now and now[e.place].version != e.version]
+            others = {event.place for event in changed}
+            for event in left:
+                if event.place not in others and event.draft.message is not None:
+                    if strict and event.place in lacking:
+                        raise CorruptRecord(
+                            self.store.name,
+                            event.key.id,
+                            "a large text of it is damaged or missing; erase the message",
+                        )
+                    found[event.place] = event.with_texts(
+                        completed(event.draft.message, event.draft.artifacts, texts)
+                    )
+            found |= {event.place: event for event in changed if event.draft.is_whole}
+            left = [event for event in changed if not event.draft.is_whole]
+            if not left:
+                return [event if event.draft.is_whole else found[event.place] for event in given]
+            await patience.wait()
+
+    async def erased(self, message_ids: Iterable[str]) -> set[str]:
+        """Those of the ids under which messages were erased."""
+        hashes = {erased_id(self.life.session_id, name): name for name in message_ids}
+        names, most = list(hashes), self._placement.settings.page
+        found = set[str]()
+        for start in range(0, len(names), most):
+            asked = And(
+                (
+                    Eq("conversation_id", self.life.session_id),
+                    In("message_id", tuple(names[start : start + most])),
+                )
+            )
+            query = Query(MESSAGES, within(self.life.partition), asked, limit=most)
+            async for page in self._placement.pages("log.erased", self.store, query):
+                found |= {
+                    hashes[str(event.draft.data[ERASED_ID])]
+                    for event in self.events_of(page.records)
+                    if event.is_redacted
+                }
+        return found
+
+    async def first(self, asked: Condition) -> Event | None:
+        """The first event of which this holds."""
+        of_it = And((Eq("conversation_id", self.life.session_id), asked))
+        query = Query(MESSAGES, within(self.life.partition), of_it, (Order("created_at"),), limit=1)
+        page = await self._placement.page("log.first", self.store, query)
+        return next(iter(self.events_of(page.records)), None)
+
+    async def any_erased(self, first: int, last: int) -> bool:
+        """Whether a message was erased whose number is between these, both included."""
+        numbers = (Ge("number_in_conversation", first), Le("number_in_conversation", last))
+        of_them = And((Eq("conversation_id", self.life.session_id), *numbers))
+        query = Query(MESSAGES, within(self.life.partition), of_them, limit=self._placement.settings.page)
+        pages = self._placement.pages("log.numbers", self.store, query)
+        return any([event.is_redacted async for page in pages for event in self.events_of(page.records)])
+
+    def at_hand(self, message_id: str) -> Event | None:
+        """The message that was given this id, as this process has seen it last; None
+        where it has not, or no longer has it.
+        """
+        if message_id in self._being_said or self._seen is None:
+            return self._being_said.get(message_id)
+        return self._seen.events.get(self._seen.ids.get(message_id, 0))
+
+    def _said(self, event: Event) -> None:
+        """Put just now, here."""
+        self._passages.note(event)
+        message, given = event.draft.message, event.given_id
+        if message is not None and given is not None and not message.is_final:
+            self._being_said[given] = event
+
+    def _wrote(self, event: Event) -> None:
+        """Changed just now, here."""
+        self._said(event)
+        if self._seen is not None and event.place in self._seen.events:
+            self._seen.keep(event)
+
+    # -- writing -----------------------------------------------------------------------
+
+    async def append(self, decide: Decide) -> list[Event]:
+        """Put what is decided at the next places: all of it there in order, or what
+        others put there first is taken in and it is decided again.
+
+        Several are kept whole or not at all where the store is `atomic`; elsewhere one
+        after the other, so that a crash leaves the first of them. Raises `NotFound`
+        where the session was deleted, `TooMuchContention` where others were faster for all of
+        the deadline.
+        """
+        async with self._turn:
+            events = await self._append(decide)
+        return await self._holding(events)
+
+    async def _append(self, decide: Decide) -> list[Event]:
+        laid: dict[int, tuple[Message, Artifacts]] = {}
+        done: list[Event] = []
+        try:
+            await self._append_laying(decide, laid, done)
+        finally:
+            named = {
+                upload for event in (*done, *self._unsure) for upload in uploads_of(event.draft.artifacts)
+            }
+            left = tuple(
+                one
+                for _, artifacts in laid.values()
+                for one in artifacts
+                if not named.issuperset(uploads_of([one]))
+            )
+            if left:
+                await self._uploads.give_up(self.life, left)
+        return done
+
+    async def _append_laying(
+        self, decide: Decide, laid: dict[int, tuple[Message, Artifacts]], done: list[Event]
+    ) -> None:
+        """The same; `laid` and `done` have what was stored, and what stands, whatever
+        is raised.
+        """
+        seen, drafts = await self._decided(decide)
+        patience, lost = RetryDeadline(self._placement, self.life.session_id), 0
+        there, left = await self._repeated([self._named(draft) for draft in drafts])
+        done += there
+        left = await self._laid(left, laid)
+        together = self.store.capabilities.atomic and len(left) <= (
+            self.store.capabilities.max_batch or len(left)
+        )
+        while left:
+            events = self._events(seen.state, left if together else left[:1])
+            outcomes = await self._put(events)
+            if all(self._is_ours(outcome, event) for outcome, event in zip(outcomes, events, strict=True)):
+                for event in events:
+                    seen.take(event)
+                    self._said(event)
+                seen.as_of = self._placement.now()
+                done += events
+                left = left[len(events) :]
+                continue
+            await self._meet(seen, outcomes, events)
+            lost += 1
+            if lost % TAKEN_FROM_US == 0:
+                await patience.wait()
+                seen = await self.load()
+            if not done:  # what was begun is ended: a later decision is about what is left of it
+                seen, drafts = await self._decided(decide)
+                left = await self._laid([self._named(draft) for draft in drafts], laid)
+        self._learnt(seen)
+
+    async def _decided(self, decide: Decide) -> tuple[Seen, Sequence[Draft]]:
+        """What is to be appended to what was seen. That it is nothing, or may not be,
+        is said of the log as it is now: no put would meet others.
+        """
+        if (seen := self._seen) is not None:
+            with suppress(Conflict):
+                if drafts := decide(seen):
+                    return seen, drafts
+        seen = await self.load()
+        return seen, decide(seen)
+
+    async def _laid(self, drafts: list[Draft], laid: dict[int, tuple[Message, Artifacts]]) -> list[Draft]:
+        """The drafts, with the large texts of their messages stored; `laid` has those
+        of messages of which that was done before.
+        """
+        new = [
+            m
+            for draft in drafts
+            if (m := draft.message) is not None
+            and id(m) not in laid
+            and not draft.artifacts
+            and large_texts(m)
+        ]
+        if new:
+            said = any(
+                draft.type is EventType.MESSAGE for draft in drafts
+            )  # a quota keeps nobody from a compaction
+            found = await self._lay([(message, ()) for message in new], refuses=said)
+            laid |= {id(message): (message, artifacts) for message, artifacts in zip(new, found, strict=True)}
+        return (
+            [
+                replace(draft, artifacts=laid[id(draft.message)][1]) if id(draft.message) in laid else draft
+                for draft in drafts
+            ]
+            if laid
+            else drafts
+        )
+
+    async def _lay(self, messages: Sequence[tuple[Message, Artifacts]], *, refuses: bool) -> list[Artifacts]:
+        while True:
+            try:
+                return await self._uploads.lay(self.life, messages, refuses=refuses)
+            except Overtaken:
+                await self.renew()
+
+    async def _holding(self, events: list[Event], before: Artifacts = ()) -> list[Event]:
+        """The events, which stand, once it is certain that their large texts stay;
+        `before` are those that one had before.
+        """
+        new = sorted(
+            {upload for event in events for upload in uploads_of(event.draft.artifacts)}
+            - set(uploads_of(before))
+        )
+        if not new or await self._uploads.hold(self.life, new):
+            return events
+        if len(events) > 1:
+            return [held for event in events for held in await self._holding([event])]
+        (event,) = events
+        assert event.draft.message is not None  # noqa: S101 - only messages have large texts
+        return [
+            await self.change(event, event.draft.message, event.draft.tokens, anew=True) or event
+        ]  # else others have changed it since
+
+    async def _put(self, events: list[Event]) -> list[Outcome]:
+        """Put events at their places. Where no answer came it is done once more: at
+        most one of both lands, and what landed is known by its nonce.
+        """
+        writes = [
+            Put(MESSAGES, self.record_of(e), Absent(), erases=e.draft.belongs_to_erasure)
+            async for e in paced(events, AT_ONCE)
+        ]
+        self._unsure = events
+        try:
+            outcomes = await self._placement.write(
+                "log.append", self.store, *writes, together=len(writes) > 1
+            )
+        except StoreTimeout:
+            raise  # whoever waited that long decides whether to wait again
+        except StoreUnavailable:
+            outcomes = await self._placement.write(
+                "log.append", self.store, *writes, together=len(writes) > 1
+            )
+        self._unsure = []
+        return outcomes
+
+    async def _repeated(self, drafts: list[Draft]) -> tuple[list[Event], list[Draft]]:
+        """What of the drafts is there already, and what is left: where the same was
+        said last, and the store never answered whether it is there.
+
+        Only messages can be doubled: whatever else happens is decided by what stands.
+        """
+        unsure, given = (
+            [e for e in self._unsure if e.type is EventType.MESSAGE],
+            [d for d in drafts if d.type is EventType.MESSAGE],
+        )
+        if not unsure or [replace(draft, nonce="", artifacts=()) for draft in given] != [
+            event.as_given() for event in unsure
+        ]:
+            return [], drafts
+        there = await self.at([event.place for event in unsure])
+        self._unsure = []
+        landed = {
+            e.place: there[e.place]
+            for e in unsure
+            if e.place in there and there[e.place].draft.nonce == e.draft.nonce
+        }
+        others = [draft for draft in drafts if draft.type is not EventType.MESSAGE]
+        return await self.whole(landed.values()), [
+            *others,
+            *[event.draft for event in unsure if event.place not in landed],
+        ]
+
+    def _named(self, draft: Draft) -> Draft:
+        return replace(
+            draft, nonce=self._placement.nonce(), owed=(*draft.owed, *self._passages.owed_by(draft))
+        )
+
+    def _events(self, state: State, drafts: Sequence[Draft]) -> list[Event]:
+        events: list[Event] = []
+        now = self._placement.now()
+        for draft in drafts:
+            event = state.next(
+                draft,
+                tenant=self.life.tenant,
+                incarnation=self.life.incarnation,
+                now=now,
+                version=self.life.version_at(now),
+            )
+            events.append(event)
+            state = state.with_event(event)
+        return events
+
+    def record_of(self, event: Event) -> Record:
+        life = self.life
+        return record_of(
+            event,
+            of_session={"conversation_id": life.session_id, **life.whose},
+            scope=life.scope,
+            generation=life.generation,
+        )
+
+    def _is_ours(self, outcome: Outcome, event: Event) -> bool:
+        """Whether the event stands at its place: put just now, or by a put whose answer
+        was lost.
+        """
+        if outcome.applied:
+            return True
+        there = self._event(outcome.stored)
+        return there is not None and there.draft.nonce == event.draft.nonce
+
+    async def _meet(self, seen: Seen, outcomes: Sequence[Outcome], events: Sequence[Event]) -> None:
+        """Take in what stands at the place instead. Raises where nothing is to be put
+        there at all.
+        """
+        for outcome, event in zip(outcomes, events, strict=True):
+            if (error := refused(self.store, outcome)) is not None:
+                raise error
+            if outcome.status is Status.REJECTED:
+                await self.renew()
+                break
+            if outcome.status is Status.CONFLICT and event.place == seen.state.place + 1:
+                there = self._event(outcome.stored)
+                if there is not None:
+                    seen.take(there)
+                else:
+                    seen.pass_over(event.place)
+
+    async def renew(self) -> None:
+        """After a put that was refused for its generation. Raises `NotFound` where the
+        session was deleted: only its generation may have been raised, as that of a
+        store is which was set back.
+        """
+        life = await self._renewed(self.life)
+        if life.generation <= self.life.generation:
+            raise NotFound(self.life.session_id, "session")
+        self.life = life
+
+    async def change(
+        self,
+        event: Event,
+        message: Message,
+        tokens: int | None,
+        *,
+        anew: bool = False,
+        said_by: tuple[str, ...] | None = None,
+    ) -> Event | None:
+        """Let the message at its place say this instead; None where it is no longer
+        what it was when it was read.
+
+        Two writes: the message, and an event that tells whoever remembers what it said.
+        What of its large texts is stored is not stored again, unless `anew`; what it
+        has no more is dropped.
+        """
+        before = event.draft.artifacts
+        artifacts: Artifacts = ()
+        if large_texts(message):
+            (artifacts,) = await self._lay([(message, () if anew else before)], refuses=False)
+        now = self._placement.now()
+        version = version_at(now, event.version)
+        owed = self._uploads.dropping(self.life, before, artifacts, message, version)
+        new = event.changed(
+            message, tokens, artifacts=artifacts, owed=owed, said_by=said_by, version=version, now=now
+        )
+        changed = await self._put_over(event, new.owing(self._passages.owed_by(new.draft, new.parts)))
+        if changed is None:
+            await self._uploads.give_up(self.life, artifacts, kept=before)
+            return None
+        (held,) = await self._holding([changed], before)
+        return await self._dropped(held, owed) if owed else held
+
+    async def _dropped(self, event: Event, owed: tuple[Owed, ...]) -> Event:
+        """The event once it has been tried to drop what it is to drop: what could not
+        be done it owes still.
+        """
+        left = await self._uploads.drop(self.store, replace(self.record_of(event), owed=owed))
+        settled = replace(event, owed=tuple([one for one in event.owed if one not in owed or one in left]))
+        self._wrote(settled)
+        return settled
+
+    async def enter(self, event: Event, number: int) -> Event | None:
+        """Let the message at its place, whole, be in the history under this number;
+        None where it has changed since it was read.
+        """
+        now = self._placement.now()
+        new = event.numbered(number, version=version_at(now, event.version), now=now)
+        return await self._put_over(event, new.owing(self._passages.owed_by(new.draft, new.parts)))
+
+    async def redact(self, event: Event, owed: tuple[Owed, ...]) -> Event | None:
+        """Let nothing be left of what the message at its place said, and owe this from
+        now on; None where it has changed since it was read.
+        """
+        now = self._placement.now()
+        version = version_at(now, event.version)
+        owed = (*owed, *self._uploads.dropping(self.life, event.draft.artifacts, (), None, version))
+        return await self._put_over(
+            event, event.redacted(owed, self.life.session_id, version=version, now=now), erases=True
+        )
+
+    async def _put_over(self, event: Event, new: Event, *, erases: bool = False) -> Event | None:
+        self._being_said.pop(event.given_id or "", None)
+        put = Put(MESSAGES, self.record_of(new), AtVersion(event.version), erases=erases)
+        outcome = await self._placement.write_one("log.change", self.store, put)
+        if (error := refused(self.store, outcome)) is not None:
+            raise error
+        if outcome.status is Status.REJECTED:
+            await self.renew()
+        if not outcome.applied:
+            return None
+        self._wrote(new)
+        if event.draft.message is None or event.draft.message.is_final:  # else nobody remembers it
+            await self.tell_edit(new)
+        return new
+
+    async def tell_edit(self, event: Event) -> None:
+        """Tell whoever remembers what the message at its place said that it says
+        something else.
+        """
+        data = {"place": event.place, "version": event.version}
+        await self.append(
+            lambda _: [Draft(EventType.EDITED, data=data, belongs_to_erasure=event.is_redacted)]
+        )

@@ -1,0 +1,6 @@
+"""What a session has to do: its tasks and its runs, by names of the caller's."""
+
+__all__ = [
+    "runs",
+    "tasks",
+]

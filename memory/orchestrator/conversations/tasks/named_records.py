@@ -1,0 +1,187 @@
+"""What a session keeps beside its log under names of the caller's: one record a name,
+in the session's partition, the last saved wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from memory.domain import ids
+from memory.orchestrator.conversations.log.log import Log
+from memory.orchestrator.erasure.legal_holds import Holds
+from memory.orchestrator.storage.collections import SAID_BY
+from memory.orchestrator.storage.key_locks import RetryDeadline
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.steps import step
+from memory.ports.collections import Collection
+from memory.ports.query import Condition, Order, Page, Query, Where, all_of
+from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Record, Stored, Tombstone
+from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, Status
+
+
+class Beside:
+    """The records of one collection that sessions keep beside their logs."""
+
+    def __init__(self, placement: Placement, outbox: Outbox, holds: Holds, collection: Collection) -> None:
+        self._placement = placement
+        self._outbox = outbox
+        self._holds = holds
+        self._collection = collection
+
+    @staticmethod
+    def key(tenant: str, scope: str, name: str) -> Key:
+        return Key(tenant, ids.keyed_id(tenant, scope, name))
+
+    async def get(self, log: Log, name: str) -> Record | None:
+        """The record of this name; None where there is none. Raises `CorruptRecord`
+        where it cannot be read.
+        """
+        stored = await self._readable(self.key(log.life.tenant, log.life.scope, name))
+        return stored if isinstance(stored, Record) else None
+
+    async def _readable(self, key: Key) -> Stored | None:
+        stored = await self.standing(key)
+        if isinstance(stored, Corrupt):
+            await self._placement.locate(self._collection, key)  # raises what says so
+        return stored
+
+    async def standing(self, key: Key) -> Stored | None:
+        """What stands under the key."""
+        with step(f"{self._collection.name}.read"):
+            (stored,) = await self._placement.topology.archive.get(self._collection, [key])
+        return stored
+
+    async def save(
+        self,
+        log: Log,
+        name: str,
+        fields: Mapping[str, FieldValue],
+        body: Mapping[str, JsonValue],
+        first: Callable[[Key], Awaitable[None]] | None = None,
+        *,
+        user: str | None = None,
+        keeps: Sequence[str] = (),
+    ) -> Record:
+        """Let the record of this name say this; when it was created stays. That this
+        `user` saved it is noted. `first` is awaited before one is put where none
+        stands.
+
+        Raises `NotFound` where the session was deleted, `LegalHoldActive` where one of the values
+        of the body that it `keeps` would be overwritten and the session is under legal
+        hold.
+        """
+        saved = await self.change(log, name, lambda _: (fields, body), first, user=user, keeps=keeps)
+        assert saved is not None  # noqa: S101 - only a change can say no
+        return saved
+
+    async def change(
+        self,
+        log: Log,
+        name: str,
+        said: Callable[[Record | None], tuple[Mapping[str, FieldValue], Mapping[str, JsonValue]] | None],
+        first: Callable[[Key], Awaitable[None]] | None = None,
+        *,
+        user: str | None = None,
+        keeps: Sequence[str] = (),
+    ) -> Record | None:
+        """`save` of what follows from what stands, which nobody changes in between;
+        None, and nothing is saved, where `said` says so.
+        """
+        store, patience = self._placement.topology.archive, RetryDeadline(self._placement, name)
+        key = self.key(log.life.tenant, log.life.scope, name)
+        while True:
+            there = await self._readable(key)
+            if (says := said(there if isinstance(there, Record) else None)) is None:
+                return None
+            if isinstance(there, Record) and any(
+                there.body.get(one) and there.body[one] != says[1].get(one) for one in keeps
+            ):
+                await self._holds.refuse_change(log.life.partition, log.life.user)
+            if isinstance(there, Tombstone) and there.owed:
+                await self._outbox.finish(OutboxRecord(self._collection, store, there))
+            if first is not None and not isinstance(there, Record):
+                await first(key)
+            named: Any = there.fields.get(SAID_BY) if isinstance(there, Record) else None
+            writers = (
+                log.life.writers_after(tuple(named or ()), user)
+                if isinstance(there, Record)
+                else log.life.writers_of(user)
+            )
+            now = self._placement.now()
+            stands = there.version if isinstance(there, Record | Tombstone) else 0
+            record = Record(
+                key,
+                log.life.scope,
+                log.life.version_at(now, stands),
+                there.created_at if isinstance(there, Record) else now,
+                now,
+                fields={**says[0], **({SAID_BY: writers} if writers else {})},
+                body={name: value for name, value in says[1].items() if value not in (None, {})},
+                generation=log.life.generation,
+                tier="mid",
+            )
+            when = AtVersion(stands) if stands else Absent()
+            outcome = await self._placement.write_one(
+                f"{self._collection.name}.save", store, Put(self._collection, record, when)
+            )
+            if outcome.applied:
+                return replace(record, generation=outcome.generation)
+            if (error := refused(store, outcome)) is not None:
+                raise error
+            if outcome.status is Status.REJECTED:
+                await log.renew()
+            await patience.wait()
+
+    async def delete(
+        self, log: Log, name: str, owed: Callable[[Key], Awaitable[tuple[Owed, ...]]] | None = None
+    ) -> bool:
+        """Delete the record of this name; false where there is none. `owed` says what
+        its deletion is to owe. Raises `LegalHoldActive` where the session is under legal hold.
+        """
+        store, patience = self._placement.topology.archive, RetryDeadline(self._placement, name)
+        key = self.key(log.life.tenant, log.life.scope, name)
+        stands = 0
+        while True:
+            there = await self.standing(key)
+            if there is None or isinstance(there, Tombstone):
+                return False
+            await self._holds.refuse_partition(log.life.partition)
+            steps = () if owed is None else await owed(key)
+            deletion = Delete(
+                self._collection,
+                key,
+                version=self._placement.next_version(there.version if isinstance(there, Record) else stands),
+                when=AtVersion(there.version) if isinstance(there, Record) else Newer(),
+                owed=steps,
+                discard_at=None if steps else self._placement.tombstone_until(),
+            )
+            outcome = await self._placement.write_one(f"{self._collection.name}.delete", store, deletion)
+            if outcome.applied:
+                if steps:
+                    await self._outbox.finish(
+                        OutboxRecord(self._collection, store, Tombstone(key, deletion.version, steps))
+                    )
+                return True
+            if (error := refused(store, outcome)) is not None:
+                raise error
+            stands = outcome.version or stands
+            await patience.wait()
+
+    async def page(
+        self, where: Where, asked: Sequence[Condition], *, descending: bool, limit: int, cursor: str | None
+    ) -> Page:
+        """Some of them, by when they were created."""
+        query = Query(
+            self._collection,
+            where,
+            all_of(*asked),
+            (Order("created_at", descending=descending),),
+            limit,
+            cursor=cursor,
+        )
+        return await self._placement.page(
+            f"{self._collection.name}.list", self._placement.topology.archive, query
+        )

@@ -1,0 +1,113 @@
+"""The runs of sessions: what one gave to another to do (B57 to B60). What was said
+there is the other's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory.domain.task import Run, RunPage
+from memory.orchestrator.conversations.log.log import Log
+from memory.orchestrator.conversations.tasks.named_records import Beside
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.storage.collections import RUNS
+from memory.orchestrator.storage.entry_records import copied
+from memory.orchestrator.storage.outbox import Outbox
+from memory.orchestrator.storage.placement import Placement
+from memory.ports.collections import Collection
+from memory.ports.query import Condition, Where
+from memory.ports.record import FieldValue, JsonValue, Record
+
+
+@dataclass(frozen=True, slots=True)
+class RunDraft:
+    """A run as handed in, checked."""
+
+    id: str
+    child_id: str
+    status: str = "queued"
+    mode: str = "foreground"
+    message_count: int = 0
+    metadata: Mapping[str, Any] | None = None
+
+
+class Runs:
+    """The repository of runs."""
+
+    def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure) -> None:
+        self._beside = Beside(placement, outbox, erasure.holds, RUNS)
+
+    @property
+    def collection(self) -> Collection:
+        return RUNS
+
+    async def save(self, log: Log, draft: RunDraft, user: str | None = None) -> Run:
+        """Let the session have this run, which the `user` saves; when it was created
+        stays, and the last that is saved counts.
+        """
+        return _run_of(await self._beside.save(log, draft.id, *_said(draft), user=user, keeps=("metadata",)))
+
+    async def change(
+        self, log: Log, run_id: str, draft: Callable[[Run | None], RunDraft | None]
+    ) -> Run | None:
+        """Let the session have the run that follows from the one it has, which nobody
+        saves in between; None where it is to stay as it is.
+        """
+
+        def said(record: Record | None) -> tuple[Mapping[str, FieldValue], Mapping[str, JsonValue]] | None:
+            changed = draft(None if record is None else _run_of(record))
+            return None if changed is None else _said(changed)
+
+        record = await self._beside.change(log, run_id, said)
+        return None if record is None else _run_of(record)
+
+    async def get(self, log: Log, run_id: str) -> Run | None:
+        record = await self._beside.get(log, run_id)
+        return None if record is None else _run_of(record)
+
+    async def delete(self, log: Log, run_id: str) -> bool:
+        return await self._beside.delete(log, run_id)
+
+    async def list(
+        self,
+        where: Where,
+        asked: Sequence[Condition],
+        *,
+        descending: bool = False,
+        limit: int,
+        cursor: str | None = None,
+    ) -> RunPage:
+        """A page of the runs of one session, or of all, by when they were created."""
+        page = await self._beside.page(where, asked, descending=descending, limit=limit, cursor=cursor)
+        return RunPage(
+            [_run_of(record) for record in page.records if isinstance(record, Record)], page.cursor
+        )
+
+
+def _said(draft: RunDraft) -> tuple[Mapping[str, FieldValue], Mapping[str, JsonValue]]:
+    fields: dict[str, FieldValue] = {
+        "run_id": draft.id,
+        "child_id": draft.child_id,
+        "status": draft.status,
+        "mode": draft.mode,
+        "message_count": draft.message_count,
+    }
+    return fields, {"metadata": dict(draft.metadata or {})}
+
+
+def _run_of(record: Record) -> Run:
+    fields: Mapping[str, Any] = record.fields
+    body: Mapping[str, Any] = record.body
+    return Run(
+        id=fields["run_id"],
+        session_id=record.scope.partition(":")[2],
+        child_id=fields["child_id"],
+        status=fields["status"],
+        mode=fields["mode"],
+        message_count=fields["message_count"],
+        metadata=copied(body.get("metadata") or {}),
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+    )

@@ -1,0 +1,262 @@
+"""The tasks of sessions (B54 to B56, B63). An id is a task of one session only: who
+saves one first claims its id for the tenant.
+
+A claim is put before its task, and again before each put of a task where none stands:
+one whose task has not come within `mark_life` is nobody's. It goes with its task, or
+with its session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory.domain import ids
+from memory.domain.errors import Conflict, CorruptRecord
+from memory.domain.task import Task, TaskPage
+from memory.orchestrator.conversations.log.incarnation import Life
+from memory.orchestrator.conversations.log.log import Log
+from memory.orchestrator.conversations.tasks.named_records import Beside
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.storage.collections import CLAIMS, TASKS
+from memory.orchestrator.storage.entry_records import copied
+from memory.orchestrator.storage.key_locks import RetryDeadline
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.split import CONVERSATION
+from memory.orchestrator.storage.steps import step
+from memory.orchestrator.storage.versions import version_at
+from memory.ports.collections import Collection
+from memory.ports.query import And, Condition, Eq, Lt, Query, within
+from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Stored
+from memory.ports.writes import Absent, AtVersion, Delete, Put
+
+UNCLAIM = "unclaim"
+"""What the deletion of a task owes: its claim goes, as it was then."""
+CLAIMS_SCOPE = "tasks"
+KEEPS = ("title", "result", "metadata")
+"""What of a task under legal hold may not be overwritten: no earlier version of it is
+kept.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDraft:
+    """A task as handed in, checked."""
+
+    id: str
+    title: str = ""
+    status: str = "pending"
+    parent_id: str | None = None
+    result: str | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+class Tasks:
+    """The repository of tasks."""
+
+    def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure) -> None:
+        self._placement = placement
+        self._holds = erasure.holds
+        self._beside = Beside(placement, outbox, erasure.holds, TASKS)
+        outbox.register(UNCLAIM, self._unclaim_noted)
+        erasure.also.append(self._unclaim_all)
+
+    @property
+    def collection(self) -> Collection:
+        return TASKS
+
+    async def save(self, log: Log, draft: TaskDraft, user: str | None = None) -> Task:
+        """Let the session have this task, which the `user` saves; when it was created
+        stays (B54).
+
+        Raises `Conflict` where another session has a task of its id, `LegalHoldActive` where it
+        would lose a title, a result or metadata under legal hold.
+        """
+
+        async def claimed(key: Key) -> None:
+            await self._claim(log.life, draft.id, key)
+
+        fields: dict[str, FieldValue] = {
+            "task_id": draft.id,
+            "status": draft.status,
+            "parent_id": draft.parent_id,
+        }
+        body: dict[str, JsonValue] = {
+            "title": draft.title,
+            "result": draft.result,
+            "metadata": dict(draft.metadata or {}),
+        }
+        return _task_of(await self._beside.save(log, draft.id, fields, body, claimed, user=user, keeps=KEEPS))
+
+    async def get(self, log: Log, task_id: str) -> Task | None:
+        record = await self._beside.get(log, task_id)
+        return None if record is None else _task_of(record)
+
+    async def delete(self, log: Log, task_id: str) -> bool:
+        """Delete a task, not its parts, and give its id free (B56); false where there
+        was none.
+        """
+        claim_key = _claim_key(log.life.tenant, task_id)
+
+        async def unclaim(key: Key) -> tuple[Owed, ...]:
+            claim = await self._claim_at(claim_key)
+            if not isinstance(claim, Record) or claim.fields.get("task_key") != key.id:
+                return ()
+            return (Owed(UNCLAIM, UNCLAIM, {"claim": claim_key.id, "version": claim.version}),)
+
+        return await self._beside.delete(log, task_id, unclaim)
+
+    async def list(
+        self,
+        log: Log,
+        asked: Sequence[Condition],
+        *,
+        descending: bool = False,
+        limit: int,
+        cursor: str | None = None,
+    ) -> TaskPage:
+        """A page of the session's tasks, by when they were created."""
+        page = await self._beside.page(
+            within(log.life.partition), asked, descending=descending, limit=limit, cursor=cursor
+        )
+        return TaskPage(
+            [_task_of(record) for record in page.records if isinstance(record, Record)], page.cursor
+        )
+
+    async def replace_all(
+        self, log: Log, drafts: Sequence[TaskDraft], user: str | None = None
+    ) -> Sequence[Task]:
+        """Let the session have these tasks and none of those that it had; one that
+        another saves meanwhile stays (B63). Raises `LegalHoldActive`, and nothing has changed,
+        where one would go or lose what it says, and the session is under legal hold.
+        """
+        kept, before, loses, cursor = {draft.id: draft for draft in drafts}, set[str](), False, None
+        while True:
+            page = await self.list(log, (), limit=self._placement.settings.page, cursor=cursor)
+            before |= {task.id for task in page.tasks} - kept.keys()
+            loses = loses or any(_loses(task, kept[task.id]) for task in page.tasks if task.id in kept)
+            if (cursor := page.cursor) is None:
+                break
+        if before or loses:
+            await self._holds.refuse_partition(log.life.partition)
+        saved = [await self.save(log, draft, user) for draft in drafts]
+        for task_id in sorted(before):
+            await self.delete(log, task_id)
+        return sorted(saved, key=lambda task: task.created_at)
+
+    # -- claims ------------------------------------------------------------------------
+
+    async def _claim_at(self, key: Key) -> Stored | None:
+        with step("claims.read"):
+            (stored,) = await self._placement.topology.archive.get(CLAIMS, [key])
+        return stored
+
+    async def _claim(self, life: Life, task_id: str, task_key: Key) -> None:
+        """Claim a task's id for the session. Raises `Conflict` where another session
+        has it.
+        """
+        store, patience, stands = self._placement.topology.archive, RetryDeadline(self._placement, task_id), 0
+        key, now = _claim_key(life.tenant, task_id), self._placement.now()
+        said: dict[str, FieldValue] = {
+            "session_id": life.session_id,
+            "session_generation": life.generation,
+            "task_key": task_key.id,
+        }
+        while True:
+            claim = Record(key, CLAIMS_SCOPE, version_at(now, stands), now, now, fields=said, tier="mid")
+            put = Put(CLAIMS, claim, AtVersion(stands) if stands else Absent())
+            outcome = await self._placement.write_one("claims.put", store, put)
+            if outcome.applied:
+                return
+            if (error := refused(store, outcome)) is not None:
+                raise error
+            there = outcome.stored
+            if isinstance(there, Corrupt):
+                raise CorruptRecord(store.name, key.id, there.problem)
+            if (
+                isinstance(there, Record)
+                and there.fields["session_id"] != life.session_id
+                and not await self._is_nobodys(there)
+            ):
+                raise Conflict(
+                    f"Task ID collision detected: {task_id} is a task of session {there.fields['session_id']!s}"
+                )
+            if stands:
+                await patience.wait()
+            stands = outcome.version or 0
+
+    async def _is_nobodys(self, claim: Record) -> bool:
+        """Whether the task that was to follow a claim has not, and will not any more."""
+        task = await self._beside.standing(Key(claim.key.tenant, str(claim.fields["task_key"])))
+        return (
+            not isinstance(task, Record)
+            and self._placement.now() - claim.updated_at > self._placement.settings.mark_life
+        )
+
+    async def _unclaim_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+        await self._unclaim(Key(pending.owner.key.tenant, owed.data["claim"]), owed.data["version"])
+        return True
+
+    async def _unclaim(self, key: Key, version: int) -> None:
+        """Delete a claim where it is of this version still: another version is for a
+        task that came since.
+        """
+        until = self._placement.tombstone_until()
+        gone = Delete(
+            CLAIMS,
+            key,
+            version=self._placement.next_version(version),
+            when=AtVersion(version),
+            discard_at=until,
+        )
+        outcome = await self._placement.write_one("claims.delete", self._placement.topology.archive, gone)
+        if (error := refused(self._placement.topology.archive, outcome)) is not None:
+            raise error
+
+    async def _unclaim_all(self, partition: Partition, generation: int) -> None:
+        """The claims of a session that was deleted, of its lives before this
+        generation.
+        """
+        kind, _, session_id = partition.scope.partition(":")
+        if kind != CONVERSATION:
+            return
+        asked = And((Eq("session_id", session_id), Lt("session_generation", generation)))
+        query = Query(
+            CLAIMS,
+            within(Partition(partition.tenant, CLAIMS_SCOPE)),
+            asked,
+            limit=self._placement.settings.page,
+            select=frozenset(),
+        )
+        async for page in self._placement.pages("claims.find", self._placement.topology.archive, query):
+            for head in page.heads:
+                await self._unclaim(head.key, head.version)
+
+
+def _loses(task: Task, draft: TaskDraft) -> bool:
+    """Whether something that the task says would be overwritten."""
+    return any(
+        (said := getattr(task, name)) and said != (getattr(draft, name) or type(said)()) for name in KEEPS
+    )
+
+
+def _claim_key(tenant: str, task_id: str) -> Key:
+    return Key(tenant, ids.keyed_id(tenant, CLAIMS_SCOPE, task_id))
+
+
+def _task_of(record: Record) -> Task:
+    fields: Mapping[str, Any] = record.fields
+    body: Mapping[str, Any] = record.body
+    return Task(
+        id=fields["task_id"],
+        session_id=record.scope.partition(":")[2],
+        title=body.get("title", ""),
+        status=fields["status"],
+        parent_id=fields.get("parent_id"),
+        result=body.get("result"),
+        metadata=copied(body.get("metadata") or {}),
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+    )

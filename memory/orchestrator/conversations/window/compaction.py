@@ -1,0 +1,287 @@
+"""Compaction of a session's window: a summary stands for what leaves it, by one write
+(B34 to B50).
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from memory.domain.errors import CompactionError, Conflict, NotFound
+from memory.domain.message import SYSTEM, Message, Role
+from memory.domain.session import Compaction
+from memory.domain.shapes import import_message
+from memory.orchestrator.conversations.log.events import Draft, Event, EventType, copy_of
+from memory.orchestrator.conversations.log.seen import Seen
+from memory.orchestrator.conversations.window.handle import Handle
+from memory.orchestrator.conversations.window.reading import COPIED, Window
+from memory.orchestrator.storage.collections import MESSAGES
+from memory.orchestrator.storage.places import Places
+from memory.policies.compacting import Compacted, CompactionSettings, compacted
+from memory.policies.thresholds import WindowPolicy, archived_by
+from memory.policies.tokens import message_tokens, tools_tokens
+from memory.policies.window import TokenThreshold, split_for_compaction
+from memory.ports.pace import paced
+from memory.ports.query import And, Eq, Order, Query, within
+from memory.ports.record import JsonValue
+
+Summary: TypeAlias = str | Message | Mapping[str, Any]
+"""Its text, or a message as one of the common frameworks has it."""
+log = logging.getLogger(__name__)
+
+Summarise: TypeAlias = Callable[[list[Message]], Summary | Awaitable[Summary]]
+Choose: TypeAlias = Callable[[Window], Awaitable[tuple[list[Message], Message] | None]]
+"""Of a window: the messages that leave it, and the summary that stands for them; None
+where none do.
+"""
+
+
+class Compacting(Handle):
+    """What one session does about the length of its window."""
+
+    async def compactions(self) -> list[Compaction]:
+        """Every compaction, the first one first (B39)."""
+        return [self._told(event) for event in await self._log.whole(await self._made())]
+
+    async def _made(self) -> list[Event]:
+        life = self._log.life
+        asked = And((Eq("conversation_id", life.session_id), Eq("event", EventType.COMPACTION.value)))
+        query = Query(
+            MESSAGES, within(life.partition), asked, (Order("created_at"),), self._placement.settings.page
+        )
+        pages = self._placement.pages("history.compactions", self._log.store, query)
+        return [event async for page in pages for event in self._log.events_of(page.records)]
+
+    async def compact(
+        self, summarise: Summarise, *, keep_last: int, reason: str, trigger_id: str | None = None
+    ) -> Compaction:
+        """Let a summary stand for all but the last messages of the window: one write.
+        An earlier summary goes with them (B34 to B42).
+
+        Where another compaction took some of them meanwhile nothing is written, and
+        that one is returned. Raises `CompactionError`, and nothing has changed, where
+        the summary cannot be had: an earlier one does not speak of the messages that
+        leave now.
+        """
+
+        async def choose(window: Window) -> tuple[list[Message], Message]:
+            archived = [
+                window.messages[at] for at in split_for_compaction(window.messages, keep_last).archived
+            ]
+            return archived, await _summary(summarise, await self._whole(window, archived))
+
+        made = await self._compacted(choose, reason, trigger_id)
+        assert made is not None  # noqa: S101 - it always chooses
+        return made
+
+    async def compact_if_needed(
+        self,
+        policy: WindowPolicy | CompactionSettings,
+        summarise: Summarise,
+        *,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> Compaction | None:
+        """Compact where the policy says so, with what the tools take counted in (B43 to
+        B46); None where there is no new summary.
+        """
+        of_tools = tools_tokens(tools, self._counter)
+
+        async def choose(window: Window) -> tuple[list[Message], Message] | None:
+            messages = window.messages
+            if isinstance(policy, CompactionSettings):
+                return await self._as_list(await self._whole(window, messages), policy, summarise)
+            archived = [messages[at] for at in archived_by(policy, messages, window.costs, of_tools)]
+            return (
+                (archived, await _summary(summarise, await self._whole(window, archived)))
+                if archived
+                else None
+            )
+
+        reason = "token_limit" if isinstance(policy, TokenThreshold | CompactionSettings) else "auto"
+        made = again = await self._compacted(choose, reason, None)
+        if isinstance(policy, TokenThreshold) and policy.keep_last is None:
+            while (
+                again is not None and (again.tokens_after or 0) + of_tools > policy.usable
+            ):  # the summary is longer than the room for it
+                try:
+                    made, again = again, await self._compacted(choose, reason, None)
+                except CompactionError as error:
+                    log.warning(
+                        "session %s: its summary takes more than the limit, and no shorter one could be had: %s",
+                        self.id,
+                        error,
+                    )
+                    break
+        return again or made
+
+    async def _as_list(
+        self, messages: list[Message], policy: CompactionSettings, summarise: Summarise
+    ) -> tuple[list[Message], Message] | None:
+        """What compaction of a plain list comes to (A114 to A126). What goes without a
+        summary leaves the window here, its step the reason.
+        """
+        asked: list[list[Message]] = []
+
+        def stand_in(sources: Sequence[Message]) -> str:
+            asked.append(list(sources))
+            return ""
+
+        found = compacted(messages, policy, self._counter, stand_in)
+        if asked:
+            said = await _summary(summarise, asked[0])
+            found = compacted(messages, policy, self._counter, lambda _: said)
+        left = [messages[at] for at in found.removed]
+        if found.summary is not None:
+            return left, found.summary.model_copy(update={"id": None})
+        await self._dropped(left, found)
+        return None
+
+    async def _dropped(self, left: Sequence[Message], found: Compacted) -> None:
+        if left:
+            names = {message.id for message in left}
+            places = Places.of(
+                place for message_id, place in (await self._window()).places.items() if message_id in names
+            )
+            await self._left(EventType.REPLACE, places, found.strategy)
+
+    async def _compacted(self, choose: Choose, reason: str, trigger_id: str | None) -> Compaction | None:
+        while True:
+            window = await self._window()
+            messages, costs, state = (
+                list(window.messages),
+                dict(zip([m.id for m in window.messages], window.costs, strict=True)),
+                window.state,
+            )
+            chosen = await choose(window)
+            if chosen is None:
+                return None
+            archived, summary = chosen
+            looked_up, summary = state.place, await self._under_free_id(summary)
+            places = window.places
+            left = Places.of(places[str(message.id)] for message in archived)
+            cost = sum(window.costs)
+            said: dict[str, JsonValue] = {
+                "left": left.to_json(),
+                "archived": [str(message.id) for message in archived],
+                "before": len(messages),
+                "after": len(messages) - len(archived) + 1,
+                "tokens": [
+                    cost,
+                    cost
+                    - sum(costs[message.id] for message in archived)
+                    + message_tokens(summary, self._counter),
+                ],
+                "reason": reason,
+                "trigger": trigger_id,
+                "counter": self._counter.name,
+            }
+            writers = self._writers_of(
+                [event for event in window.events if event is not None and event.place in left]
+            )
+            draft = Draft(
+                EventType.COMPACTION, summary, said, message_tokens(summary, self._counter), said_by=writers
+            )
+            seen_before = state.after.compactions
+
+            def decide(
+                seen: Seen,
+                left: Places = left,
+                before: int = seen_before,
+                draft: Draft = draft,
+                looked_up: int = looked_up,
+            ) -> list[Draft]:
+                if seen.state.after.status != "active":
+                    raise Conflict(
+                        f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id
+                    )
+                if seen.state.after.compactions != before or any(at not in seen.state.window for at in left):
+                    return []
+                leaves, owed = self._window_exit.leaving(left, seen.state.after)
+                said = draft.message
+                if said is not None and (seen.since > looked_up + 1 or said.id in seen.ids):
+                    said = said.model_copy(update={"id": None})
+                return [replace(draft, message=said, data={**draft.data, **leaves}, owed=owed)]
+
+            appended = await self._log.append(decide)
+            await self._touch()
+            if appended:
+                self._wrote(*appended)
+                return self._told(appended[0])
+            if (await self._log.load()).state.after.compactions != seen_before:
+                made = await self.compactions()
+                if len(made) <= seen_before:
+                    raise NotFound(self.id, "session")  # deleted since
+                return made[seen_before]
+            # a message of them left the window meanwhile: what leaves it now is another
+            # question
+
+    def _writers_of(self, events: Sequence[Event]) -> tuple[str, ...]:
+        """Whom a summary of these names: all who wrote one, where that is not the
+        session's user alone.
+        """
+        owner = self._log.life.user
+        return (
+            tuple(dict.fromkeys(user for event in events for user in event.writers(owner)))
+            if any(e.draft.said_by for e in events)
+            else ()
+        )
+
+    async def _under_free_id(self, summary: Message) -> Message:
+        """The summary, under an id of its own where the session has a message of the
+        one that it brings (B21).
+        """
+        taken = summary.id == SYSTEM or (
+            summary.id is not None and await self._log.find(summary.id) is not None
+        )
+        return summary.model_copy(update={"id": None}) if taken else summary
+
+    def _told(self, event: Event) -> Compaction:
+        data: Mapping[str, Any] = event.draft.data
+        message = event.message
+        assert message is not None  # noqa: S101 - a compaction is a message
+        before, after = data.get("tokens") or (None, None)
+        return Compaction(
+            event.key.id,
+            self.id,
+            event.created_at,
+            message,
+            list(data.get("archived", ())),  # none are named by one that was erased
+            data["before"],
+            data["after"],
+            data["reason"],
+            before,
+            after,
+            data.get("trigger"),
+        )
+
+
+async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
+    names, copies = (
+        [str(message.id) for message in archived],
+        [copy_of(message) async for message in paced(archived, COPIED)],
+    )
+    try:
+        made = summarise(copies)
+        said = await made if inspect.isawaitable(made) else made
+    except Exception as error:
+        raise CompactionError(names, str(error) or type(error).__name__, "messages") from error
+    try:
+        (summary,) = import_message(
+            {"role": Role.SYSTEM.value, "content": said} if isinstance(said, str) else said
+        )
+    except ValueError as error:
+        if isinstance(said, str):
+            raise CompactionError(
+                names, f"the summary is no text that a message can have: {error}", "messages"
+            ) from error
+        raise CompactionError(
+            names, f"the summary must be text or one message, not {type(said).__name__}: {error}", "messages"
+        ) from error
+    if not summary.text.strip() or summary.tool_calls:
+        raise CompactionError(
+            names, "Summary generation failed: it says nothing, or asks for a tool", "messages"
+        )
+    return summary.model_copy(update={"is_summary": True})

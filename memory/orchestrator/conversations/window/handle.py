@@ -1,0 +1,226 @@
+"""What all that is done with one session has in common: its record, its log, and what
+its caller knows of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from memory.domain.errors import MemoryTiersError, NotFound
+from memory.domain.message import Message
+from memory.domain.session import SessionInfo
+from memory.orchestrator.conversations.log.events import Draft, Event, EventType
+from memory.orchestrator.conversations.log.log import Log
+from memory.orchestrator.conversations.log.seen import Seen
+from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionDraft, SessionRecords, info_of
+from memory.orchestrator.conversations.window.history import History
+from memory.orchestrator.conversations.window.reading import Window, WindowExtent, read_window, window_at_hand
+from memory.orchestrator.conversations.window.reads import reads_of_caller
+from memory.orchestrator.conversations.window_exits import WindowExitHandler
+from memory.orchestrator.storage.concurrency import both_at_once
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.places import Places
+from memory.ports.record import FieldValue, JsonValue, Record
+from memory.ports.tokens import TokenCounter
+
+log = logging.getLogger(__name__)
+
+_ALL = WindowExtent()
+
+
+class Handle:
+    """One session, as one handle has it."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        sessions: SessionRecords,
+        window_exit: WindowExitHandler,
+        record: Record,
+        log: Log,
+        counter: TokenCounter,
+        user: str | None = None,
+    ) -> None:
+        """`user` writes through this handle: the session's own user unless another is
+        named.
+        """
+        self._placement = placement
+        self._window_exit = window_exit
+        self._sessions = sessions
+        self._record = record
+        self._log = log
+        self._counter = counter
+        self._user = log.life.user if user is None else user
+        self._history = History(placement, log)
+        self._begun = 0
+        self._mark = object()
+        """Tells what this handle wrote from what others of the same task wrote."""
+
+    @property
+    def id(self) -> str:
+        return self._log.life.session_id
+
+    @property
+    def log(self) -> Log:
+        return self._log
+
+    @property
+    def user(self) -> str | None:
+        """The user who writes through this handle."""
+        return self._user
+
+    @property
+    def _writers(self) -> tuple[str, ...]:
+        """Whom a message names that is written through this handle: its user, where
+        that is not the session's.
+        """
+        return self._log.life.writers_of(self._user)
+
+    def _writers_after(self, event: Event) -> tuple[str, ...]:
+        """Whom a message names once it was changed through this handle."""
+        return self._log.life.writers_after(event.draft.said_by, self._user)
+
+    def as_owned(self) -> SessionDraft:
+        """What opens this session again for the same owner."""
+        agent, namespace = (
+            None if (value := self._log.life.whose.get(name)) is None else str(value)
+            for name in ("agent", "namespace")
+        )
+        return SessionDraft(self.id, user=self._user, agent=agent, namespace=namespace)
+
+    async def _same_life(self) -> Record:
+        record = await self._sessions.record(self._log.life.tenant, self.id)
+        if record.body["incarnation"] != self._log.life.incarnation:
+            raise NotFound(
+                self.id, "session"
+            )  # deleted, and created again since: this handle is of its former life
+        return record
+
+    async def refuse_if_over(self) -> None:
+        """Raise `NotFound` where the session has expired, as far as this handle knows:
+        what is written to it then would be read by nobody.
+        """
+        if self._sessions.is_over(self._record):
+            self._record = await self._same_life()
+
+    async def _window(self, asked: WindowExtent = _ALL) -> Window:
+        """The window, or as much of its end as is asked for."""
+        self._record, window = await read_window(self._log, self._same_life(), self._counter, asked)
+        return window
+
+    async def _window_at_hand(self, asked: WindowExtent) -> Window | None:
+        """As much of its end as is asked for, as this process remembers it; None where
+        it does not.
+        """
+        record = self._sessions.remembered(self._log.life.tenant, self.id)
+        if record is None or record.body["incarnation"] != self._log.life.incarnation:
+            return None
+        return await window_at_hand(self._log, record, self._counter, asked)
+
+    async def _whole(self, window: Window, messages: Sequence[Message]) -> list[Message]:
+        """These messages of the window with all that they say, but for those that were
+        erased meanwhile.
+        """
+        lacking = {
+            id(m): e.place
+            for m, e in zip(window.messages, window.events, strict=True)
+            if e is not None and not e.draft.is_whole
+        }
+        wanted = {lacking[id(message)] for message in messages if id(message) in lacking}
+        whole = await self._log.whole(
+            [event for event in window.events if event is not None and event.place in wanted]
+        )
+        read = {event.place: None if event.is_redacted else event.message for event in whole}
+        said = [read[lacking[id(message)]] if id(message) in lacking else message for message in messages]
+        return [message for message in said if message is not None]
+
+    def _wrote(self, *events: Event) -> None:
+        reads = reads_of_caller()
+        for event in events:
+            reads.wrote(self._log.life.incarnation, event, self._mark)
+
+    async def _left(self, event: EventType, known: Places, reason: str) -> int:
+        """Let those of the known places that are in the window leave it. Messages that
+        a replacement takes out are passed to `on_window_exit`.
+        """
+        left = 0
+
+        def decide(seen: Seen) -> list[Draft]:
+            nonlocal left
+            leaving = Places.of(place for place in known if place in seen.state.window)
+            left = len(leaving)
+            leaves, owed = (
+                self._window_exit.leaving(leaving, seen.state.after)
+                if event is EventType.REPLACE
+                else ({}, ())
+            )
+            return (
+                [Draft(event, data={"left": leaving.to_json(), "reason": reason, **leaves}, owed=owed)]
+                if left
+                else []
+            )
+
+        await self._done(decide)
+        return left
+
+    async def _done(self, decide: Callable[[Seen], list[Draft]]) -> bool:
+        done = bool(await self._log.append(decide))
+        await self._touch()
+        return done
+
+    async def info(self) -> SessionInfo:
+        """The session as it is now."""
+        self._record, seen = await both_at_once(self._same_life(), self._log.load())
+        return info_of(self._record, seen.state, self._log.gaps)
+
+    async def describe(self, told: Mapping[str, FieldValue], **changes: JsonValue) -> SessionInfo:
+        """Change what of the session is no affair of its log: title and metadata, and
+        as fields tags, agent and expiry.
+
+        Raises `LegalHoldActive` where the session is under legal hold, and a title or metadata
+        would be lost.
+        """
+        record, seen = await both_at_once(self._same_life(), self._log.load())
+        if any(record.body.get(name) not in (None, {}, value) for name, value in changes.items()):
+            await self._sessions.refuse_change(self._log.life)
+        if changes or any(
+            (record.fields.get(name) or None) != (value or None) for name, value in told.items()
+        ):
+            record = await self._sessions.follow(record, seen.state, self._placement.now(), told, **changes)
+        self._record = record
+        return info_of(record, seen.state, self._log.gaps)
+
+    async def note_access(self) -> datetime:
+        """When it was read: now. Its own record is told not more often than lists are;
+        that this fails is no reason not to show what was read.
+        """
+        now, told = self._placement.now(), info_of(self._record).accessed_at
+        if told is None or now - told >= FOLLOWS_WITHIN:
+            try:
+                seen = self._log.seen or await self._log.load()
+                touched: Any = self._record.fields["touched_at"]
+                self._record = await self._sessions.follow(
+                    self._record, seen.state, touched, accessed_at=now.isoformat()
+                )
+            except NotFound:
+                raise
+            except MemoryTiersError as error:
+                log.info("the record of session %s does not say when it was read: %s", self.id, error)
+        return now
+
+    async def _touch(self) -> None:
+        """Tell the session's own record, for lists; not with each message of a burst.
+        What was said is stored: that this fails is no reason to say that it is not.
+        """
+        if self._log.seen is None:
+            return
+        state, now, touched = self._log.seen.state, self._placement.now(), self._record.fields["touched_at"]
+        self._sessions.is_behind(self._record, state, now)
+        if isinstance(touched, datetime) and now - touched >= FOLLOWS_WITHIN:
+            try:
+                self._record = await self._sessions.tell(self._record, state, now)
+            except MemoryTiersError as error:
+                log.info("the record of session %s is behind its log: %s", self.id, error)

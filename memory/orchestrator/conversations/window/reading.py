@@ -1,0 +1,210 @@
+"""A session's window as a model reads it, as far back as it takes to know what of it is
+shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from memory.domain.message import Message
+from memory.orchestrator.conversations.log.events import Event, EventType
+from memory.orchestrator.conversations.log.folding import State
+from memory.orchestrator.conversations.log.log import Log
+from memory.orchestrator.conversations.sessions import system_of
+from memory.orchestrator.conversations.window.reads import MESSAGES_KEPT, Read, version_of
+from memory.orchestrator.storage.concurrency import both_at_once
+from memory.orchestrator.storage.places import Places
+from memory.policies.tokens import message_tokens
+from memory.policies.window import Arranged, arranged, reaches_back
+from memory.ports.pace import paced
+from memory.ports.record import Record
+from memory.ports.tokens import TokenCounter
+
+MARGIN = 8
+"""Messages read beyond those that are expected to be shown: a cut may fall into a
+call's results.
+"""
+COPIED = 500
+"""Messages that are copied between which other tasks have a turn."""
+LEAST_COST = 4
+"""Tokens: no message is expected to take less, so that no budget makes many thousands
+be read at once.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window, or its end: the system message, summaries, then the others by place,
+    each with what it takes in tokens. Of large texts it has the beginnings: see
+    `Handle._whole`.
+
+    The messages are those that this process remembers: callers get copies. `count` is
+    how many the whole window has, as far as they can be read.
+    """
+
+    state: State
+    arranged: Arranged
+    costs: list[int]
+    events: list[Event | None]
+    """What each message is in the log; None is the system message."""
+    count: int
+    is_whole: bool
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        return self.arranged.messages
+
+    @property
+    def said_by_then(self) -> list[int]:
+        """Of each message the tokens of all that had ever been said when it was."""
+        return [0 if event is None else event.after.tokens for event in self.events]
+
+    @property
+    def places(self) -> dict[str, int]:
+        """Where each message stands, by its id; the system message nowhere."""
+        return {
+            str(message.id): event.place
+            for message, event in zip(self.messages, self.events, strict=True)
+            if event is not None
+        }
+
+
+def read_of(window: Window, shown: Sequence[Message]) -> Read:
+    """What a task knows that has read this window and was shown these messages of it."""
+    versions = {
+        str(message.id): version_of(event)
+        for message, event in zip(window.messages, window.events, strict=True)
+        if event is not None
+    }
+    stored = [message for message in shown if message.id in versions]  # no stand-ins for missing results
+    places = window.state.window if window.is_whole else Places.of(place for place, _ in versions.values())
+    read = Read(places, versions, stored if len(stored) <= MESSAGES_KEPT else None)
+    read.hide({window.messages[at].id for at in window.arranged.order} - {message.id for message in stored})
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class WindowExtent:
+    """How much of a window is shown: the newest so many, or what has room; all of it,
+    where neither is said.
+    """
+
+    last: int | None = None
+    budget: int | None = None
+    by: Literal["blocks", "turns"] = "blocks"
+
+
+async def read_window(
+    log: Log, record: Coroutine[Any, Any, Record], counter: TokenCounter, asked: WindowExtent
+) -> tuple[Record, Window]:
+    """The session's record, and its window as far back as need be: both are read at
+    once.
+    """
+    reach = _expected(None if log.seen is None else log.seen.state, asked)
+    told, (state, events) = await both_at_once(record, log.window(reach))
+    while True:
+        uncounted = [
+            event
+            for event in events.values()
+            if not event.draft.is_whole and _counted(event, counter) is None
+        ]
+        events |= {event.place: event for event in await log.whole(uncounted)}
+        read = state.window if reach is None else state.window.newest(reach)
+        earlier = state.window.without(read)
+        damaged = len(read) - sum(place in events for place in read)
+        window = await _window(told, state, events.values(), counter, damaged, is_whole=not earlier.ranges)
+        if reach is None or window.is_whole or _is_enough(window, asked):
+            return told, window
+        events |= await log.at(earlier.newest(reach))
+        reach *= 2
+
+
+async def window_at_hand(
+    log: Log, record: Record, counter: TokenCounter, asked: WindowExtent
+) -> Window | None:
+    """The window as this process last saw it, no longer ago than `REMEMBERED_FOR`, as
+    far back as need be; None where that is not at hand.
+    """
+    seen = log.remembered
+    if seen is None:
+        return None
+    at_hand = {place for place, event in seen.events.items() if event.draft.is_whole}
+    missing = Places.of(place for place in seen.state.window if place not in at_hand)
+    shown = seen.state.window.between(missing.last + 1, seen.state.place)
+    pinned = seen.state.pinned.without(shown)
+    if pinned.both(missing).ranges:
+        return None
+    events = [seen.events[place] for place in (*pinned, *shown)]
+    is_whole = not missing.ranges
+    window = await _window(record, seen.state, events, counter, 0, is_whole=is_whole)
+    return window if is_whole or _is_enough(window, asked) else None
+
+
+def _is_enough(window: Window, asked: WindowExtent) -> bool:
+    """Whether the end of a window tells all of what is asked for."""
+    return reaches_back(window.arranged, window.costs, last=asked.last, budget=asked.budget, by=asked.by)
+
+
+async def _window(
+    record: Record,
+    state: State,
+    events: Iterable[Event],
+    counter: TokenCounter,
+    damaged: int,
+    *,
+    is_whole: bool,
+) -> Window:
+    system = system_of(record)
+    said = [
+        (message, event)
+        async for event in paced(ordered(events), COPIED)
+        if (message := event.draft.message) is not None
+    ]
+    first = [] if system is None else [system]
+    return Window(
+        state,
+        arranged([*first, *[message for message, _ in said]]),
+        [
+            *[message_tokens(message, counter) for message in first],
+            *[_cost(message, event, counter) for message, event in said],
+        ],
+        [*[None for _ in first], *[event for _, event in said]],
+        len(first) + len(state.window) - damaged,
+        is_whole,
+    )
+
+
+def ordered(events: Iterable[Event]) -> list[Event]:
+    """The events whose messages can be shown, as a model reads them: summaries, then by
+    place.
+    """
+    shown = [event for event in events if event.draft.message is not None and not event.is_redacted]
+    return sorted(shown, key=lambda event: (event.type is not EventType.COMPACTION, event.place))
+
+
+def _cost(message: Message, event: Event, counter: TokenCounter) -> int:
+    """What was counted when it was stored, if this counter counted."""
+    counted = _counted(event, counter)
+    return message_tokens(message, counter) if counted is None else counted
+
+
+def _counted(event: Event, counter: TokenCounter) -> int | None:
+    return event.draft.tokens if event.draft.data.get("counter") == counter.name else None
+
+
+def _expected(seen: State | None, asked: WindowExtent) -> int | None:
+    """How many of the newest messages are likely to be enough, by what messages took so
+    far as this handle has seen; None for all.
+    """
+    if asked.last is not None:
+        return asked.last + MARGIN
+    if asked.budget is None:
+        return None
+    average = (
+        max(LEAST_COST, seen.after.tokens / max(1, seen.after.number))
+        if seen is not None
+        else 10 * LEAST_COST
+    )
+    return int(max(0, asked.budget) / average * 1.25) + MARGIN

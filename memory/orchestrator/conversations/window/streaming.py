@@ -1,0 +1,89 @@
+"""A message that is being said: one message of the log however its text arrives.
+
+It is appended with the first piece and changed where it stands with those that follow,
+at most once in a while, and at the end. Until then it is not final, and no compaction
+archives it. A piece that comes late, for what was finished meanwhile or is said by
+another, is dropped by the version.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from memory.domain.errors import Conflict, StoreError
+from memory.domain.message import Message, Role
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.storage.placement import Placement
+
+log = logging.getLogger(__name__)
+
+WRITTEN_EVERY = timedelta(seconds=0.5)
+"""What comes sooner after the last write waits for the next one."""
+
+
+class StreamedMessage:
+    """A message that is being written piece by piece, by one writer."""
+
+    def __init__(self, conversation: Conversation, placement: Placement, role: Role, message_id: str) -> None:
+        self._conversation = conversation
+        self._placement = placement
+        self._role = role
+        self._id = message_id
+        self._said = ""
+        self._begun = False
+        self._written_at: datetime | None = None
+
+    async def write(self, text: str) -> None:
+        """Add to what it says. A store that fails here is asked again with the next
+        piece: only the end says that all is stored.
+
+        Raises `Conflict` where the message was finished meanwhile, or another says it,
+        and `NotFound` where it was erased.
+        """
+        self._said += text
+        now = self._placement.now()
+        if self._said and (
+            self._written_at is None or not timedelta() <= now - self._written_at < WRITTEN_EVERY
+        ):
+            self._written_at = now
+            try:
+                await self._store({})
+            except StoreError as error:
+                log.info(
+                    "a piece of message %s of session %s waits: %s", self._id, self._conversation.id, error
+                )
+
+    async def finish(self, changes: Mapping[str, Any]) -> Message | None:
+        """Store all of it, final, with these changes; None where it says nothing and
+        nothing is changed. Repeated it does nothing more.
+        """
+        return await self._store({**changes, "is_final": True}) if self._said or changes else None
+
+    async def _store(self, changes: Mapping[str, Any]) -> Message:
+        if self._begun:
+            return await self._conversation.change(self._id, self._grown(changes), as_seen=True)
+        first = Message(id=self._id, role=self._role, content=self._said, is_final=False).model_copy(
+            update=dict(changes)
+        )
+        (stored,) = await self._conversation.append([first])
+        self._begun = True
+        return stored
+
+    def _grown(self, changes: Mapping[str, Any]) -> Callable[[Message], Message]:
+        """What the message says now, laid on what stands there, which others may have
+        changed in other ways.
+        """
+
+        def grown(stored: Message) -> Message:
+            new = stored.model_copy(update={"content": self._said, **changes})
+            if new != stored and (stored.is_final or not self._said.startswith(stored.text)):
+                raise Conflict(
+                    f"message '{self._id}' was {'finished' if stored.is_final else 'said otherwise'} meanwhile; this piece is dropped",
+                    self._id,
+                )
+            return new
+
+        return grown

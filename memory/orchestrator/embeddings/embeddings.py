@@ -1,0 +1,366 @@
+"""Vectors for records, and what the stores note of whose vectors they hold.
+
+A note names one embedder, and while the vectors are being made anew (`reindexing.py`)
+the next one too. Then either may be in use, beside each other: each record says whose
+its vector is, and what is found by meaning is asked for among one's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from memory.domain import ids
+from memory.domain.errors import ConfigError, EmbedderMismatch, InvalidInput, StoreError
+from memory.orchestrator.storage.collections import MODEL, SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
+from memory.orchestrator.storage.entry_records import meaning_of
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.steps import step
+from memory.orchestrator.storage.topology import leaves_of
+from memory.policies.asked import SearchMode
+from memory.policies.ranking.calibrated import EMBEDDERS
+from memory.policies.ranking.unrelated import UNRELATED_TEXTS
+from memory.ports.embedder import Embedder, Fingerprint
+from memory.ports.query import Condition, Eq, IsNull, Or
+from memory.ports.record import FieldValue, Key, Record
+from memory.ports.store import Store
+from memory.ports.writes import Absent, AtVersion, Outcome, Put
+
+if TYPE_CHECKING:
+    from memory.policies.ranking.relevance import EmbedderScale
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What a store notes: whose its vectors are and, while they are being made anew,
+    whose they become; when that ended last.
+
+    `version`: of the note as it was read.
+    """
+
+    model: Fingerprint
+    to: Fingerprint | None = None
+    ended: datetime | None = None
+    version: int = 0
+
+    def __str__(self) -> str:
+        return str(self.model) if self.to is None else f"{self.model}, being made anew with {self.to}"
+
+    def names(self, model: Fingerprint) -> bool:
+        return model in (self.model, self.to)
+
+
+class Embeddings:
+    """The embedder and what it leaves in the stores; with none configured, nothing is
+    found by meaning.
+    """
+
+    def __init__(self, placement: Placement, embedder: Embedder | None) -> None:
+        self._placement = placement
+        self._embedder = embedder
+        self._mine: Fingerprint | None = None
+        self._scale: EmbedderScale | None = None
+        self._noted: Noted | None = None
+        """What the archive noted when it was looked at last."""
+
+    @property
+    def on(self) -> bool:
+        return self._embedder is not None
+
+    async def embedded(self, records: Sequence[Record]) -> list[Record]:
+        """The records with their vectors; a text that has none is found by words alone."""
+        if self._embedder is None or not records:
+            return list(records)
+        whose, vectors = await self.whose(), await self._embedder.embed([meaning_of(r) for r in records])
+        return [
+            replace(r, fields={**r.fields, **whose}, vector=v or None)
+            for r, v in zip(records, vectors, strict=True)
+        ]
+
+    async def with_room(self, records: Sequence[Record]) -> list[Record]:
+        """The records with vectors of nothing, as large as those that they will have:
+        for who asks how much room they take.
+        """
+        mine = await self._fingerprint()
+        if mine is None:
+            return list(records)
+        whose, vector = await self.whose(), bytes(4 * mine.dimensions)
+        return [
+            replace(r, fields={**r.fields, **whose}, vector=vector if meaning_of(r).strip() else None)
+            for r in records
+        ]
+
+    async def of_texts(self, texts: Sequence[str]) -> list[bytes | None]:
+        """The vectors of texts, None for those that have none."""
+        if self._embedder is None or not texts:
+            return [None] * len(texts)
+        return [vector or None for vector in await self._embedder.embed(texts)]
+
+    async def of_query(self, text: str) -> bytes | None:
+        return (await self.of_texts([text]))[0] if text.strip() else None
+
+    async def scale(self) -> EmbedderScale | None:
+        """Return what relevance is computed with; None where the embedder has no
+        calibration, or there is none.
+        """
+        if (
+            self._scale is None
+            and self._embedder is not None
+            and (constants := EMBEDDERS.get(str(await self._fingerprint()))) is not None
+        ):
+            from memory.policies.ranking.relevance import (
+                embedder_scale,
+            )  # imports numpy: only searches need it
+
+            self._scale = embedder_scale(constants, await self._embedder.embed(UNRELATED_TEXTS))
+        return self._scale
+
+    async def check_relevance(self, least: float | None, mode: SearchMode) -> None:
+        """Raise `InvalidInput` where a least relevance is asked for that nobody can
+        compute.
+        """
+        if least is None or mode == "lexical" or self._embedder is None or await self.scale() is not None:
+            return
+        raise InvalidInput(
+            "min_relevance",
+            f"relevance is unknown with the embedder {await self._fingerprint()}, which has no calibration: "
+            "leave min_relevance out, or search with mode='lexical'",
+        )
+
+    async def whose(self) -> dict[str, FieldValue]:
+        """The field of a record that has a vector of this embedder."""
+        mine = await self._fingerprint()
+        return {} if mine is None else {MODEL: mine.digest}
+
+    async def fingerprint(self) -> Fingerprint:
+        """Of the embedder. Raises where there is none."""
+        if (mine := await self._fingerprint()) is None:
+            raise ConfigError("embedder: none is configured; vectors are made anew with the embedder that is")
+        return mine
+
+    async def _fingerprint(self) -> Fingerprint | None:
+        if self._mine is None and self._embedder is not None:
+            self._mine = await self._embedder.fingerprint()
+        return self._mine
+
+    # -- beside another embedder -------------------------------------------------------
+
+    @property
+    def own(self) -> Condition | None:
+        """What has a vector of this embedder; None where the stores note no other, so
+        that it need not be asked for.
+        """
+        if (
+            self._noted is None
+            or self._mine is None
+            or (self._noted.model, self._noted.to) == (self._mine, None)
+        ):
+            return None
+        own = Eq(MODEL, self._mine.digest)
+        return Or((IsNull(MODEL), own)) if self._noted.model == self._mine else own
+
+    def is_own(self, model: object) -> bool:
+        """The same, told by the field's value."""
+        if self._noted is None or self._mine is None:
+            return True
+        return model == self._mine.digest or (model is None and self._noted.model == self._mine)
+
+    @property
+    def lacks(self) -> str | None:
+        """What is not found by meaning for the sake of another embedder; None where the
+        stores note no other.
+        """
+        if self.own is None or self._noted is None:
+            return None
+        if self._noted.to is None:
+            return f"the vectors in the stores are of {self._noted.model} by now; what has none of {self._mine} was found by words alone"
+        return f"vectors are being made anew, with {self._noted.to}; what has none of {self._mine} now was found by words alone"
+
+    @property
+    def ended(self) -> datetime | None:
+        """When the vectors had been made anew with this embedder; None where they were
+        not.
+        """
+        return self._noted.ended if self._noted is not None and self._noted.model == self._mine else None
+
+    async def look(self) -> None:
+        """See what the archive notes by now."""
+        if await self._fingerprint() is not None:
+            self._noted = await self.noted()
+
+    # -- notes -------------------------------------------------------------------------
+
+    async def check(self) -> None:
+        """Note the embedder in every store that has vectors; raise `EmbedderMismatch`
+        where another was noted before, unless the vectors are being made anew with this
+        one, or from it.
+
+        A store that is away is checked when it arrives. Nothing is noted before all
+        have been looked at.
+        """
+        if (mine := await self._fingerprint()) is None:
+            return
+        away = self._placement.topology.away
+        stores = [store for store in self._having_vectors if store.name not in away]
+        for store in stores:
+            refuse_too_long(store, mine)
+        with suppress(StoreError):  # it is one of those that are looked at now, or is away
+            await self.look()
+        noted = [(store, await self.noted_in(store)) for store in stores]
+        for store, note in noted:
+            self._refuse_other(store, note, mine)
+        for store, note in noted:
+            if note is None:
+                await self._note_first(store, mine)
+
+    async def check_store(self, store: Store) -> None:
+        """The same for one store that has arrived."""
+        mine = await self._fingerprint()
+        if mine is None or store not in self._having_vectors:
+            return
+        refuse_too_long(store, mine)
+        with suppress(StoreError):
+            await self.look()
+        note = await self.noted_in(store)
+        self._refuse_other(store, note, mine)
+        if note is None:
+            await self._note_first(store, mine)
+
+    async def begin(self) -> Fingerprint:
+        """Let every store that has vectors note that they are being made anew with this
+        embedder, which is returned; where they are its own already, nothing is noted.
+        The archive is first: its note tells everybody. Raises where a store is away or
+        takes no such vectors.
+        """
+        mine = await self.fingerprint()
+        stores = self._having_vectors
+        for store in stores:
+            refuse_too_long(store, mine)
+        noted = [note for store in stores if (note := await self.noted_in(store)) is not None]
+        if any((note.model, note.to) != (mine, None) for note in noted):
+            for store in stores:
+                await self._note(
+                    store, lambda note: Noted(noted[0].model if note is None else note.model, mine)
+                )
+        for store in stores:
+            await self._note(store, lambda note: note or Noted(mine))
+        await self.look()
+        return mine
+
+    async def end(self) -> bool:
+        """Let the stores note this embedder alone, the archive at last; false where
+        somebody makes the vectors anew with another by now.
+        """
+        mine, now = await self._fingerprint(), self._placement.now()
+        if mine is None:
+            return False
+        for store in reversed(self._having_vectors):
+            if not await self._note(
+                store,
+                lambda note: Noted(mine, ended=now) if note and mine == (note.to or note.model) else None,
+            ):
+                return False
+        await self.look()
+        return True
+
+    async def noted(self) -> Noted | None:
+        """What the archive notes, which is what counts."""
+        return await self.noted_in(self._having_vectors[0])
+
+    async def noted_in(self, store: Store) -> Noted | None:
+        """What a store notes, None where it notes nothing."""
+        with step("embedder.check"):
+            row = (await store.get(SETTINGS, [_key()]))[0]
+        if not isinstance(row, Record):
+            return None
+        to: Any = row.body.get("to")
+        ended: Any = row.body.get("ended")
+        return Noted(
+            _fingerprint(row.body),
+            None if to is None else _fingerprint(to),
+            None if ended is None else datetime.fromisoformat(ended),
+            row.version,
+        )
+
+    async def fingerprint_in(self, store: Store) -> Fingerprint | None:
+        """The embedder whose vectors a store has had till now, None where none is
+        noted.
+        """
+        noted = await self.noted_in(store)
+        return None if noted is None else noted.model
+
+    @property
+    def _having_vectors(self) -> tuple[Store, ...]:
+        """The stores that note whose vectors they have: the archive, of which the first
+        part tells everybody, and those that find by meaning.
+        """
+        topology = self._placement.topology
+        there = [leaf for home in topology.homes for leaf in leaves_of(home) if leaf.capabilities.semantic]
+        return tuple(dict.fromkeys((*leaves_of(topology.archive), *there)))
+
+    def _refuse_other(self, store: Store, note: Noted | None, mine: Fingerprint) -> None:
+        if note is None or note.names(mine):
+            return
+        under_way = (
+            self._noted is not None
+            and self._noted.to is not None
+            and self._noted.names(mine)
+            and self._noted.names(note.model)
+        )
+        if not under_way:  # where it is, it was broken off between two notes
+            raise EmbedderMismatch(store.name, str(note.model), str(mine))
+
+    async def _note_first(self, store: Store, mine: Fingerprint) -> None:
+        first = self._noted or Noted(mine)
+        await self._put(store, Noted(first.model, first.to))
+        self._refuse_other(store, await self.noted_in(store), mine)
+        with suppress(StoreError):
+            await self.look()
+
+    async def _note(self, store: Store, change: Callable[[Noted | None], Noted | None]) -> bool:
+        """Change what a store notes, whoever else does too; false where nothing is to
+        be noted.
+        """
+        while True:
+            note = await self.noted_in(store)
+            new = change(note)
+            if new is None:
+                return False
+            same = note is not None and (note.model, note.to) == (new.model, new.to)
+            if same or (await self._put(store, new, 0 if note is None else note.version)).applied:
+                return True
+
+    async def _put(self, store: Store, note: Noted, over: int = 0) -> Outcome:
+        now = self._placement.now()
+        body = _body(note.model) | ({} if note.to is None else {"to": _body(note.to)})
+        body |= {} if note.ended is None else {"ended": note.ended.isoformat()}
+        record = Record(
+            _key(), SETTINGS_SCOPE, self._placement.next_version(over), now, now, body=body, tier="mid"
+        )
+        return await self._placement.write_one(
+            "embedder.note", store, Put(SETTINGS, record, AtVersion(over) if over else Absent())
+        )
+
+
+def refuse_too_long(store: Store, model: Fingerprint) -> None:
+    """Raises where a store does not take vectors of so many dimensions."""
+    limit = store.capabilities.max_vector_dims
+    if limit is not None and model.dimensions > limit:
+        raise ConfigError(
+            f"store '{store.name}' takes vectors of at most {limit} dimensions; the embedder makes {model}"
+        )
+
+
+def _key() -> Key:
+    return Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, SETTINGS_SCOPE, "embedder"))
+
+
+def _body(model: Fingerprint) -> dict[str, Any]:
+    return {"model": model.model, "dimensions": model.dimensions, "metric": model.metric}
+
+
+def _fingerprint(body: Any) -> Fingerprint:
+    return Fingerprint(body["model"], body["dimensions"], body["metric"])

@@ -1,0 +1,369 @@
+"""Vectors of the partitions that were searched last, kept in the process, for stores
+that have an index for words and none for meaning.
+
+Such a store reads all vectors there are for each question. A form of them, begun to be
+read at most `LASTS` ago, chooses instead, under the filter of the question, and the
+store measures what was chosen: what is shown is what it says now, and nothing that it
+does not let through. What this process has written since is read by its ids before a
+form chooses, so that no write is interpreted here, however it ended. What others have
+written is found by meaning once the form is read anew.
+
+Forms are read behind whoever asks, one after the other. Where there is none, the store
+looks through all there is, as it always can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from memory.domain.errors import StoreError
+from memory.domain.ids import digest_of, is_id, partition_digest
+from memory.orchestrator.storage.collections import MODEL
+from memory.orchestrator.storage.concurrency import each_at_once
+from memory.orchestrator.storage.partial_answers import BROWSED, Lacking
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.topology import part_of
+from memory.policies.visibility import FILTERED
+from memory.ports.candidates import Candidates, Measured, joined, none_of
+from memory.ports.collections import Collection
+from memory.ports.gathering import measured
+from memory.ports.pace import paced
+from memory.ports.query import MAX_LIMIT, SYSTEM_FIELDS, VECTOR, Head, In, Order, Partitions, Query, within
+from memory.ports.record import Partition, Record
+from memory.ports.store import Store
+from memory.ports.writes import RaiseGeneration, Write
+
+if TYPE_CHECKING:
+    from memory.ports.scored import PartitionIndex
+
+log = logging.getLogger(__name__)
+
+LASTS = timedelta(minutes=1)
+"""So long after its reading began a form chooses; in the second half it is read anew
+when it is asked. So long after a write of this process broke off its partition is left
+to the store, too: nobody knows when such a write lands.
+"""
+PAUSE = timedelta(minutes=10)
+"""After so long a partition whose form was too large is tried again."""
+WRITTEN = 1_000
+"""So many ids of its own writes a form is brought up with. One that has missed more is
+let go.
+"""
+
+_Name: TypeAlias = tuple[Store, str, Partition]
+_Slot: TypeAlias = tuple[str, str, int]
+"""A collection, a tenant, and the digest that ids of a partition carry, which is all
+that some writes tell of it.
+"""
+_KEPT = frozenset({"created_at", "updated_at", "expires_at", MODEL}) | FILTERED
+"""The fields that filters of searches name, and what every record has."""
+
+
+@dataclass(slots=True, eq=False)
+class _View:
+    """What a partition held when its reading began, and the ids of what this process
+    wrote there since, each with the number of the write.
+    """
+
+    collection: Collection
+    partition: Partition
+    since: datetime
+    form: PartitionIndex
+    written: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def slot(self) -> _Slot:
+        return _slot(self.collection, self.partition)
+
+
+class PartitionIndexes:
+    """Those of all stores. What is kept and the one being read take half of
+    `search_cache_bytes` each, at most.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self._most = placement.settings.search_cache_bytes // 2
+        self._kept: OrderedDict[_Name, _View] = OrderedDict()
+        self._wanted: dict[_Name, Collection] = {}
+        self._reading: tuple[_Name, _View] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._not_before: dict[_Name, datetime] = {}
+        """When what was read lately, or could not be, may be read again."""
+        self._broken_off: dict[_Slot, datetime] = {}
+        """When a write of this process broke off there."""
+        self._numbers = itertools.count()
+        placement.watchers.append(self)
+
+    @property
+    def bytes(self) -> int:
+        """About what those take that choose."""
+        return sum(view.form.bytes for view in self._kept.values())
+
+    async def close(self) -> None:
+        """End what is being read, and let go of all."""
+        task, self._task = self._task, None
+        if task is not None and not _is_of_another_loop(task):
+            task.cancel()
+            await asyncio.wait([task])
+        self._reading = None
+        for kept in (self._kept, self._wanted, self._not_before, self._broken_off):
+            kept.clear()
+
+    # -- asking ------------------------------------------------------------------------
+
+    async def candidates(self, store: Store, asked: Candidates, lacking: Lacking) -> Measured:
+        """What the store answers: of partitions with a form by what that chooses, of
+        the others as it is asked. `lacking` hears how old forms are.
+        """
+        views = self._views(store, asked)
+        if not views:
+            return await store.candidates(asked)
+        lacking.chose(store, min(view.since for view in views))
+        answer, gone = await self._chosen(store, asked, views)
+        if gone:  # once more, with what others deleted or changed left out
+            for view in views:
+                view.written |= dict.fromkeys(
+                    [i for i in gone if view.form.place_of(i) is not None], next(self._numbers)
+                )
+            answer, _ = await self._chosen(store, asked, views)
+        return answer
+
+    async def _chosen(
+        self, store: Store, asked: Candidates, views: Sequence[_View]
+    ) -> tuple[Measured, set[str]]:
+        """The answer, and what was chosen and is not in it."""
+        from memory.ports.scoring import nearest  # calculates with numpy: for who searches
+
+        for view in views:
+            await self._bring_up(store, view)
+        self._make_room()
+        chosen, served = nearest(asked, [view.form for view in views]), [view.partition for view in views]
+        others = [partition for partition in _partitions(asked) if partition not in served]
+        parts = [replace(asked, where=within(*others))] if others else []
+        among = tuple(dict.fromkeys([*asked.among, *chosen]))[:MAX_LIMIT]
+        by_name = replace(asked, where=within(*served), near=None, dimensions=asked.width, among=among)
+        nothing = not (among or asked.text.strip() or asked.statistics)
+        parts += [] if nothing else [by_name]
+        answers = await each_at_once(store.candidates(part) for part in parts)
+        answer = joined([*answers, *([await measured(by_name, [], none_of(by_name))] if nothing else [])])
+        return answer, set(chosen) & set(among) - set(answer.ids)
+
+    def _views(self, store: Store, asked: Candidates) -> list[_View]:
+        """Those of the asked partitions that are young enough to choose. The others,
+        and those soon too old, are read from now on.
+        """
+        if asked.near is None or not asked.roles <= BROWSED:
+            return []
+        now = self._placement.now()
+        self._let_go_of_old(now)
+        views = list[_View]()
+        for partition in _partitions(asked):
+            can = part_of(store, partition, asked.collection).capabilities
+            if (
+                can.semantic or not can.lexical
+            ):  # which finds it by itself, or looks through all there is for words anyway
+                continue
+            name = (store, asked.collection.name, partition)
+            view = self._kept.get(name)
+            if view is not None:
+                self._kept.move_to_end(name)
+                views.append(view)
+            if view is None or view.form.worn or now - view.since >= LASTS / 2:
+                self._want(name, asked.collection, now)
+        return views
+
+    async def _bring_up(self, store: Store, view: _View) -> None:
+        """Read what this process has written since."""
+        written = dict(view.written)
+        if not written:
+            return
+        query = replace(_query(view), filter=In("id", tuple(written)), limit=len(written))
+        found = {
+            head.key.id: head
+            async for page in self._placement.pages("forms.written", store, query)
+            for head in page.heads
+        }
+        for record_id, number in written.items():
+            if view.written.get(record_id) != number:
+                continue  # written again meanwhile, or read by another search
+            del view.written[record_id]
+            if record_id in found:
+                view.form.put(_record(found[record_id]), None)
+            else:
+                view.form.drop(record_id)
+
+    # -- what this process does --------------------------------------------------------
+
+    def wrote(self, writes: Sequence[Write]) -> None:
+        """These writes have ended."""
+        views = [view for _, view in self._all()]
+        if not views:
+            return
+        number, ids = next(self._numbers), dict[_Slot, list[str]]()
+        for write in writes:
+            if (slot := _slot_of(write)) is not None and not isinstance(write, RaiseGeneration):
+                ids.setdefault(slot, []).append(write.key.id)
+        for view in views:
+            view.written |= dict.fromkeys(ids.get(view.slot, ()), number)
+        self._let_go(name for name, view in self._all() if len(view.written) > WRITTEN)
+
+    def broke_off(self, writes: Sequence[Write]) -> None:
+        """These writes were cut off or failed: some may have landed, others may do so
+        yet.
+        """
+        slots = {slot for write in writes if (slot := _slot_of(write)) is not None}
+        self._broken_off |= dict.fromkeys(slots, self._placement.now())
+        self._let_go(name for name, view in self._all() if view.slot in slots)
+
+    def deleted(self, query: Query) -> None:
+        """All that matches was deleted, or is about to be."""
+        self._let_go(
+            name
+            for name, view in self._all()
+            if view.collection is query.collection and _lies_in(view.partition, query)
+        )
+
+    # -- keeping -----------------------------------------------------------------------
+
+    def _all(self) -> list[tuple[_Name, _View]]:
+        return [*self._kept.items(), *([self._reading] if self._reading is not None else [])]
+
+    def _let_go(self, names: Iterable[_Name]) -> None:
+        for name in list(names):
+            self._kept.pop(name, None)
+            if self._reading is not None and self._reading[0] == name:
+                self._reading = None
+
+    def _let_go_of_old(self, now: datetime) -> None:
+        """Whatever the clock says: one that was set back makes nothing young again."""
+        old = [name for name, view in self._kept.items() if not timedelta(0) <= now - view.since <= LASTS]
+        for name in old:
+            del self._kept[name]
+        self._not_before = {
+            name: moment for name, moment in self._not_before.items() if timedelta(0) < moment - now <= PAUSE
+        }
+        self._broken_off = {
+            slot: moment for slot, moment in self._broken_off.items() if timedelta(0) <= now - moment <= LASTS
+        }
+
+    def _make_room(self) -> None:
+        """The one that was asked longest ago goes first."""
+        while self._kept and self.bytes > self._most:
+            self._kept.popitem(last=False)
+
+    # -- reading -----------------------------------------------------------------------
+
+    def _want(self, name: _Name, collection: Collection, now: datetime) -> None:
+        if not self._most or name in self._not_before:
+            return
+        self._not_before[name] = now + LASTS / 2
+        self._wanted[name] = collection
+        if self._task is None or self._task.done() or _is_of_another_loop(self._task):
+            self._task = asyncio.create_task(self._read_wanted(), name="memory-forms")
+
+    async def _read_wanted(self) -> None:
+        while self._wanted:
+            name, collection = next(iter(self._wanted.items()))
+            del self._wanted[name]
+            try:
+                await self._read(name, collection)
+            except Exception as error:  # noqa: BLE001 - the store looks through all there is meanwhile, and it is tried again
+                log.info("the vectors of a partition in store '%s' were not read: %s", name[0].name, error)
+            finally:
+                self._reading = None
+
+    async def _read(self, name: _Name, collection: Collection) -> None:
+        """Read one form; from then on it chooses, unless it was let go of on the way,
+        or is too large.
+        """
+        from memory.ports.scored import PartitionIndex  # calculates with numpy
+
+        store, now = name[0], self._placement.now()
+        view = _View(collection, name[2], now, PartitionIndex(collection))
+        if view.slot in self._broken_off:
+            return
+        self._reading = (name, view)
+        query: Query | None = _query(view, self._placement.settings.page)
+        while query is not None:
+            page = await self._placement.answer(store, self._placement.page("forms.read", store, query))
+            if isinstance(page, StoreError):
+                raise page
+            async for head in paced(page.heads, 100):
+                view.form.put(_record(head), None)
+            if self._reading is None:
+                return
+            if view.form.bytes > self._most:
+                self._not_before[name] = now + PAUSE
+                return
+            query = None if page.cursor is None else replace(query, cursor=page.cursor)
+        self._kept[name] = view
+        self._kept.move_to_end(name)
+        self._make_room()
+
+
+def _query(view: _View, limit: int = 1) -> Query:
+    """What stands in the partition: by age, so that what is stored meanwhile comes
+    behind.
+    """
+    select = (_KEPT & {*SYSTEM_FIELDS, *(one.name for one in view.collection.fields)}) | {VECTOR}
+    return Query(
+        view.collection,
+        within(view.partition),
+        order=(Order("created_at"),),
+        limit=limit,
+        roles=BROWSED,
+        select=select,
+    )
+
+
+def _record(head: Head) -> Record:
+    """What a form keeps of a record."""
+    system: dict[str, Any] = {
+        name: head.fields.get(name) for name in ("created_at", "updated_at", "expires_at")
+    }
+    fields = {name: value for name, value in head.fields.items() if name not in SYSTEM_FIELDS}
+    return Record(
+        head.key,
+        head.scope,
+        head.version,
+        fields=fields,
+        vector=head.vector,
+        generation=head.generation,
+        role=head.role,
+        tier=head.tier,
+        **system,
+    )
+
+
+def _partitions(asked: Candidates) -> tuple[Partition, ...]:
+    return asked.where.partitions if isinstance(asked.where, Partitions) else ()
+
+
+def _slot(collection: Collection, partition: Partition) -> _Slot:
+    return (collection.name, partition.tenant, partition_digest(partition.tenant, partition.scope))
+
+
+def _slot_of(write: Write) -> _Slot | None:
+    """Where a write goes; None where it is no record's."""
+    if isinstance(write, RaiseGeneration) or not is_id(write.key.id):
+        return None
+    return (write.collection.name, write.key.tenant, digest_of(write.key.id))
+
+
+def _lies_in(partition: Partition, query: Query) -> bool:
+    return not isinstance(query.where, Partitions) or partition in query.where.partitions
+
+
+def _is_of_another_loop(task: asyncio.Task[None]) -> bool:
+    """Whether the loop that had the task has ended, and the stores are used on another
+    by now.
+    """
+    return task.get_loop() is not asyncio.get_running_loop()

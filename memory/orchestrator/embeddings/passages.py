@@ -1,0 +1,302 @@
+"""Passages: what texts are found by, by meaning, part by part. Each is a vector of one
+part, and none of the text.
+
+A record owes them from the write that says its text, and whoever meets the debt makes
+those of what it says then. Keys are computed from the record's, and a passage has the
+version at which the record came to say this, so none of an earlier text comes to stand
+over a later one's. Their end is tombstones under the keys of all parts that there ever
+were, which also keep out what a slow maker brings.
+
+They lie in the record's partition, under its generation: erasing that takes them, and
+no late one comes to stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from memory.domain import ids
+from memory.orchestrator.embeddings.embeddings import Embeddings
+from memory.orchestrator.storage.outbox import Came, Item, Outbox, OutboxRecord
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.steps import step
+from memory.ports.candidates import Measured
+from memory.ports.collections import Collection
+from memory.ports.nearness import exact_cosines
+from memory.ports.pace import paced
+from memory.ports.query import Condition
+from memory.ports.record import FieldValue, Key, Record, Stored, Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import AtVersion, Delete, Newer, Put
+
+AT_ONCE = 50
+"""Records of which passages are made together: who comes meanwhile waits for no more."""
+LOOKED_FOR = 50
+"""So many parts at once are looked for of a record that nobody can read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassageSpec:
+    """Of what passages are made, and how. `parts`: the parts of a record's text;
+    `before`: how many it may have had by what it said before; `said_at`: the version at
+    which it came to say this.
+    """
+
+    of: Collection
+    collection: Collection
+    named: str
+    """The field of a passage that has the id of the record."""
+    parts: Callable[[Record], list[str]]
+    before: Callable[[Record], int]
+    said_at: Callable[[Record], int]
+    shared: tuple[str, ...] = ()
+    """Fields that a passage has as its record has them."""
+    which: Condition | None = None
+    """Which records of the collection may have any."""
+
+
+class PassageBuilder:
+    """Makes passages, makes them anew, and ends them."""
+
+    def __init__(
+        self, form: PassageSpec, placement: Placement, *, meaning: Embeddings, outbox: Outbox
+    ) -> None:
+        self.form = form
+        self._placement = placement
+        self._meaning = meaning
+        self._outbox = outbox
+
+    async def make(self, items: Sequence[Item], tier: str) -> list[Came]:
+        """Those of each owner, as far as it stands, in the store of a tier."""
+        store, came = self._placement.topology.home(tier), list[Came]()
+        for start in range(0, len(items), AT_ONCE):
+            pending = [one for one, _ in items[start : start + AT_ONCE]]
+            writes = await self._writes([one.owner for one in pending if isinstance(one.owner, Record)], tier)
+            came += await self._written(store, pending, [writes.get(one.owner.key, []) for one in pending])
+        return came
+
+    async def end(self, pending: OutboxRecord, stores: Mapping[Store, int | None]) -> bool:
+        """Those of an owner in these stores: of each so many or, where nobody knows how
+        many there are, those that stand.
+        """
+        owner = pending.owner
+        version = self.form.said_at(owner) if isinstance(owner, Record) else owner.version
+        for store, parts in stores.items():
+            ends = list(
+                self._ends(
+                    owner.key, version, await self.standing(store, owner.key) if parts is None else parts
+                )
+            )
+            (came,) = await self._written(store, [pending], [ends])
+            if isinstance(came, Exception):
+                raise came
+            if not came:
+                return False
+        return True
+
+    async def standing(self, store: Store, owner: Key) -> int:
+        """How many parts there are of it, at most."""
+        parts = 0
+        while True:
+            with step("passages.read"):
+                found = await store.get(
+                    self.form.collection, [part_key(owner, parts + part) for part in range(LOOKED_FOR)]
+                )
+            if not any(found):
+                return parts
+            parts += LOOKED_FOR
+
+    # -- anew --------------------------------------------------------------------------
+
+    async def renewals(self, store: Store, records: Sequence[Record], tier: str) -> list[Put]:
+        """What gives the passages of these records in a store a vector of the embedder
+        in use, where they have another's or are missing.
+
+        Who writes one meanwhile is faster, and none comes to stand where they were
+        ended.
+        """
+        form, whose, keys = self.form, await self._meaning.whose(), dict[Key, list[Key]]()
+        for record in records:
+            keys[record.key] = [part_key(record.key, part) for part, _ in enumerate(form.parts(record))]
+        there = await self._there(store, [key for each in keys.values() for key in each])
+        lacking = [r for r in records if any(not self._has(there[key], r, whose) for key in keys[r.key])]
+        made = await self._writes(lacking, tier)
+        puts: list[Put] = []
+        for record in lacking:
+            new = {write.key: write.record for write in made[record.key] if isinstance(write, Put)}
+            for key in keys[record.key]:
+                old, passage = there[key], new.get(key)
+                if self._has(old, record, whose):
+                    continue
+                if isinstance(old, Record) and old.version == form.said_at(record):
+                    vector = None if passage is None else passage.vector
+                    puts.append(
+                        Put(
+                            form.collection,
+                            replace(old, vector=vector, fields={**old.fields, **whose}),
+                            AtVersion(old.version),
+                        )
+                    )
+                elif passage is not None:
+                    puts.append(Put(form.collection, passage, Newer()))
+        return puts
+
+    async def renewed(self, store: Store, passages: Sequence[Record]) -> list[Put]:
+        """What gives these passages a vector of the embedder in use, and the others of
+        their records; one whose record says something else by now, or is gone, loses
+        its vector.
+        """
+        keys = {
+            passage.key: Key(passage.key.tenant, str(passage.fields[self.form.named])) for passage in passages
+        }
+        located = await self._placement.locate_many(self.form.of, list(dict.fromkeys(keys.values())))
+        records = {at.key: at.record for at in located if at.record is not None}
+        puts, whose = (
+            await self.renewals(store, list(records.values()), passages[0].tier),
+            await self._meaning.whose(),
+        )
+        for passage in passages:
+            record = records.get(keys[passage.key])
+            if record is None or not self._is_of(passage, record):
+                nothing = replace(passage, vector=None, fields={**passage.fields, **whose})
+                puts.append(
+                    Put(self.form.collection, nothing, AtVersion(passage.version, passage.role, passage.tier))
+                )
+        return puts
+
+    async def lacking(self, store: Store, records: Sequence[Record]) -> list[Record]:
+        """Those of these records that lack a passage in a store of what they say."""
+        keys = {
+            record.key: [part_key(record.key, part) for part, _ in enumerate(self.form.parts(record))]
+            for record in records
+        }
+        there = await self._there(store, [key for each in keys.values() for key in each])
+        return [
+            record
+            for record in records
+            if not all(self._has(there[key], record, {}) for key in keys[record.key])
+        ]
+
+    async def _there(self, store: Store, keys: Sequence[Key]) -> dict[Key, Stored | None]:
+        with step("passages.read"):
+            return dict(zip(keys, await store.get(self.form.collection, keys) if keys else [], strict=True))
+
+    def _is_of(self, passage: Record, record: Record) -> bool:
+        """Whether the record says now what the passage is of."""
+        return passage.version == self.form.said_at(record) and int(str(passage.fields["part"])) < len(
+            self.form.parts(record)
+        )
+
+    def _has(self, passage: Stored | None, record: Record, whose: Mapping[str, FieldValue]) -> bool:
+        """Whether this is the record's passage with such a vector, or is to be none."""
+        if isinstance(passage, Record):
+            return passage.version == self.form.said_at(record) and passage.fields.items() >= whose.items()
+        return isinstance(passage, Tombstone) and passage.version >= self.form.said_at(record)
+
+    # -- writes ------------------------------------------------------------------------
+
+    async def _writes(self, records: Sequence[Record], tier: str) -> dict[Key, list[Put | Delete]]:
+        """Of each record a passage for each part, and the end of those that it had when
+        it said more.
+        """
+        parts, whose = (
+            [self.form.parts(record) async for record in paced(records)],
+            await self._meaning.whose(),
+        )
+        vectors = iter(await self._meaning.of_texts([part for each in parts for part in each]))
+        made: dict[Key, list[Put | Delete]] = {}
+        async for record, said in paced(zip(records, parts, strict=True)):
+            had = self._ends(record.key, self.form.said_at(record), self.form.before(record))
+            puts: dict[Key, Put | Delete] = {delete.key: delete for delete in had}
+            for number, _ in enumerate(said):
+                if (vector := next(vectors)) is not None:
+                    passage = self._passage(record, number, vector, tier, whose)
+                    puts[passage.key] = Put(self.form.collection, passage, Newer())
+            made[record.key] = list(puts.values())
+        return made
+
+    def _passage(
+        self, record: Record, part: int, vector: bytes, tier: str, whose: Mapping[str, FieldValue]
+    ) -> Record:
+        shared = {name: record.fields.get(name) for name in self.form.shared}
+        return Record(
+            part_key(record.key, part),
+            record.scope,
+            self.form.said_at(record),
+            record.created_at,
+            record.updated_at,
+            fields={**shared, **whose, self.form.named: record.key.id, "part": part},
+            vector=vector,
+            generation=record.generation,
+            tier=tier,
+        )
+
+    def _ends(self, owner: Key, version: int, parts: int) -> Iterator[Delete]:
+        for number in range(parts):
+            until = self._placement.tombstone_until()
+            yield Delete(self.form.collection, part_key(owner, number), version, Newer(), discard_at=until)
+
+    async def _written(
+        self, store: Store, pending: Sequence[OutboxRecord], writes: Sequence[Sequence[Put | Delete]]
+    ) -> list[Came]:
+        """What came of the writes for each of these. What is there already, or newer,
+        is as good as written.
+        """
+        flat = [write for each in writes for write in each]
+        outcomes = iter(await self._placement.write("passages.write", store, *flat) if flat else ())
+        came: list[Came] = []
+        for one, each in zip(pending, writes, strict=True):
+            settled: Came = True
+            for write in each:
+                try:
+                    settled = (
+                        await self._outbox.is_settled(one, store, write, next(outcomes), set()) and settled
+                    )
+                except Exception as error:  # noqa: BLE001 - of one owner
+                    settled = error
+            came.append(settled)
+        return came
+
+
+def part_key(owner: Key, part: int) -> Key:
+    """The key of the passage of one part."""
+    return Key(owner.tenant, part_id(owner.id, part))
+
+
+def part_id(owner_id: str, part: int) -> str:
+    return ids.beside(owner_id, "passage", str(part))
+
+
+# -- found -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A passage: its vector, when its record came to say this, which part it is of
+    (from 0), and how near to what was asked.
+    """
+
+    vector: bytes
+    said_at: int
+    number: int
+    cosine: float
+
+
+def by_record(near: bytes, found: Measured, named: str) -> dict[str, list[Part]]:
+    """The passages by the ids of their records, nearest first, both. `found` has
+    `named` and `part`.
+    """
+    vectors = [vector.tobytes() for vector in found.vectors]
+    parts: dict[str, list[Part]] = {}
+    rows = zip(
+        exact_cosines(near, vectors),
+        found.fields[named],
+        vectors,
+        found.versions,
+        found.fields["part"],
+        strict=True,
+    )
+    for cosine, owner, vector, version, part in sorted(rows, key=lambda row: -row[0]):
+        parts.setdefault(str(owner), []).append(Part(vector, version, int(str(part)), cosine))
+    return parts

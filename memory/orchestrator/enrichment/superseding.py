@@ -1,0 +1,323 @@
+"""An entry in the place of others: it is stored, they are linked to it and retired, all
+at one moment (D107, D111).
+
+Where all of these records live in one atomic store they are one batch. Elsewhere the
+entry is stored first and owes the rest: a link to each of the others, then its
+retirement. Whoever finds the step carries it out, and who was retired or deleted
+meanwhile needs neither.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from memory.domain import ids, validation
+from memory.domain.entry import Entry, EntryDraft
+from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, NotFound
+from memory.domain.provenance import all_in
+from memory.domain.scope import Scope
+from memory.domain.time import micros, moment
+from memory.orchestrator.entries.admission import NewEntry
+from memory.orchestrator.entries.entries import Entries, retired_at
+from memory.orchestrator.entries.relations import SUPERSEDES, Relations
+from memory.orchestrator.entries.writing import PendingEntry, is_own
+from memory.orchestrator.storage.cache import Cache
+from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
+from memory.orchestrator.storage.deliveries import Consistency, Deliveries
+from memory.orchestrator.storage.entry_records import TAKEN_BACK, changed, entry_of
+from memory.orchestrator.storage.key_locks import RetryDeadline
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime
+from memory.orchestrator.storage.placement import Located, Placement, refused
+from memory.orchestrator.storage.versions import version_at
+from memory.policies.visibility import is_current, is_expired
+from memory.ports.record import Key, Owed, Record
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Put, Status
+
+log = logging.getLogger(__name__)
+
+SUPERSEDE = "supersede"
+"""A step that an entry owes: to be linked to those it supersedes, and to retire them."""
+
+MOST_SUPERSEDED = 32
+"""How many entries one entry takes the place of at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """What is to give way. `versions`, where they were shown to somebody who decided:
+    one that has another by now stays as it is.
+    """
+
+    ids: Sequence[str]
+    within: Scope | None = None
+    """Only entries of this scope."""
+    versions: Mapping[str, int] | None = None
+
+    @classmethod
+    def checked(cls, given: object, within: Scope | None = None) -> Superseded:
+        """Ids as a caller gives them, one or several, each once."""
+        several = [given] if isinstance(given, str) else validation.sequence("supersedes", given)
+        named = (validation.text("supersedes", one, max_bytes=validation.MAX_ID_BYTES) for one in several)
+        distinct = list(dict.fromkeys(named))
+        if len(distinct) > MOST_SUPERSEDED:
+            raise InvalidInput(
+                "supersedes", f"must be at most {MOST_SUPERSEDED} entries, not {len(distinct)}"
+            )
+        return cls(distinct, within)
+
+
+@dataclass(slots=True)
+class _Write:
+    """One call under way."""
+
+    one: PendingEntry
+    superseded: Superseded
+    revive: bool
+    consistency: Consistency | None
+    tried: bool = False
+    """Whether it has been checked before that those exist which are to give way."""
+    retired: list[str] = field(default_factory=list)
+
+    @property
+    def at(self) -> datetime:
+        """The moment of everything: when the entry begins to be true."""
+        start: Any = self.one.record.fields["valid_from"]
+        return start  # type: ignore[no-any-return]
+
+
+class SupersedeWriter:
+    """Writes entries that take the place of others."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        entries: Entries,
+        relations: Relations,
+        deliveries: Deliveries,
+        outbox: Outbox,
+        cache: Cache,
+    ) -> None:
+        self._placement = placement
+        self._entries = entries
+        self._relations = relations
+        self._deliveries = deliveries
+        self._cache = cache
+        outbox.register(SUPERSEDE, self._supersede, StepLifetime.DELETED)
+
+    async def write(
+        self,
+        tenant: str,
+        draft: EntryDraft,
+        superseded: Superseded,
+        *,
+        asked: EntryDraft | None = None,
+        revive: bool = False,
+        consistency: Consistency | None = None,
+        steps: Sequence[Owed] = (),
+    ) -> tuple[Entry, Sequence[str]]:
+        """Store an entry in the place of others; under a key, once. The entry, and
+        which gave way to it. `asked`: what was, where it is another. `steps`: what it
+        owes besides.
+
+        All of them must be there and active, or nothing is written. One that is retired
+        while this runs is a `Conflict`, and nothing is written, where that is one
+        batch; elsewhere it has given way already. The gate is asked of the draft,
+        unless that is `asked`: then it was let in.
+        """
+        writer = self._entries.writer
+        writer.refuse_future([draft])
+        if draft is not asked:
+            [draft] = await self._entries.trust.let_in(tenant, [draft], changing=bool(superseded.ids))
+        one = writer.pending(tenant, draft, superseded.ids if superseded.versions is None else (), asked)
+        write = _Write(one, superseded, revive, consistency)
+        async with self._entries.quotas.admitted(
+            tenant, [NewEntry.of(one.record, derived=draft.key is not None)]
+        ) as stay:
+            stay.add(one.record.key)
+            await writer.embed([one])
+            for each in steps:
+                one.owe(each)
+            patience = RetryDeadline(self._placement, one.record.key.id)
+            while (entry := one.entry) is None:
+                await self._attempt(write)
+                if one.conflict is not None:
+                    raise one.conflict
+                if one.entry is None:
+                    await patience.wait()
+        self._entries.on_written(tenant, [entry])
+        return entry, write.retired
+
+    async def _attempt(self, write: _Write) -> None:
+        """One try: look at everything in one read, then write. It is not settled where
+        somebody else was faster.
+        """
+        one, key = write.one, write.one.record.key
+        looks = one.draft.key is not None or write.tried  # under a fresh id this write itself may stand
+        others = [Key(key.tenant, entry_id) for entry_id in write.superseded.ids]
+        asked = [*([key] if looks else []), *(other for other in others if ids.is_id(other.id))]
+        shown = write.superseded.versions is not None  # then what cannot be read stays
+        found = {at.key: at for at in await self._placement.locate_many(ENTRIES, asked, partial=shown)}
+        for at in found.values():
+            if (unread := at.corrupt or at.unknown) is not None and (at.key == key or not shown):
+                raise unread
+        own, located = found.get(key, Located(key)), [found.get(other, Located(other)) for other in others]
+        if (
+            own.record is not None
+            and one.draft.key is None
+            and is_own(one.record, own.record, own.record.version)
+        ):
+            one.entry = entry_of(own.record)
+        elif own.record is not None or (own.tombstone is not None and not write.revive):
+            await self._entries.writer.meet(one, own, write.revive)
+        else:
+            homes = [home for at in located if (home := self._giving_way(write, at)) is not None]
+            write.retired, write.tried = [record.key.id for record, _ in homes], True
+            await self._written(write, own, homes)
+
+    def _giving_way(self, write: _Write, there: Located) -> tuple[Record, Store] | None:
+        """An entry that gives way, and where it is; none where it is another than was
+        shown.
+        """
+        home, entry_id, within, shown = (
+            there.home(),
+            there.key.id,
+            write.superseded.within,
+            write.superseded.versions,
+        )
+        now = self._placement.now()
+        active = home is not None and not is_expired(home[0], now) and is_current(home[0], now)
+        if home is None or not active or (within is not None and home[0].scope != within.text):
+            if shown is not None:
+                return None
+            if write.tried:
+                raise Conflict(
+                    f"entry {entry_id}, which was to be superseded, was retired meanwhile: nothing was written",
+                    entry_id,
+                )
+            raise InvalidInput("supersedes", f"there is no active entry {entry_id[:64]}: nothing was written")
+        start: Any = home[0].fields["valid_from"]
+        never = write.one.draft.created_at is not None and write.at <= start
+        if shown is not None:
+            return None if never or shown.get(entry_id) != home[0].version else home
+        if never:
+            raise InvalidInput(
+                "created_at",
+                f"does not lie after the valid_from of entry {entry_id}, which would never have been valid",
+            )  # D33
+        return home
+
+    async def _written(self, write: _Write, own: Located, homes: Sequence[tuple[Record, Store]]) -> None:
+        one, archive = write.one, self._placement.topology.archive
+        at_once = archive.capabilities.atomic and all(
+            store is archive for store in (one.store, *(store for _, store in homes))
+        )
+        if homes and at_once and own.tombstone is None:
+            await self._write_at_once(write, archive, [record for record, _ in homes])
+            return
+        if homes:
+            shown = write.superseded.versions is not None
+            versions = {"versions": {record.key.id: record.version for record, _ in homes}} if shown else {}
+            one.owe(Owed(SUPERSEDE, SUPERSEDE, {"ids": write.retired, "at": micros(write.at), **versions}))
+        if own.tombstone is not None:
+            await self._entries.writer.meet(one, own, write.revive)
+        else:
+            await self._entries.writer.put(one.store, [one], write.revive, write.consistency)
+
+    async def _write_at_once(self, write: _Write, store: Store, olds: Sequence[Record]) -> None:
+        one, now = write.one, self._placement.now()
+        puts = [Put(ENTRIES, one.record, Absent())]
+        retired, origins = list[OutboxRecord](), all_in(one.record.fields)
+        for old in olds:
+            gone = changed(old, retired_at(old, write.at, origins), version=version_at(now, old.version))
+            new, replacing = self._entries.replacing(store, old, gone)
+            puts += [
+                *replacing,
+                Put(
+                    RELATIONS,
+                    self._relations.link(one.record, SUPERSEDES, old.key.id, made=write.at),
+                    Absent(),
+                ),
+            ]
+            retired.append(OutboxRecord(ENTRIES, store, new))
+        await self._cache.invalidate(ENTRIES, *[old.key for old in olds])
+        outcomes = await self._placement.write("supersede.home", store, *puts, together=True)
+        for outcome in outcomes:
+            if (error := refused(store, outcome)) is not None:
+                raise error
+        if any(outcome.status is Status.REJECTED for outcome in outcomes):
+            for old in olds:
+                await self._entries.erased(store, old)
+        if all(outcome.applied for outcome in outcomes):
+            await self._cache.invalidate(ENTRIES, *[old.key for old in olds])
+            born = self._entries.writer.born(one, store, outcomes[0])
+            await self._deliveries.deliver([born, *retired], write.consistency)
+
+    async def _supersede(self, pending: OutboxRecord, owed: Owed) -> bool:
+        """What an entry owes that was stored alone."""
+        owner, key, data = pending.owner, pending.owner.key, owed.data
+        if isinstance(owner, Record) and TAKEN_BACK in owner.body:
+            return True
+        versions, origins = (
+            data.get("versions", {}),
+            all_in(owner.fields) if isinstance(owner, Record) else [],
+        )
+        unreadable: CorruptRecord | None = None
+        for entry_id in data["ids"]:
+            version, at = versions.get(entry_id), moment(data["at"])
+            try:
+                there = await self._entries.live_record(key.tenant, entry_id)
+            except NotFound:
+                if version is not None and not await self._ended(key.tenant, entry_id, at):
+                    await self._relations.unlink(key, SUPERSEDES, entry_id)
+                continue
+            except (
+                CorruptRecord
+            ) as error:  # it keeps no other from giving way, and the step is owed until it is erased
+                unreadable = error
+                continue
+            if version not in (None, there.version):
+                log.info(
+                    "entry %s was edited since it was shown, and stays: %s does not supersede it",
+                    entry_id,
+                    key.id,
+                )
+                await self._relations.unlink(
+                    key, SUPERSEDES, entry_id
+                )  # whoever was at this before may have linked it already
+                continue
+            try:
+                source = (
+                    owner
+                    if isinstance(owner, Record)
+                    else await self._entries.live_record(key.tenant, key.id, active=False)
+                )
+                await self._relations.make(source, SUPERSEDES, entry_id, at, data.get("said"))
+            except Conflict:
+                log.debug("%s was linked to %s before", key.id, entry_id)
+            except (InvalidInput, NotFound):  # one of them is gone
+                log.debug("%s cannot be linked to %s", key.id, entry_id)
+            retired = await self._entries.retire(key.tenant, entry_id, at, version, origins=origins)
+            if not retired and version is not None and not await self._ended(key.tenant, entry_id, at):
+                await self._relations.unlink(key, SUPERSEDES, entry_id)
+        if unreadable is not None:
+            raise unreadable
+        return True
+
+    async def _ended(self, tenant: str, entry_id: str, at: datetime) -> bool:
+        """Whether an entry ended at this moment: by this step, carried out before or by
+        another process just now. What something else retired is not linked to this one,
+        though whoever was at the step before may have linked it.
+        """
+        try:
+            there = await self._entries.live_record(tenant, entry_id, active=False)
+        except NotFound:
+            return False
+        start: Any = there.fields["valid_from"]
+        ended: bool = there.fields.get("valid_to") == max(start, at)
+        return ended

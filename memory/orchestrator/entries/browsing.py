@@ -1,0 +1,373 @@
+"""Browsing: many entries in order, over every tier, each once.
+
+Stores are asked in the direction records move. An arriving copy counts only when its
+source shows a mark to it. A store that fails is left out and named.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, ClassVar, TypeVar
+
+from memory.domain.entry import Entry
+from memory.domain.errors import StoreError, StoreTimeout
+from memory.domain.scope import Scope
+from memory.domain.shown import Answer
+from memory.domain.time import micros
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, SEQUENCE
+from memory.orchestrator.storage.entry_records import entry_of
+from memory.orchestrator.storage.partial_answers import BROWSED, Lacking
+from memory.orchestrator.storage.past_versions import entry_id, on_their_way, still_living
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.steps import step
+from memory.orchestrator.trust.blocked_sources import visible
+from memory.orchestrator.trust.trust import Trust
+from memory.policies.asked import EntryQuery
+from memory.policies.pages import cursor_behind
+from memory.policies.routing import TIERS
+from memory.policies.visibility import accepting, filter_of, is_current, is_expired, notes, was_stored
+from memory.ports.collections import Collection
+from memory.ports.pace import paced
+from memory.ports.query import Condition, Eq, Head, Order, Query, Tenant, all_of, encode_cursor, within
+from memory.ports.record import FieldValue, Key, Mark, Partition, Record, Role
+from memory.ports.store import Store
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_FIRST_ID, _LAST_ID = "00000000-0000-8000-8000-000000000000", "ffffffff-ffff-8fff-bfff-ffffffffffff"
+"""Ids before and behind all others."""
+
+
+class Retrieved(Answer[Entry]):
+    """Entries found, in order. `degraded` names stores; `cursor` asks for those that
+    follow, and is None at the end; `withheld` is how many the recall gate did not let
+    out on the way.
+    """
+
+    said_as: ClassVar[str] = "entries"
+
+    def __init__(
+        self,
+        found: Sequence[Entry] = (),
+        degraded: Iterable[str] = (),
+        cursor: str | None = None,
+        withheld: int = 0,
+    ) -> None:
+        super().__init__(found, degraded)
+        self.cursor = cursor
+        self.withheld = withheld
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            **super().to_dict(),
+            "cursor": self.cursor,
+            **({"withheld": self.withheld} if self.withheld else {}),
+        }
+
+
+class Browsing:
+    """Browse, and what every way of reading many needs: which stores to ask, within
+    which time, and which rows count.
+    """
+
+    def __init__(self, placement: Placement, trust: Trust) -> None:
+        self._placement = placement
+        self.trust = trust
+
+    async def browse(self, asked: EntryQuery) -> Retrieved:
+        """The newest (or oldest) entries along a moment, of those behind `asked.after`.
+        Ties follow the order in which entries were written, in the same direction
+        (A32); older entries have no sequence and come first, by id.
+        """
+        lacking, found = Lacking(), dict[str, Record]()
+        asked = await self.trusted(asked, lacking)
+        for store, collection in self.sources(asked):
+            _add(
+                found,
+                await self.guarded(store, lacking, self._gather(store, collection, asked, lacking)) or (),
+                asked,
+            )
+        ordered = sorted(
+            found.values(), key=lambda record: _place(record, asked), reverse=asked.order == "newest"
+        )
+        shown = ordered[: asked.limit]
+        if not shown:
+            lacking.require_answer()
+        cursor = cursor_behind(asked, *_place(shown[-1], asked)) if len(ordered) > len(shown) else None
+        return Retrieved(
+            [entry_of(r) async for r in paced(shown)], lacking.notes, cursor, len(lacking.withheld)
+        )
+
+    async def _gather(
+        self, store: Store, collection: Collection, asked: EntryQuery, lacking: Lacking
+    ) -> list[Record]:
+        """Enough of one store's records, and one more that tells whether others follow.
+
+        A store brings records by their moment. Those of one moment are asked for by
+        their sequence where a page begins or ends among them.
+        """
+        kept = dict[str, Record]()
+        owed = await self.owed_past(store, collection, asked, lacking)
+        if asked.after is not None:
+            await self._read(
+                store, self._of_one_moment(collection, asked, asked.after[0]), asked, lacking, kept
+            )
+        if len(kept) <= asked.limit and await self._read(
+            store, self._query(collection, asked), asked, lacking, kept
+        ):
+            moments = [_place(row, asked)[0] for row in kept.values()]
+            last = max(moments) if asked.order == "oldest" else min(moments)
+            if sum(moment != last for moment in moments) < asked.limit:
+                kept = {name: row for name, row in kept.items() if _place(row, asked)[0] != last}
+                await self._read(store, self._of_one_moment(collection, asked, last), asked, lacking, kept)
+        return [*owed, *kept.values()]
+
+    async def _read(
+        self, store: Store, query: Query, asked: EntryQuery, lacking: Lacking, kept: dict[str, Record]
+    ) -> bool:
+        """Read until there is more than is asked for; whether others follow.
+
+        Passed over are arriving copies and past versions that do not count, and what
+        has other metadata.
+        """
+        collection = query.collection
+        while True:
+            with step("browse"):
+                page = await store.query(query)
+            self._say_corrupt(store, page.corrupt)
+            rows = await self.counting(
+                store, collection, [r for r in page.records if isinstance(r, Record)], lacking
+            )
+            known = await self.known([row for row in rows if notes(row, asked.metadata)], asked, lacking)
+            _add(kept, await self.let_out(known, lacking), asked)
+            if page.cursor is None or len(kept) > asked.limit:
+                return page.cursor is not None
+            query = replace(query, cursor=page.cursor)
+
+    def _query(self, collection: Collection, asked: EntryQuery) -> Query:
+        """What one store is asked for behind the moment at which the page before ended."""
+        end = _FIRST_ID if asked.order == "newest" else _LAST_ID
+        return self._ordered(
+            collection, asked, asked.along, None, None if asked.after is None else (asked.after[0], end)
+        )
+
+    def _of_one_moment(self, collection: Collection, asked: EntryQuery, moment: datetime) -> Query:
+        """What one store is asked for of the entries of one moment."""
+        behind = None
+        if asked.after is not None and asked.after[0] == moment:
+            behind = (None if asked.after[1] < 0 else asked.after[1], asked.after[2])
+        return self._ordered(collection, asked, SEQUENCE, Eq(asked.along, moment), behind)
+
+    def _ordered(
+        self,
+        collection: Collection,
+        asked: EntryQuery,
+        by: str,
+        which: Condition | None,
+        behind: tuple[FieldValue, str] | None,
+    ) -> Query:
+        """Kept versions come in the order of their entries; where metadata tell, many
+        are read at once.
+        """
+        fields = (by, "entry_id") if collection.field("entry_id") else (by,)
+        order = tuple(Order(field, descending=asked.order == "newest") for field in fields)
+        limit = max(asked.limit + 1, self._placement.settings.page if asked.metadata else 0)
+        cursor = None if behind is None else encode_cursor(behind[: len(fields)], behind[1])
+        filters = all_of(filter_of(asked, collection, self._placement.now()), which)
+        return Query(collection, asked.where, filters, order, limit, cursor, roles=BROWSED)
+
+    async def owed_past(
+        self, store: Store, collection: Collection, asked: EntryQuery, lacking: Lacking
+    ) -> list[Record]:
+        """Of what was known then, the versions that are not kept in the archive yet."""
+        if asked.known_at is None or collection is not ENTRIES:
+            return []
+        versions = await on_their_way(self._placement, store, asked.where, asked.known_at)
+        asked_for = accepting(asked, ENTRY_VERSIONS, self._placement.now())
+        known = await self.known([v for v in versions if asked_for(v)], asked, lacking)
+        return await self.let_out(known, lacking)
+
+    async def trusted(self, asked: EntryQuery, lacking: Lacking) -> EntryQuery:
+        """The question without the entries of blocked sources. Where the list is unknown,
+        without all that says where it comes from: `lacking` tells.
+        """
+        blocked, archive = self.trust.blocked_sources, self._placement.topology.archive
+        known = blocked.at_once(asked.tenant)
+        try:
+            known = known or await blocked.known(asked.tenant)
+        except StoreError as error:
+            lacking.say(f"{error}; entries with an origin were left out, for their source may be blocked")
+            if isinstance(error, StoreTimeout):
+                lacking.silent.add(archive)
+        return replace(asked, trusted=visible(known))
+
+    async def let_out(self, rows: Sequence[Record], lacking: Lacking) -> list[Record]:
+        """Those that the recall gate lets out; of the others `lacking` has the ids."""
+        shown = await self.trust.shown(rows)
+        lacking.withheld.update(
+            entry_id(row) for row, is_shown in zip(rows, shown, strict=True) if not is_shown
+        )
+        return [row for row, is_shown in zip(rows, shown, strict=True) if is_shown]
+
+    async def known(self, rows: Sequence[Record], asked: EntryQuery, lacking: Lacking) -> list[Record]:
+        """Of what was found as known at the moment asked about, what was, and whose
+        entry still lives. What cannot be told is left out, and said.
+        """
+        if asked.known_at is None:
+            return list(rows)
+        now = (
+            self._placement.now()
+        )  # again: what was written since the stores were asked is not from a clock that is ahead
+        stored = [row for row in rows if was_stored(row, asked.known_at, now)]
+        living, errors = await still_living(self._placement, asked.tenant, stored)
+        for error in errors:
+            lacking.say(f"{error}; past versions whose entry could not be found were left out")
+        return living
+
+    async def counting(
+        self, store: Store, collection: Collection, rows: Sequence[Record], lacking: Lacking | None = None
+    ) -> list[Record]:
+        """The rows that count: homes, and arriving copies to which an earlier store
+        shows a mark.
+
+        Where an earlier store fails, what only its marks could tell does not count, and
+        `lacking` names it; without that the failure is raised.
+        """
+        arriving = [r.key for r in rows if r.role is Role.ARRIVING]
+        if not arriving:
+            return list(rows)
+        marked: set[Key] = set()
+        for source in self._placement.topology.homes:
+            if source is store:
+                break
+            asking = self._marked(source, collection, arriving, store)
+            marked |= (
+                await asking if lacking is None else await self.guarded(source, lacking, asking)
+            ) or set()
+        return [r for r in rows if r.role is not Role.ARRIVING or r.key in marked]
+
+    async def _marked(
+        self, source: Store, collection: Collection, keys: Sequence[Key], target: Store
+    ) -> set[Key]:
+        """The keys under which a store shows a mark to another."""
+        with step("browse.marks"):
+            stands = await source.get(collection, keys)
+        return {
+            s.key for s in stands if isinstance(s, Mark) and self._placement.topology.home(s.to) is target
+        }
+
+    async def everything(
+        self, tenant: str, scope: Scope | None, *, retired: bool = False
+    ) -> AsyncIterator[Entry]:
+        """Every live entry of a tenant or scope, store by store in the direction
+        records move, oldest first in each; each once.
+
+        With `retired` also those whose window of validity has ended, or has not begun.
+        """
+        now = self._placement.now()
+        async for row in self.every_record(ENTRIES, tenant, None if scope is None else scope.text):
+            if retired or is_current(row, now):
+                yield entry_of(row)
+
+    async def every_record(
+        self, collection: Collection, tenant: str, scope: str | None
+    ) -> AsyncIterator[Record]:
+        """Every record of a collection that has not expired, as `everything` has
+        entries; those of one moment by their sequence.
+        """
+        now, seen = self._placement.now(), set[str]()
+        where = Tenant(tenant) if scope is None else within(Partition(tenant, scope))
+        for store in self._placement.topology.homes:
+            query = Query(
+                collection,
+                where,
+                order=(Order("created_at"),),
+                limit=self._placement.settings.page,
+                roles=BROWSED,
+            )
+            of_one_moment: list[Record] = []
+            async for page in self._placement.pages("browse.everything", store, query):
+                self._say_corrupt(store, page.corrupt)
+                async for row in paced(
+                    await self.counting(store, collection, [r for r in page.records if isinstance(r, Record)])
+                ):
+                    if row.key.id in seen or is_expired(row, now):
+                        continue
+                    seen.add(row.key.id)
+                    if collection is not ENTRIES:
+                        yield row
+                        continue
+                    if of_one_moment and of_one_moment[0].created_at != row.created_at:
+                        for earlier in sorted(of_one_moment, key=_sequence):
+                            yield earlier
+                        of_one_moment = []
+                    of_one_moment.append(row)
+            for earlier in sorted(of_one_moment, key=_sequence):
+                yield earlier
+
+    # -- shared ------------------------------------------------------------------------
+
+    def sources(self, asked: EntryQuery) -> list[tuple[Store, Collection]]:
+        """Which stores to ask for what, in the direction records move: where entries of
+        the asked scopes are born, and what comes behind.
+        """
+        kind, topology = self._placement.kinds.of(ENTRIES), self._placement.topology
+        born = min((kind.route(scope.kind).tier for scope in asked.scopes), key=TIERS.index, default=TIERS[0])
+        sources = [(store, ENTRIES) for store in topology.since(topology.home(born))]
+        return (
+            sources
+            if asked.known_at is None
+            else [*sources, (self._placement.topology.archive, ENTRY_VERSIONS)]
+        )
+
+    async def guarded(
+        self, store: Store, lacking: Lacking, call: Coroutine[Any, Any, T], *, shows: bool = True
+    ) -> T | None:
+        """See `Lacking.answered`."""
+        return await lacking.answered(self._placement, store, call, shows=shows)
+
+    @staticmethod
+    def _say_corrupt(store: Store, corrupt: Sequence[Key]) -> None:
+        for key in corrupt:
+            log.warning("store '%s': record %s is corrupt and was passed over", store.name, key.id)
+
+
+def _place(record: Record, asked: EntryQuery) -> tuple[datetime, int, str]:
+    """Where an entry stands among others along the moment that orders."""
+    moment = record.updated_at if asked.along == "updated_at" else record.created_at
+    return moment, _sequence(record), entry_id(record)
+
+
+def _sequence(record: Record) -> int:
+    """What orders entries of one moment; -1 for those that have none."""
+    sequence = record.fields.get(SEQUENCE)
+    return sequence if isinstance(sequence, int) else -1
+
+
+def _add(found: dict[str, Record], rows: Iterable[Record], asked: EntryQuery) -> None:
+    """Add what stands behind `asked.after`, of each entry the copy that counts."""
+    for row in rows:
+        *_, name = place = _place(row, asked)
+        if asked.after is not None and not (
+            place < asked.after if asked.order == "newest" else place > asked.after
+        ):
+            continue
+        there = found.get(name)
+        if there is None or outranks(row, there, asked.known_at):
+            found[name] = row
+
+
+def outranks(row: Record | Head, other: Record | Head, known_at: datetime | None = None) -> bool:
+    """Of two copies of one entry the newer counts, the one of just the moment asked
+    about before it; between equals a home before a copy.
+    """
+    asked = None if known_at is None else micros(known_at)
+
+    def rank(one: Record | Head) -> tuple[bool, int, bool]:
+        return (one.version == asked, one.version, one.role is Role.HOME)
+
+    return rank(row) > rank(other)

@@ -1,0 +1,514 @@
+"""Entries made from entries: promoted into a broader scope, or compacted into one. The
+new entry is stored first; what remains is owed by it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+from memory.domain import ids, validation
+from memory.domain.entry import WHERE_SAID, Entry, EntryDraft, EntryType
+from memory.domain.errors import CompactionError, Conflict, InvalidInput, NotFound
+from memory.domain.provenance import all_in
+from memory.domain.scope import Scope, ScopeKind, check_promotion
+from memory.domain.time import moment
+from memory.orchestrator.embeddings.embeddings import Embeddings
+from memory.orchestrator.entries.admission import NewEntry
+from memory.orchestrator.entries.derivatives import Derivatives
+from memory.orchestrator.entries.entries import Entries
+from memory.orchestrator.erasure.erasure import DELETE, Erasure
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.deliveries import Consistency, Deliveries
+from memory.orchestrator.storage.entry_records import changed, entry_of, record_of
+from memory.orchestrator.storage.id_reuse import IdReuse
+from memory.orchestrator.storage.key_locks import RetryDeadline
+from memory.orchestrator.storage.outbox import OutboxRecord, owed_by_writing
+from memory.orchestrator.storage.past_versions import MADE_OF, oldest_in
+from memory.orchestrator.storage.placement import Located, Placement, refused
+from memory.orchestrator.storage.sources import CONFIRM_SOURCES, CONFIRMS, as_moved, made_of
+from memory.orchestrator.storage.versions import version_at
+from memory.policies.visibility import is_current, is_expired
+from memory.ports.record import Key, Owed, Record
+from memory.ports.store import Store
+from memory.ports.writes import Put, Status
+
+Callback: TypeAlias = Callable[[list[Entry]], str | Awaitable[str]]
+"""Makes one text of several entries; gets copies of them in the order asked, may be
+async (A77).
+"""
+
+COPIED_VERSION = "promoted_from_version"
+"""In the body of a promoted entry: the version of the original that it is a copy of."""
+OVERRIDES = "promoted_with"
+"""In the body of a promoted entry: a digest of what the promotion was told to say
+otherwise than the original.
+"""
+
+
+class Derivation:
+    """Promotion across scopes, and compaction. Ids derive from the sources, so that a
+    repeat finds what it made before.
+    """
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        entries: Entries,
+        meaning: Embeddings,
+        deliveries: Deliveries,
+        erasure: Erasure,
+        id_reuse: IdReuse,
+        derivatives: Derivatives,
+    ) -> None:
+        self._placement = placement
+        self._entries = entries
+        self._meaning = meaning
+        self._deliveries = deliveries
+        self._erasure = erasure
+        self._id_reuse = id_reuse
+        self._derivatives = derivatives
+
+    async def promote(
+        self,
+        tenant: str,
+        entry_id: str,
+        target: Scope,
+        *,
+        overrides: dict[str, Any] | None = None,
+        delete_original: bool = False,
+        revive: bool = True,
+        automatic: bool = False,
+        consistency: Consistency | None = None,
+    ) -> Entry:
+        """Copy an entry into a broader scope (A59-A71). `automatic` says that a rule
+        asks, and no caller.
+
+        Promoting the same source to the same scope again with the same overrides
+        returns the same entry, with others it is a `Conflict` (A72). Where the copy was
+        deleted since, another is made, or, unless `revive`, it is a `Conflict`. If the
+        original is edited meanwhile, it is copied again. If it is deleted meanwhile,
+        the copy is deleted too, and `NotFound` is raised. The original is deleted only
+        at the version that was copied, and only while its copy can be read.
+        """
+        patience, asked = RetryDeadline(self._placement, entry_id), _digest(overrides or {})
+        while True:
+            try:
+                source = await self._entries.live_record(tenant, entry_id)
+            except NotFound:  # promoted before, and the original deleted with it: a repeat of that call
+                return await self._promoted(tenant, entry_id, target, asked)
+            record = await self._copy_of(tenant, source, target, overrides or {}, gated=True)
+            record = made_of(record, [source], automatic=automatic, moved=delete_original)
+
+            def check(there: Record, source: Record = source) -> None:
+                _check_overrides(there, asked)
+                if delete_original and there.body.get(COPIED_VERSION) != source.version:
+                    raise Conflict(
+                        f"entry {entry_id} was edited since it was promoted, and its copy does not have the edit: it was not deleted; "
+                        "update the copy to what is to be kept, then delete the original",
+                        there.key.id,
+                    )
+
+            to_delete = [source] if delete_original else []
+            try:
+                return await self._store(
+                    record, [source], to_delete, check, revive=revive, consistency=consistency
+                )
+            except NotFound:
+                if (await self._placement.locate(ENTRIES, source.key)).record is None:
+                    raise
+                revive = True  # what was deleted is the copy that this call made
+                await patience.wait()  # it was edited while it was copied
+
+    async def foreseen(
+        self, tenant: str, entry_id: str, target: Scope, to_come: Record | None = None
+    ) -> tuple[Record, Located]:
+        """The copy that `promote` would make now, and what stands under its id: one
+        that was made before, or the tombstone of one.
+
+        `to_come`: the entry, where it does not stand yet. Nothing is written, and
+        neither quotas nor the write gate are asked. Raises `NotFound` and
+        `InvalidScopePromotion` as `promote` does.
+        """
+        source = to_come or await self._entries.live_record(tenant, entry_id)
+        record = await self._copy_of(tenant, source, target, {}, gated=False)
+        whose = {} if source.vector is None else await self._meaning.whose()
+        record = replace(record, fields={**record.fields, **whose}, vector=source.vector)  # it says the same
+        return record, await self._placement.locate(
+            ENTRIES, record.key, born_in=self._placement.topology.home(record.tier)
+        )
+
+    @property
+    def decided_when_made(self) -> tuple[str, ...]:
+        """What decides besides whether a copy is made, and is not asked before it is."""
+        return ("if the write gate lets it in",) if self._entries.trust.gates.write is not None else ()
+
+    async def _copy_of(
+        self, tenant: str, source: Record, target: Scope, overrides: dict[str, Any], *, gated: bool
+    ) -> Record:
+        origin = entry_of(source)
+        check_promotion(origin.scope, target)
+        metadata = dict(origin.metadata)
+        if origin.scope.kind is ScopeKind.SESSION:
+            metadata.setdefault("created_in_session_id", origin.scope.id)
+        said = {name: getattr(origin, name) for name in WHERE_SAID}
+        wanted = {"content": origin.content, "tags": origin.tags} | overrides
+        if "metadata" in wanted:  # laid over the source's: provenance is never stripped (A88)
+            metadata = validation.json_object("metadata", metadata | wanted["metadata"])
+        wanted["metadata"] = metadata
+        # Checked when it was written, and again where overridden: what could be stored
+        # can be promoted, empty content too (A52).
+        draft = EntryDraft.model_construct(
+            scope=target,
+            type=origin.type,
+            title=origin.title,
+            expires_at=origin.expires_at,
+            **came_of(origin),
+            **said,
+            **wanted,
+        )
+        if gated:
+            [draft] = await self._entries.trust.let_in(tenant, [draft], derived=True)
+        now = self._placement.now()
+        record = record_of(
+            draft,
+            key=_promoted_key(tenant, source.key.id, target),
+            version=version_at(now),
+            now=now,
+            tier=self._placement.kinds.of(ENTRIES).route(target.kind).tier,
+            sequence=self._placement.next_sequence(),
+            promoted_from_id=source.key.id,
+            compacted_from_ids=origin.compacted_from_ids,
+            contributors=None
+            if origin.contributors is None
+            else [c.model_dump() for c in origin.contributors],
+        )
+        return replace(
+            record,
+            body={
+                **record.body,
+                COPIED_VERSION: source.version,
+                MADE_OF: oldest_in([source]),
+                OVERRIDES: _digest(overrides),
+            },
+        )
+
+    async def _promoted(self, tenant: str, entry_id: str, target: Scope, asked: str) -> Entry:
+        """What an entry that is gone was promoted to. Raises `NotFound` with the id of
+        that entry if it was not promoted, if the copy is hidden too, or if the entry was
+        deleted before its copy was confirmed: then the copy goes.
+        """
+        try:
+            made = await self._entries.live_record(tenant, _promoted_key(tenant, entry_id, target).id)
+        except NotFound:  # it was not promoted, or the copy is hidden: one expires with its original
+            raise NotFound(entry_id) from None
+        if any(owed.step == CONFIRM_SOURCES for owed in made.owed):
+            there = await self._placement.locate(ENTRIES, made.key)
+            if (
+                there.store is None
+                or there.record is None
+                or await self._is_undone(there.store, there.record)
+            ):
+                raise NotFound(entry_id)
+        _check_overrides(made, asked)
+        return entry_of(made)
+
+    async def compact(
+        self,
+        tenant: str,
+        entry_ids: Sequence[str],
+        callback: Callback,
+        *,
+        target_scope: Scope | None = None,
+        tags: list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        delete_sources: bool = False,
+        consistency: Consistency | None = None,
+    ) -> Entry:
+        """Make one entry of several of one scope (A73-A87). The library calls no model:
+        the callback does (A85).
+        """
+        distinct = list(dict.fromkeys(entry_ids))
+        if not distinct:
+            raise CompactionError(distinct, "sourceEntryIds must be non-empty.")
+        sources = [await self._entries.live_record(tenant, entry_id) for entry_id in distinct]
+        scopes = {s.scope for s in sources}
+        if len(scopes) > 1:
+            raise CompactionError(distinct, "All source entries must share the same scope.")
+        scope = Scope.parse(sources[0].scope)
+        if target_scope is not None and target_scope != scope:
+            raise CompactionError(distinct, "Compaction targetScope must match the shared source scope.")
+        origins = [entry_of(s) for s in sources]
+        union = _united_tags(origins, distinct) if tags is None else tags
+        merged = _merged_metadata(origins, metadata, distinct)
+        content = await self._called(callback, sources, distinct)
+        kinds = {origin.type for origin in origins}
+        try:
+            draft = EntryDraft(
+                scope=scope,
+                type=kinds.pop() if len(kinds) == 1 else EntryType.CONTEXT,
+                content=content,
+                tags=union,
+                metadata=merged,
+                origins=[one for source in sources for one in all_in(source.fields)],
+                expires_at=_latest([o.expires_at for o in origins]),
+            )
+        except InvalidInput as error:
+            raise CompactionError(distinct, str(error)) from error
+        [draft] = await self._entries.trust.let_in(tenant, [draft], derived=True)
+        versions = [f"{s.key.id}@{s.version}" for s in sources]
+        identity = ids.derived_id(
+            tenant, scope.text, "compact", *versions, draft.content, repr(draft.tags), repr(draft.metadata)
+        )
+        now = self._placement.now()
+        record = record_of(
+            draft,
+            key=Key(tenant, identity),
+            version=version_at(now),
+            now=now,
+            tier=self._placement.kinds.of(ENTRIES).route(scope.kind).tier,
+            sequence=self._placement.next_sequence(),
+            compacted_from_ids=distinct,
+            contributors=[c for origin in origins for c in _contributors(origin)],
+        )
+        generation = min(
+            s.generation or 0 for s in sources
+        )  # sources erased meanwhile take their summary with them
+        record = replace(record, generation=generation, body={**record.body, MADE_OF: oldest_in(sources)})
+        record = made_of(record, sources, automatic=False, moved=delete_sources)
+        to_delete = sources if delete_sources else []
+        try:
+            return await self._store(record, sources, to_delete, consistency=consistency)
+        except NotFound as error:
+            if error.entry_id not in distinct:
+                raise
+            gone = (
+                f"entry {error.entry_id} was deleted or edited while it was summarised, so nothing was stored"
+            )
+            raise CompactionError(
+                distinct, f"{gone}. Read the entries again, and compact those that are left."
+            ) from error
+
+    async def _called(self, callback: Callback, sources: Sequence[Record], entry_ids: Sequence[str]) -> str:
+        try:
+            made = callback([entry_of(s) for s in sources])
+            content = await made if inspect.isawaitable(made) else made
+        except Exception as error:
+            raise CompactionError(entry_ids, str(error) or type(error).__name__) from error
+        if not isinstance(content, str):
+            raise CompactionError(entry_ids, f"the callback must return text, not {type(content).__name__}")
+        return content
+
+    async def _store(
+        self,
+        record: Record,
+        sources: Sequence[Record],
+        to_delete: Sequence[Record],
+        check: Callable[[Record], None] = lambda there: None,
+        *,
+        revive: bool = True,
+        consistency: Consistency | None = None,
+    ) -> Entry:
+        """Put a derived record where nothing stands under its id, or over the tombstone
+        of an earlier life.
+
+        Where it was made before and `check` has nothing against it, what was made is
+        the answer. Sources go only for a copy that can be read, and not where one of
+        them is under legal hold: then `LegalHoldActive` is raised.
+        """
+        await self._erasure.holds.refuse(to_delete)
+        less = sum(source.scope == record.scope for source in to_delete)
+        async with self._entries.quotas.admitted(
+            record.key.tenant, [NewEntry.of(record, derived=True)], less
+        ) as stay:
+            stay.add(record.key)
+            return await self._stored(
+                record, sources, to_delete, check, revive=revive, consistency=consistency
+            )
+
+    async def _stored(
+        self,
+        record: Record,
+        sources: Sequence[Record],
+        to_delete: Sequence[Record],
+        check: Callable[[Record], None],
+        *,
+        revive: bool,
+        consistency: Consistency | None,
+    ) -> Entry:
+        record = (await self._meaning.embedded([record]))[0]
+        store = self._placement.topology.home(record.tier)
+        pending = (
+            [Owed(DELETE, DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})]
+            if to_delete
+            else []
+        )
+        patience = RetryDeadline(self._placement, record.key.id)
+        while True:
+            there = await self._placement.locate(ENTRIES, record.key, born_in=store)
+            if there.record is not None:
+                if there.store is not None and (await self._is_undone(there.store, there.record, sources)):
+                    continue
+                check(there.record)
+                return await self._made_before(there.record, to_delete)
+            if there.tombstone is not None and not revive:
+                raise Conflict(
+                    "what was made of it before was deleted since",
+                    record.key.id,
+                    deleted_at=moment(there.tombstone.version),
+                )
+            born = await self._id_reuse.prepare(record, store, there)
+            new = replace(
+                born.record,
+                owed=(
+                    *CONFIRMS,
+                    *owed_by_writing(self._placement, ENTRIES, born.record, born.store),
+                    *pending,
+                ),
+            )
+            outcome = await self._placement.write_one("derive.home", born.store, Put(ENTRIES, new, born.when))
+            if (error := refused(born.store, outcome)) is not None:
+                raise error
+            if outcome.status is Status.REJECTED:
+                raise NotFound(record.key.id)  # the scope was erased under it
+            if outcome.applied:
+                stored = replace(new, generation=outcome.generation)
+                await self._derivatives.confirm(born.store, stored, sources)
+                stored = replace(stored, owed=stored.owed[len(CONFIRMS) :])
+                await self._deliveries.deliver([OutboxRecord(ENTRIES, born.store, stored)], consistency)
+                return entry_of(stored)
+            await patience.wait()
+
+    async def _is_undone(self, store: Store, made: Record, sources: Sequence[Record] = ()) -> bool:
+        """Whether what was made before, and not confirmed, is gone now, since a source
+        was deleted or edited behind it.
+        """
+        try:
+            await self._derivatives.confirm(store, made, sources)
+        except NotFound:
+            return True
+        return False
+
+    async def _made_before(self, made: Record, to_delete: Sequence[Record]) -> Entry:
+        now = self._placement.now()
+        if to_delete and (is_expired(made, now) or not is_current(made, now)):
+            raise Conflict(
+                "what was made of this before is hidden by now, expired or retired: nothing was deleted",
+                made.key.id,
+            )
+        if not to_delete:
+            return entry_of(made)
+        await self._entries.rewrite_at_once(
+            made.key, partial(self._moved, {source.key.id for source in to_delete}, True)
+        )
+        stay = {
+            s.key.id
+            for s in to_delete
+            if not await self._erasure.delete(ENTRIES, s.key, at=s.version, held="left")
+        }
+        if stay:  # edited meanwhile, or under legal hold
+            await self._entries.rewrite_at_once(made.key, partial(self._moved, stay, False))
+        return entry_of((await self._placement.locate(ENTRIES, made.key)).record or made)
+
+    async def _moved(self, originals: Collection[str], is_moved: bool, made: Record) -> Record | None:
+        """A copy that takes the place of its original, or does not: if it does, the
+        erasure of the original's scope reaches it no more.
+        """
+        moved = as_moved(made, originals, is_moved)
+        return (
+            None
+            if moved is None
+            else changed(moved, {}, version=version_at(self._placement.now(), made.version))
+        )
+
+
+def came_of(origin: Entry) -> dict[str, Any]:
+    """What an entry says of where it came from, as a draft takes it."""
+    return {
+        "source": origin.source,
+        "agent": origin.agent,
+        "run": origin.run,
+        "origins": tuple(origin.origins or ()),
+    }
+
+
+def _promoted_key(tenant: str, entry_id: str, target: Scope) -> Key:
+    return Key(tenant, ids.derived_id(tenant, target.text, "promote", entry_id))
+
+
+def _digest(overrides: dict[str, Any]) -> str:
+    return blake2b(
+        json.dumps(overrides, sort_keys=True, ensure_ascii=False).encode(), digest_size=16
+    ).hexdigest()
+
+
+def _check_overrides(made: Record, asked: str) -> None:
+    if made.body.get(OVERRIDES, asked) != asked:
+        raise Conflict(
+            "it was promoted to this scope before, with other content, tags or metadata: update what that made",
+            made.key.id,
+        )
+
+
+def _united_tags(origins: Sequence[Entry], source_ids: Sequence[str]) -> list[str]:
+    """The tags of all sources in order, within the limits of an entry. Raises
+    `CompactionError` beyond them.
+    """
+    union = list(dict.fromkeys(tag for origin in origins for tag in origin.tags))
+    if len(union) > validation.MAX_TAGS:
+        raise CompactionError(
+            source_ids,
+            f"the sources have {len(union)} different tags, and an entry takes at most {validation.MAX_TAGS}: give tags=[…] for the result. "
+            "The callback was not called",
+        )
+    return union
+
+
+def _merged_metadata(
+    origins: Sequence[Entry], given: Mapping[str, Any] | None, source_ids: Sequence[str]
+) -> dict[str, Any]:
+    """The metadata of all sources, the first seen winning, and what was given on top.
+
+    Raises `CompactionError` beyond the limits of an entry; if some was given, that
+    alone is taken then.
+    """
+    merged = {name: value for origin in reversed(origins) for name, value in origin.metadata.items()} | dict(
+        given or {}
+    )
+    try:
+        return validation.json_object("metadata", merged)
+    except InvalidInput as error:
+        if given is not None:
+            return dict(given)
+        raise CompactionError(
+            source_ids,
+            f"the merged metadata of the sources is beyond the limits of an entry ({error.problem}): give metadata={{…}} for the result. "
+            "The callback was not called",
+        ) from error
+
+
+def _latest(moments: Sequence[datetime | None]) -> datetime | None:
+    """The latest expiry; none where one never expires (decision A83)."""
+    known = [m for m in moments if m is not None]
+    return max(known) if known and len(known) == len(moments) else None
+
+
+def _contributors(origin: Entry) -> list[dict[str, Any]]:
+    """Where a source came from; of a compacted one, where its own sources came from
+    (decision A82).
+    """
+    if origin.contributors:
+        return [c.model_dump() for c in origin.contributors]
+    given = origin.metadata
+    agent = origin.agent or given.get("agent_id", given.get("agentId"))
+    source = origin.source or given.get("source")
+    return [
+        {"entry_id": origin.id, "agent_id": agent, "source": source, "confidence": given.get("confidence")}
+    ]

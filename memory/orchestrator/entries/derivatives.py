@@ -1,0 +1,269 @@
+"""What was made of entries and messages: found when its sources are erased, and checked
+against them when it is stored.
+
+A derived entry is put first, owing `confirm_sources`; then its sources are read again.
+An erasure deletes first, then asks for what names the source. So one of both always
+sees the other, on every topology, and a process that dies in between leaves a step that
+a sweep carries out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from memory.domain.enriched import NOTES
+from memory.domain.errors import LegalHoldActive, NotFound, StoreUnavailable
+from memory.domain.session import DeletedEntry
+from memory.orchestrator.entries.entries import Entries
+from memory.orchestrator.entries.relations import NOTE
+from memory.orchestrator.erasure.erasure import DELETE, UNMAKE, Erasure, Unmakes
+from memory.orchestrator.storage.collections import DERIVED_FROM, ENTRIES
+from memory.orchestrator.storage.entry_records import changed
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime
+from memory.orchestrator.storage.partial_answers import BROWSED
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.sources import (
+    CONFIRM_SOURCES,
+    EntrySource,
+    MessageSource,
+    entry_reference,
+    note_reference,
+    scope_reference,
+    sources_of,
+    still_says,
+)
+from memory.orchestrator.storage.versions import version_at
+from memory.policies.enrichment import ERASED_NOTE
+from memory.ports.query import Condition, Has, Or, Query, Tenant
+from memory.ports.record import JsonValue, Key, Owed, Partition, Record
+from memory.ports.store import Store
+
+log = logging.getLogger(__name__)
+
+CONFIRM_NOTES = "confirm_notes"
+"""What an entry owes whose advisor's note was stored just now, until the entries that
+the advisor was shown were seen to stand.
+"""
+
+Stand = Callable[[str, MessageSource], Awaitable[bool]]
+"""Whether the messages of a source are there, and none of them was erased."""
+
+
+@dataclass(slots=True)
+class _Check:
+    """A derived entry that is being stored here."""
+
+    sources: Sequence[Record]
+    """Its sources as they were read."""
+    gone: str | None = None
+    """The source that was deleted or edited since; the derived entry was deleted then."""
+
+
+def naming(*references: str) -> Condition:
+    """Entries that name one of these as a source."""
+    return Or(tuple(Has(DERIVED_FROM, reference) for reference in references))
+
+
+async def find_derived(placement: Placement, tenant: str, asked: Condition) -> AsyncIterator[Record]:
+    """The entries of a tenant for which this holds, retired ones too, in every store."""
+    for store in placement.topology.homes:
+        query = Query(ENTRIES, Tenant(tenant), asked, limit=placement.settings.page, roles=BROWSED)
+        async for page in placement.pages("derived.find", store, query):
+            for row in page.records:
+                if isinstance(row, Record):
+                    yield row
+
+
+class Derivatives:
+    """Finds and deletes what was made of what is gone."""
+
+    def __init__(self, placement: Placement, *, entries: Entries, outbox: Outbox, erasure: Erasure) -> None:
+        self._placement = placement
+        self._entries = entries
+        self._outbox = outbox
+        self._erasure = erasure
+        self._checks: dict[Key, list[_Check]] = {}
+        self._kept: dict[Key, list[str] | None] = {}
+        """By entry that is being deleted here, what was made of it and stays; None
+        until that is known.
+        """
+        self.messages_stand: Stand | None = None
+        outbox.register(CONFIRM_SOURCES, self._confirm, StepLifetime.DELETED)
+        outbox.register(CONFIRM_NOTES, self._confirm_notes, StepLifetime.DELETED)
+        outbox.register(UNMAKE, self._unmake)
+        erasure.delete_derived = self._gone_with
+
+    # -- stored ------------------------------------------------------------------------
+
+    async def confirm(self, store: Store, stored: Record, sources: Sequence[Record] = ()) -> None:
+        """Read the sources of an entry again that was stored just now, or before and
+        owes that still.
+
+        Raises `NotFound` where one was deleted, or edited since: then the entry is
+        deleted. Raises `StoreUnavailable` where that cannot be told yet: a sweep does
+        it, and the call can be repeated.
+        """
+        if not any(owed.step == CONFIRM_SOURCES for owed in stored.owed):
+            return
+        check = _Check(sources)
+        checks = self._checks.setdefault(stored.key, [])
+        checks.append(check)
+        try:
+            left = await self._outbox.finish(OutboxRecord(ENTRIES, store, stored), only=CONFIRM_SOURCES)
+        finally:
+            checks.remove(check)
+            if not checks:
+                self._checks.pop(stored.key, None)
+        if check.gone is not None:
+            raise NotFound(check.gone)
+        if any(owed.step == CONFIRM_SOURCES for owed in left):
+            raise StoreUnavailable(
+                store.name,
+                f"has entry {stored.key.id}, but its sources could not be read again; repeat the call",
+            )
+
+    async def _confirm(self, pending: OutboxRecord, owed: Owed) -> bool:
+        entry = pending.owner
+        if not isinstance(entry, Record):
+            return True
+        checks = self._checks.get(entry.key, [])
+        gone = await self._gone(entry, {one.key: one for check in checks for one in check.sources})
+        if gone is not None:
+            await self._erasure.delete(
+                ENTRIES, entry.key, held="left", unmake="all", drops=frozenset({DELETE})
+            )
+            for check in checks:
+                check.gone = gone
+        return True
+
+    async def _gone(self, entry: Record, read: Mapping[Key, Record]) -> str | None:
+        """The first direct source that does not say any more what it said when it was
+        read; None where all do.
+        """
+        tenant, direct = entry.key.tenant, [source for source in sources_of(entry) if source.direct]
+        keys = {Key(tenant, source.entry_id): source for source in direct if isinstance(source, EntrySource)}
+        located = await self._placement.locate_many(ENTRIES, list(keys)) if keys else []
+        for (key, source), there in zip(keys.items(), located, strict=True):
+            now, then = there.record, read.get(key)
+            if now is None or (now.version != source.version and (then is None or not still_says(now, then))):
+                return source.entry_id
+        for said in direct:
+            if (
+                isinstance(said, MessageSource)
+                and self.messages_stand is not None
+                and not await self.messages_stand(tenant, said)
+            ):
+                return said.session_id
+        return None
+
+    # -- erased ------------------------------------------------------------------------
+
+    async def delete(self, key: Key) -> DeletedEntry:
+        """Delete an entry with what was made of it automatically; the answer names what
+        was made of it and stays. One call for a key at a time.
+        """
+        self._kept[key] = None
+        try:
+            is_deleted = await self._erasure.delete(ENTRIES, key, unmake="automatic")
+        finally:
+            kept = self._kept.pop(key)
+        return DeletedEntry(
+            is_deleted, sorted(set(kept or ())), is_complete=kept is not None or not is_deleted
+        )
+
+    async def _unmake(self, pending: OutboxRecord, owed: Owed) -> bool:
+        """An entry was deleted: so is what was made of it, or what was made of it
+        automatically; notes about it say nothing any more.
+        """
+        key, mode = pending.owner.key, owed.data["mode"]
+        if isinstance(pending.owner, Record):
+            return True
+        kept: list[str] = []
+        async for record in find_derived(
+            self._placement, key.tenant, naming(entry_reference(key.id), note_reference(key.id))
+        ):
+            named = [
+                one
+                for one in sources_of(record)
+                if isinstance(one, EntrySource) and one.entry_id == key.id and not one.moved
+            ]
+            if named and (mode == "all" or all(one.automatic for one in named)):
+                kept += [] if await self._goes(record.key, mode) else [record.key.id]
+                continue
+            kept += [record.key.id] if named else []
+            if NOTES in record.body:
+                await self._entries.rewrite_at_once(record.key, partial(self._without_note, key.id))
+        if key in self._kept:
+            self._kept[key] = kept
+        return True
+
+    async def _goes(self, key: Key, mode: Unmakes) -> bool:
+        """Delete a derived entry; false if it stays, since it is under legal hold."""
+        try:
+            await self._erasure.delete(ENTRIES, key, unmake=mode)
+        except LegalHoldActive as error:
+            log.info("%s stays: %s", key.id, error)
+            return False
+        return True
+
+    async def _confirm_notes(self, pending: OutboxRecord, owed: Owed) -> bool:
+        """Drop a note that was stored while an entry was deleted which the advisor had
+        been shown.
+        """
+        key, shown = pending.owner.key, owed.data["shown"]
+        there = await self._placement.locate_many(ENTRIES, [Key(key.tenant, one) for one in shown])
+        for entry_id, at in zip(shown, there, strict=True):
+            if at.record is None and isinstance(pending.owner, Record):
+                await self._entries.rewrite_at_once(
+                    key, partial(self._without_note, entry_id), settles=frozenset({CONFIRM_NOTES})
+                )
+        return True
+
+    async def _without_note(self, entry_id: str, record: Record) -> Record | None:
+        """The entry without what an advisor's note says of an entry that is gone."""
+        notes: Any = record.body.get(NOTES) or {}
+        told = notes.get("auto_supersede")
+        if told is None or entry_id not in told["candidates"] or told["note"] in (None, ERASED_NOTE):
+            return None
+        version = version_at(self._placement.now(), record.version)
+        left = {**told, "note": ERASED_NOTE}
+        new = changed(record, {}, version=version)
+        steps = tuple(
+            replace(owed, data=_without_said(owed.data)) for owed in record.owed if "said" in owed.data
+        )
+        return replace(
+            new,
+            updated_at=record.updated_at,
+            body={**new.body, NOTES: {**notes, "auto_supersede": left}},
+            owed=steps,
+        )
+
+    async def _gone_with(self, partition: Partition, generation: int) -> None:
+        """A scope was erased: so is what was made of the entries that it had."""
+        async for record in find_derived(
+            self._placement, partition.tenant, naming(scope_reference(partition.tenant, partition.scope))
+        ):
+            here = [
+                s
+                for s in sources_of(record)
+                if isinstance(s, EntrySource) and s.scope == partition.scope and s.generation < generation
+            ]
+            named = [source for source in here if not source.moved]
+            located = (
+                await self._placement.locate_many(
+                    ENTRIES, [Key(partition.tenant, one.entry_id) for one in named]
+                )
+                if named
+                else []
+            )
+            if any(there.record is None for there in located):
+                await self._erasure.delete(ENTRIES, record.key, held="left", unmake="all")
+
+
+def _without_said(data: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    said: Any = data["said"]
+    return {**data, "said": {**said, NOTE: ERASED_NOTE}}

@@ -1,0 +1,477 @@
+"""Entries: written, read, updated, retired. Drafts and patches arrive checked; stores
+are touched only here and below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from memory.domain import ids
+from memory.domain.entry import Entry, EntryDraft
+from memory.domain.errors import Conflict, InvalidInput, NotFound, PartialWrite
+from memory.domain.time import micros
+from memory.orchestrator.embeddings.embeddings import Embeddings
+from memory.orchestrator.entries.admission import Admission
+from memory.orchestrator.entries.writing import EntryWriter
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.storage.cache import Cache
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
+from memory.orchestrator.storage.deliveries import Consistency, Deliveries
+from memory.orchestrator.storage.entry_records import changed, entry_of, restated
+from memory.orchestrator.storage.generations import Generations
+from memory.orchestrator.storage.id_reuse import IdReuse
+from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
+from memory.orchestrator.storage.outbox import (
+    KEPT_VERSION,
+    Outbox,
+    OutboxRecord,
+    StepLifetime,
+    kept,
+    no_room,
+    owed_by_writing,
+)
+from memory.orchestrator.storage.past_versions import kept_versions
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.versions import kept_version, version_at
+from memory.orchestrator.trust.trust import Trust
+from memory.policies.visibility import is_active, is_current, is_expired, was_stored
+from memory.ports.pace import paced
+from memory.ports.record import Key, Owed, Record
+from memory.ports.store import Store
+from memory.ports.writes import Absent, AtVersion, Put, Status
+
+Change = Callable[[Record, datetime], dict[str, Any]]
+"""What becomes of a record that is changed now."""
+
+
+class Entries:
+    """The repository of entries."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        meaning: Embeddings,
+        outbox: Outbox,
+        cache: Cache,
+        erasure: Erasure,
+        generations: Generations,
+        deliveries: Deliveries,
+        id_reuse: IdReuse,
+        turns: KeyLocks,
+        quotas: Admission,
+        trust: Trust,
+    ) -> None:
+        self._placement = placement
+        self._meaning = meaning
+        self._outbox = outbox
+        self._cache = cache
+        self._erasure = erasure
+        self._generations = generations
+        self._deliveries = deliveries
+        self.trust = trust
+        self.writer = EntryWriter(
+            placement, meaning=meaning, deliveries=deliveries, id_reuse=id_reuse, quotas=quotas, trust=trust
+        )
+        self.quotas = quotas
+        self._turns = turns
+        self.on_written: Callable[[str, Sequence[Entry]], object] = lambda tenant, entries: None
+        """Hears, of each tenant, which entries were written or changed."""
+
+    # -- writing -----------------------------------------------------------------------
+
+    async def write(
+        self,
+        tenant: str,
+        draft: EntryDraft,
+        *,
+        revive: bool = False,
+        consistency: Consistency | None = None,
+        steps: Sequence[Owed] = (),
+    ) -> Entry:
+        """Store one entry; under a key, exactly once (decision A5)."""
+        try:
+            return (
+                await self.write_many(tenant, [draft], revive=revive, consistency=consistency, steps=steps)
+            )[0]
+        except PartialWrite as none_written:
+            raise none_written.conflicts[0] from None
+
+    async def write_many(
+        self,
+        tenant: str,
+        drafts: Sequence[EntryDraft],
+        *,
+        revive: bool = False,
+        consistency: Consistency | None = None,
+        steps: Sequence[Owed] = (),
+    ) -> list[Entry]:
+        """Store entries in order; see `EntryWriter.write_many`."""
+        written = await self.writer.write_many(
+            tenant, drafts, revive=revive, consistency=consistency, steps=steps
+        )
+        self.on_written(tenant, written)
+        return written
+
+    # -- reading -----------------------------------------------------------------------
+
+    async def get(
+        self, tenant: str, entry_id: str, *, as_of: datetime | None = None, known_at: datetime | None = None
+    ) -> Entry | None:
+        """The entry, or None where none is visible: unknown, foreign, expired, or
+        outside its window at `as_of` (default now).
+        """
+        if not ids.is_id(entry_id):
+            return None
+        key = Key(tenant, entry_id)
+        record = (
+            await self._read(key) if known_at is None else (await self._placement.locate(ENTRIES, key)).record
+        )
+        seen = None if record is None else await self._seen(record, as_of, known_at)
+        shown = [] if seen is None else await self.trust.visible(tenant, [seen])
+        return entry_of(shown[0]) if shown else None
+
+    async def get_many(
+        self,
+        tenant: str,
+        entry_ids: Iterable[str],
+        *,
+        as_of: datetime | None = None,
+        known_at: datetime | None = None,
+        retired: bool = False,
+    ) -> dict[str, Entry]:
+        """Those of these entries that `get` shows, by id; with `retired` also those
+        outside of their window, as they are.
+        """
+        keys = [Key(tenant, entry_id) for entry_id in dict.fromkeys(entry_ids) if ids.is_id(entry_id)]
+        records = [
+            at.record for at in await self._placement.locate_many(ENTRIES, keys) if at.record is not None
+        ]
+        seen = [
+            one
+            async for record in paced(records)
+            if (one := await self._seen(record, as_of, known_at, retired)) is not None
+        ]
+        shown = [entry_of(record) async for record in paced(await self.trust.visible(tenant, seen))]
+        return {entry.id: entry for entry in shown}
+
+    async def _seen(
+        self, record: Record, as_of: datetime | None, known_at: datetime | None, retired: bool = False
+    ) -> Record | None:
+        """The entry as it stands at these moments, if it does."""
+        now = self._placement.now()
+        if is_expired(record, now):
+            return None
+        if known_at is not None:
+            known = await self._as_known(record, known_at, now)
+            if known is None or is_expired(known, known_at):
+                return None
+            record = known
+        at = as_of or known_at
+        return (
+            record
+            if retired or (is_current(record, now) if at is None else is_active(record, at, now))
+            else None
+        )
+
+    async def _read(self, key: Key) -> Record | None:
+        """By way of the cache, where there is one."""
+        seen = await self._cache.look(ENTRIES, key)
+        if seen.record is not None:
+            return seen.record
+        record = (await self._placement.locate(ENTRIES, key)).record
+        if record is not None:
+            await self._cache.fill(ENTRIES, record, seen)
+        return record
+
+    async def _as_known(self, record: Record, known_at: datetime, now: datetime) -> Record | None:
+        """The version that was stored at that moment (decision D34)."""
+        moment = micros(known_at)
+        if record.version <= moment:
+            return record
+        versions = [*await kept_versions(self._placement, record), record]
+        of_that_moment = next((v for v in versions if v.version == moment), None)
+        return of_that_moment or next((v for v in reversed(versions) if was_stored(v, known_at, now)), None)
+
+    async def history(self, tenant: str, entry_id: str) -> list[Entry]:
+        """Every version of a live entry, retired or not: oldest first, the current one
+        last.
+        """
+        record = await self.live_record(tenant, entry_id, active=False)
+        return [entry_of(r) for r in (*await kept_versions(self._placement, record), record)]
+
+    async def live_record(self, tenant: str, entry_id: str, *, active: bool = True) -> Record:
+        """The home record of an unexpired entry, active unless told otherwise; raises
+        `NotFound`.
+        """
+        located = (
+            await self._placement.locate(ENTRIES, Key(tenant, entry_id)) if ids.is_id(entry_id) else None
+        )
+        now = self._placement.now()
+        if located is None or located.record is None or is_expired(located.record, now):
+            raise NotFound(entry_id)
+        if active and not is_current(located.record, now):
+            raise NotFound(entry_id)
+        return located.record
+
+    # -- changing ----------------------------------------------------------------------
+
+    async def update(
+        self, tenant: str, entry_id: str, changes: dict[str, Any], consistency: Consistency | None = None
+    ) -> Entry:
+        """Change what the checked patch names; the version before it is kept. Without
+        changes, the entry as it is (D16).
+        """
+        if not changes:
+            return entry_of(await self.live_record(tenant, entry_id, active=True))
+        changes = (
+            await self.trust.let_change(tenant, await self.live_record(tenant, entry_id), changes)
+            if self.trust.asks_of(changes)
+            else changes
+        )
+        entry = entry_of(await self._change(tenant, entry_id, lambda record, now: changes, consistency))
+        self.on_written(tenant, [entry])
+        return entry
+
+    async def invalidate(
+        self, tenant: str, entry_id: str, when: datetime | None, consistency: Consistency | None = None
+    ) -> bool:
+        """End the entry's validity window; false where nothing is active or the window
+        has an end already (D24-D26).
+        """
+
+        def ends(record: Record, now: datetime) -> dict[str, Any]:
+            if record.fields.get("valid_to") is not None:
+                raise NotFound(entry_id)
+            start: Any = record.fields["valid_from"]
+            if when is not None and when <= start:
+                raise InvalidInput(
+                    "when", "does not lie after valid_from: the entry could not be reached at any moment"
+                )  # decision D33
+            return {"valid_to": when or max(start, now)}
+
+        try:
+            await self._change(tenant, entry_id, ends, consistency)
+        except NotFound:
+            return False
+        return True
+
+    async def rewrite(
+        self,
+        key: Key,
+        rewritten: Callable[[Record], Awaitable[Record | None]],
+        *,
+        settles: frozenset[str] = frozenset(),
+    ) -> bool:
+        """Put in the place of an entry, retired ones too, what is made of it as it
+        stands; false where that is nothing, or there is no such entry. What is made of
+        it may owe steps of its own, and `settles` names those that are done with it.
+        """
+        patience = RetryDeadline(self._placement, key.id)
+        async with self._turns.take(ENTRIES, key, patience):
+            return await self.rewrite_at_once(key, rewritten, settles=settles)
+
+    async def rewrite_at_once(
+        self,
+        key: Key,
+        rewritten: Callable[[Record], Awaitable[Record | None]],
+        *,
+        settles: frozenset[str] = frozenset(),
+    ) -> bool:
+        """The same without waiting for this process's other changes of the entry: for
+        steps, which one of them may be carrying out.
+        """
+        patience = RetryDeadline(self._placement, key.id)
+        while True:
+            home = (await self._placement.locate(ENTRIES, key)).home()
+            new = None if home is None else await rewritten(home[0])
+            if home is None or new is None:
+                return False
+            if dict(new.texts) != dict(home[0].texts):
+                new = (await self._meaning.embedded([new]))[0]
+            if await self._replace(home[1], home[0], new, None, settles) is not None:
+                return True
+            await patience.wait()
+
+    async def upsert(self, tenant: str, draft: EntryDraft, consistency: Consistency | None = None) -> Entry:
+        """Have the entry under the draft's key say what the draft says: one that is
+        there gets another version, unless it says so already.
+
+        Where there is none, or none any more, one is born: deleted ones and those past
+        their expiry stand in nobody's way. One that is retired is a `Conflict`: nothing
+        brings it back (D27), nor can it be edited (D28).
+        """
+        [draft] = await self.trust.let_in(tenant, [draft], changing=True)
+        key = self.writer.pending(tenant, draft).record.key
+        patience = RetryDeadline(self._placement, key.id)
+        async with self._turns.take(ENTRIES, key, patience):
+            while (entry := await self._upserted(key, draft, consistency)) is None:
+                await patience.wait()
+        self.on_written(tenant, [entry])
+        return entry
+
+    async def _upserted(self, key: Key, draft: EntryDraft, consistency: Consistency | None) -> Entry | None:
+        """One try; None when somebody else was faster."""
+        home = (await self._placement.locate(ENTRIES, key)).home()
+        now = self._placement.now()
+        try:
+            if home is None:
+                return (
+                    await self.writer.write_many(
+                        key.tenant, [draft], revive=True, consistency=consistency, let_in=True
+                    )
+                )[0]
+            record, store = home
+            if is_expired(record, now):
+                await self._erasure.delete(ENTRIES, key, at=record.version)
+                return None
+        except Conflict:
+            return None
+        if not is_current(record, now):
+            raise Conflict(
+                f"the entry under key {draft.key!r} was retired: delete it first, or take another key", key.id
+            )
+        new = restated(record, draft, version=version_at(now, record.version))
+        if new is record:
+            return entry_of(record)
+        if new.texts != record.texts:
+            new = (await self._meaning.embedded([new]))[0]
+        try:
+            stored = await self._replace(store, record, new, consistency)
+        except NotFound:  # its scope was erased meanwhile
+            return None
+        return None if stored is None else entry_of(stored)
+
+    async def retire(
+        self,
+        tenant: str,
+        entry_id: str,
+        at: datetime,
+        version: int | None = None,
+        *,
+        origins: Sequence[str] = (),
+    ) -> bool:
+        """End the entry's validity at a moment that may have passed, or at its start
+        where that is later; an end that lies ahead is brought forward.
+
+        False where nothing is active, or, given a `version`, where it has another.
+        `origins`: of what takes its place.
+        """
+
+        def ends(record: Record, now: datetime) -> dict[str, Any]:
+            change = retired_at(record, at, origins)
+            if version not in (None, record.version) or change["valid_to"] == record.fields.get("valid_to"):
+                raise NotFound(entry_id)
+            return change
+
+        try:
+            await self._change(tenant, entry_id, ends)
+        except NotFound:
+            return False
+        return True
+
+    async def _change(
+        self, tenant: str, entry_id: str, change: Change, consistency: Consistency | None = None
+    ) -> Record:
+        """Read, change, and write on condition that nobody else did meanwhile; else
+        again, until the deadline: then `TooMuchContention`.
+        """
+        if not ids.is_id(entry_id):
+            raise NotFound(entry_id)
+        key, patience = Key(tenant, entry_id), RetryDeadline(self._placement, entry_id)
+        async with self._turns.take(ENTRIES, key, patience):
+            while (stored := await self._attempt(key, change, consistency)) is None:
+                await patience.wait()
+            return stored
+
+    async def _attempt(self, key: Key, change: Change, consistency: Consistency | None) -> Record | None:
+        """One try at a change; None when somebody else was faster."""
+        home = (await self._placement.locate(ENTRIES, key)).home()
+        now = self._placement.now()
+        if home is None or is_expired(home[0], now) or not is_current(home[0], now):
+            raise NotFound(key.id)
+        record, store = home
+        changes = change(record, now)
+        new = changed(record, changes, version=version_at(now, record.version))
+        if changes.keys() & {"content", "title"}:
+            new = (await self._meaning.embedded([new]))[0]
+        return await self._replace(store, record, new, consistency)
+
+    async def _replace(
+        self,
+        store: Store,
+        old: Record,
+        new: Record,
+        consistency: Consistency | None,
+        settles: frozenset[str] = frozenset(),
+    ) -> Record | None:
+        """Write the new version with the old one kept; None when somebody else was
+        faster.
+        """
+        await self._cache.invalidate(ENTRIES, old.key)
+        new, writes = self.replacing(store, old, new, settles)
+        if (full := no_room(new, self._placement.topology.archive)) is not None:
+            if any(
+                owed.step == KEPT_VERSION
+                for owed in await self._outbox.finish(OutboxRecord(ENTRIES, store, old))
+            ):
+                raise full
+            return None
+        outcomes = await self._placement.write("update.home", store, *writes, together=len(writes) > 1)
+        for outcome in outcomes:
+            if (error := refused(store, outcome)) is not None:
+                raise error
+        if any(outcome.status is Status.REJECTED for outcome in outcomes) and await self.erased(store, old):
+            raise NotFound(old.key.id)
+        if not all(o.applied for o in outcomes):
+            return None
+        await self._cache.invalidate(ENTRIES, old.key)
+        await self._deliveries.deliver([OutboxRecord(ENTRIES, store, new)], consistency)
+        return new
+
+    def replacing(
+        self, store: Store, old: Record, new: Record, settles: frozenset[str] = frozenset()
+    ) -> tuple[Record, list[Put]]:
+        """The new version with what it owes, and the puts that store it with the old
+        one kept: several are one batch. `settles`: steps it does.
+        """
+        replaced = kept_version(old, new.version)
+        beside = store is self._placement.topology.archive and store.capabilities.atomic
+        keep = () if beside else (kept(replaced, ENTRY_VERSIONS),)
+        carried = [
+            owed for owed in self._outbox.carried(old, past=StepLifetime.EDITED) if owed.step not in settles
+        ]
+        owed = (*carried, *owed_by_writing(self._placement, ENTRIES, new, store), *keep, *new.owed)
+        new = replace(new, owed=tuple({one.id: one for one in owed}.values()))  # passages may be owed already
+        writes = [
+            Put(
+                ENTRIES,
+                new,
+                AtVersion(old.version, tier=old.tier),
+                settles=self._outbox.settled(StepLifetime.EDITED) | settles,
+            )
+        ]
+        if beside:
+            writes.append(Put(ENTRY_VERSIONS, replaced, Absent()))
+        return new, writes
+
+    async def erased(self, store: Store, old: Record) -> bool:
+        """Whether a write was refused since the scope of this entry is being erased.
+        Then this helps, so that what is said of it is true.
+        """
+        if await self._generations.lives_on(old, store):
+            return False
+        await self._erasure.delete(ENTRIES, old.key, at=old.version, held="deleted")
+        return True
+
+
+def retired_at(record: Record, at: datetime, origins: Sequence[str] = ()) -> dict[str, Any]:
+    """The change by which an entry that others supersede is retired, noting of what
+    these come. An end that another clock gave it before is not put off.
+    """
+    start: Any = record.fields["valid_from"]
+    end: Any = record.fields.get("valid_to")
+    return {"valid_to": max(start, at) if end is None else min(end, max(start, at)), "origins": list(origins)}

@@ -1,0 +1,436 @@
+"""The graph of a tenant's entries: what is linked to an entry, how densely, and a
+whole.
+
+It is asked in rounds, not entry by entry: the links of all that a round begins with,
+then the entries at their other ends. What is capped are neighbours that count, so an
+entry with very many links to retired ones is asked again alone, in pages, and keeps no
+other from being seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from memory.domain.entry import Entry
+from memory.domain.errors import NotFound
+from memory.domain.shown import Shown
+from memory.orchestrator.entries.browsing import Browsing
+from memory.orchestrator.entries.entries import Entries
+from memory.orchestrator.entries.relations import SUPERSEDES, Relation, relation_of
+from memory.orchestrator.storage.collections import RELATIONS
+from memory.orchestrator.storage.concurrency import both_at_once
+from memory.orchestrator.storage.placement import Placement
+from memory.policies.asked import EntryQuery
+from memory.ports.pace import paced
+from memory.ports.query import Eq, In, Order, Query, Tenant, all_of, encode_cursor
+from memory.ports.record import Record
+
+MOST_NODES = 50
+"""Entries that an expansion shows, the one it begins with among them (D117)."""
+LINKS_A_SIDE = 50
+"""Links in each direction that count of one entry (D117)."""
+MOST_READ = 20_000
+"""Links that an expansion reads in all, those to retired entries too."""
+PAGE = 1_000
+CHAIN = 100
+"""Entries of which a history tells, with what each took the place of."""
+DENSE = 4
+"""Entries within reach from which on a neighbourhood is dense (D118)."""
+
+Side = Literal["source_id", "target_id"]
+Verdict = Literal["isolated", "sparse", "dense"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Node(Shown):
+    """An entry of a graph, and in how many steps it was reached."""
+
+    entry: Entry
+    depth: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Expansion(Shown):
+    """What is linked to an entry: `nodes` by distance, the entry itself first;
+    `relations` between them, each once; `notices` say what was cut.
+
+    `retired` names the nodes that show only since they superseded a visible one, or
+    were superseded by it.
+    """
+
+    nodes: tuple[Node, ...]
+    relations: tuple[Relation, ...]
+    notices: tuple[str, ...] = ()
+    retired: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Density(Shown):
+    """How closely an entry is linked: links from it and to it, their labels, entries
+    one step away and two steps away (D118).
+    """
+
+    outgoing: int
+    incoming: int
+    labels: tuple[str, ...]
+    one_step: int
+    two_steps: int
+    verdict: Verdict
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Graph(Shown):
+    """Entries, and the relations of which both ends are among them. `retired` names
+    those entries that a visible one superseded: dimmed, not gone.
+    """
+
+    entries: tuple[Entry, ...]
+    relations: tuple[Relation, ...]
+    retired: frozenset[str] = frozenset()
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Links:
+    """The links of one entry in one direction, newest first, as far as they were read."""
+
+    rows: list[Record] = field(default_factory=list)
+    cut: bool = False
+    """Whether others may follow."""
+
+
+class _Budget:
+    """How many links are read yet."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.spent_on: dict[str, None] = {}
+
+    def notices(self) -> list[str]:
+        return [f"entry {one} has more links than were read" for one in self.spent_on]
+
+
+class Graphs:
+    """Reads the graph of a tenant."""
+
+    def __init__(self, placement: Placement, *, entries: Entries, browsing: Browsing) -> None:
+        self._placement = placement
+        self._entries = entries
+        self._browsing = browsing
+
+    # -- around one entry --------------------------------------------------------------
+
+    async def expand(
+        self,
+        tenant: str,
+        entry_id: str,
+        *,
+        depth: int = 1,
+        scopes: frozenset[str] | None = None,
+        superseded: bool = False,
+    ) -> Expansion:
+        """Breadth first in both directions; with `scopes` only through entries of
+        these. Raises `NotFound` where the entry is not active.
+
+        With `superseded` a `supersedes` counts of which one end is visible, and the
+        entry may be a retired one.
+        """
+        walk = _Walk(
+            await self._begin(tenant, entry_id, retired=superseded),
+            MOST_NODES,
+            superseded=superseded,
+            now=self._placement.now(),
+        )
+        budget = _Budget(MOST_READ)
+        for step in range(1, depth + 1):
+            await self._step(tenant, walk, step, scopes, budget)
+        notices = [f"more than {MOST_NODES} entries are linked; the others are left out"] * walk.is_full
+        notices += [*walk.notices, *budget.notices()]
+        return Expansion(
+            tuple(walk.nodes.values()),
+            tuple(walk.relations.values()),
+            tuple(notices),
+            frozenset(walk.retired & walk.nodes.keys()),
+        )
+
+    async def density(self, tenant: str, entry_id: str, *, scopes: frozenset[str] | None = None) -> Density:
+        """See `Density`. Of its neighbours the first 50 are looked behind, and a notice
+        says where there are more (D118).
+        """
+        walk, budget = (
+            _Walk(await self._begin(tenant, entry_id), None, now=self._placement.now()),
+            _Budget(MOST_READ),
+        )
+        await self._step(tenant, walk, 1, scopes, budget)
+        own, near = list(walk.relations.values()), len(walk.nodes) - 1
+        await self._step(tenant, walk, 2, scopes, budget, at_most=LINKS_A_SIDE)
+        far = len(walk.nodes) - 1 - near
+        verdict: Verdict = "isolated" if near == 0 else "sparse" if near + far < DENSE else "dense"
+        outgoing = sum(relation.source_id == entry_id for relation in own)
+        labels = tuple(sorted({relation.label for relation in own}))
+        notices = [
+            f"more than {LINKS_A_SIDE} entries are linked; the first {LINKS_A_SIDE} were looked behind"
+        ] * (near > LINKS_A_SIDE)
+        notices += [*walk.notices, *budget.notices()]
+        return Density(outgoing, len(own) - outgoing, labels, near, far, verdict, tuple(notices))
+
+    async def _begin(self, tenant: str, entry_id: str, *, retired: bool = False) -> Entry:
+        entry = await self._entries.get(tenant, entry_id)
+        if entry is None and retired:
+            entry = (await self._entries.get_many(tenant, [entry_id], retired=True)).get(entry_id)
+        if entry is None:
+            raise NotFound(entry_id)
+        return entry
+
+    async def _step(
+        self,
+        tenant: str,
+        walk: _Walk,
+        step: int,
+        scopes: frozenset[str] | None,
+        budget: _Budget,
+        at_most: int | None = None,
+    ) -> None:
+        """One round: the links of what the round before reached, and the entries behind
+        them.
+        """
+        begun = [node.entry.id for node in walk.nodes.values() if node.depth == step - 1][:at_most]
+        if not begun:
+            return
+        outgoing, incoming = await both_at_once(
+            self._links(tenant, "source_id", begun), self._links(tenant, "target_id", begun)
+        )
+        sides: tuple[tuple[Side, dict[str, _Links]], ...] = (("source_id", outgoing), ("target_id", incoming))
+        await self._look(
+            tenant,
+            walk,
+            {_behind(row, side) for side, found in sides for links in found.values() for row in links.rows},
+            scopes,
+        )
+        for entry_id in begun:
+            for side, found in sides:
+                await self._complete(tenant, walk, side, entry_id, found[entry_id], scopes, budget)
+                walk.take(entry_id, found[entry_id].rows, side, step)
+
+    async def _links(self, tenant: str, side: Side, entry_ids: Sequence[str]) -> dict[str, _Links]:
+        """The newest links of each, `LINKS_A_SIDE` of them where there are so many; one
+        that has more is asked about no further.
+        """
+        found = {entry_id: _Links() for entry_id in entry_ids}
+        asking, cursor = list(entry_ids), None
+        while asking:
+            most = min(PAGE, LINKS_A_SIDE * len(asking) + 1)
+            page = await self._page(tenant, side, asking, most, cursor)
+            for row in page:
+                found[str(row.fields[side])].rows.append(row)
+            if len(page) < most:
+                break
+            cursor = _behind_which(page[-1])
+            for entry_id in asking:
+                found[entry_id].cut = len(found[entry_id].rows) > LINKS_A_SIDE
+            asking = [entry_id for entry_id in asking if not found[entry_id].cut]
+        return found
+
+    async def _page(
+        self, tenant: str, side: Side, entry_ids: Sequence[str], limit: int, cursor: str | None
+    ) -> list[Record]:
+        """So many links, newest first; fewer at the end."""
+        query = Query(
+            RELATIONS,
+            Tenant(tenant),
+            In(side, tuple(entry_ids)),
+            (Order("created_at", descending=True),),
+            limit,
+            cursor,
+        )
+        found: list[Record] = []
+        async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
+            found += [row for row in page.records if isinstance(row, Record)]
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    async def _complete(
+        self,
+        tenant: str,
+        walk: _Walk,
+        side: Side,
+        entry_id: str,
+        links: _Links,
+        scopes: frozenset[str] | None,
+        budget: _Budget,
+    ) -> None:
+        """Of an entry with more links than were read, read on until enough of them
+        count, or there are no more.
+        """
+        while links.cut and len(walk.counting(links.rows, side)) < LINKS_A_SIDE:
+            if budget.left <= 0:
+                budget.spent_on[entry_id] = None
+                return
+            page = await self._page(tenant, side, [entry_id], PAGE, _behind_which(links.rows[-1]))
+            budget.left -= PAGE
+            await self._look(tenant, walk, {_behind(row, side) for row in page}, scopes)
+            links.rows += page
+            links.cut = len(page) == PAGE
+
+    async def _look(self, tenant: str, walk: _Walk, named: set[str], scopes: frozenset[str] | None) -> None:
+        """Which of these entries a plain read shows, in the scopes, of those that were
+        not looked for yet; retired ones too where they may show.
+        """
+        found = await self._entries.get_many(tenant, sorted(named - walk.seen), retired=walk.superseded)
+        walk.know(
+            named,
+            {entry.id: entry for entry in found.values() if scopes is None or entry.scope.text in scopes},
+        )
+
+    # -- a whole -----------------------------------------------------------------------
+
+    async def graph(self, asked: EntryQuery) -> Graph:
+        """The newest entries that are asked for, up to the limit, and the relations
+        between them (D129).
+        """
+        found = await self._browsing.browse(asked)
+        there = {entry.id: entry for entry in found}
+        rows = await self._all_links(asked.tenant, "source_id", there)
+        rows += await self._all_links(asked.tenant, "target_id", there, SUPERSEDES)
+        known = {
+            row.key.id: row for row in rows if asked.known_at is None or row.created_at <= asked.known_at
+        }
+        retired = await self._superseded(asked, there, known.values())
+        ends = there.keys() | retired.keys()
+        between = [
+            relation_of(row)
+            for row in known.values()
+            if _ends(row) <= ends and _may_show(row, retired.keys())
+        ]
+        notices = [
+            *found.degraded,
+            *[f"more than {asked.limit} entries are there; the newest are shown"]
+            * (found.cursor is not None),
+        ]
+        return Graph(
+            (*found, *retired.values()),
+            tuple(sorted(between, key=lambda relation: (relation.created_at, relation.id), reverse=True)),
+            frozenset(retired),
+            tuple(notices),
+        )
+
+    async def _all_links(
+        self, tenant: str, side: Side, entry_ids: Iterable[str], label: str | None = None
+    ) -> list[Record]:
+        """All links of these entries, or those of one label."""
+        ids, found = sorted(entry_ids), list[Record]()
+        if not ids:
+            return found
+        wanted = all_of(In(side, tuple(ids)), None if label is None else Eq("relation", label))
+        query = Query(RELATIONS, Tenant(tenant), wanted, (Order("created_at", descending=True),), PAGE)
+        async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
+            found += [row async for row in paced(page.records) if isinstance(row, Record)]
+        return found
+
+    async def chain(self, tenant: str, entry_id: str) -> list[str]:
+        """An entry, what it stands in the place of, what that did, and so on; at most
+        so many.
+        """
+        found, step = [entry_id], [entry_id]
+        while step and len(found) < CHAIN:
+            named = dict.fromkeys(
+                str(row.fields["target_id"])
+                for row in await self._all_links(tenant, "source_id", step, SUPERSEDES)
+            )
+            step = [one for one in named if one not in found][: CHAIN - len(found)]
+            found += step
+        return found
+
+    async def _superseded(
+        self, asked: EntryQuery, there: Mapping[str, Entry], rows: Iterable[Record]
+    ) -> dict[str, Entry]:
+        """The entries that are not visible at the other end of a `supersedes`."""
+        ends = {end for row in rows if row.fields["relation"] == SUPERSEDES for end in _ends(row)}
+        found = await self._entries.get_many(asked.tenant, ends - there.keys(), retired=True)
+        scopes, at = (
+            {scope.text for scope in asked.scopes},
+            asked.as_of or asked.known_at or self._placement.now(),
+        )
+        return {
+            entry.id: entry
+            for entry in found.values()
+            if not entry.is_active(at)
+            and (not scopes or entry.scope.text in scopes)
+            and (not asked.types or entry.type in asked.types)
+        }
+
+
+class _Walk:
+    """What an expansion has reached."""
+
+    def __init__(self, begin: Entry, most: int | None, *, now: datetime, superseded: bool = False) -> None:
+        self.nodes = {begin.id: Node(begin, 0)}
+        self.relations: dict[str, Relation] = {}
+        self.seen: set[str] = set()
+        self.retired: set[str] = set()
+        self.is_full = False
+        self.notices: list[str] = []
+        self.superseded = superseded
+        self._found: dict[str, Entry] = {}
+        self._most = most
+        self._now = now
+        self.know([begin.id], {begin.id: begin})
+
+    def know(self, named: Iterable[str], found: Mapping[str, Entry]) -> None:
+        """These entries were looked for, and those of them were found."""
+        self.seen.update(named)
+        self._found.update(found)
+        if self.superseded:
+            self.retired.update(
+                entry.id
+                for entry in found.values()
+                if entry.valid_to is not None and entry.valid_to <= self._now
+            )
+
+    def counting(self, rows: Iterable[Record], side: Side) -> list[Record]:
+        """The links that count."""
+        return [row for row in rows if _behind(row, side) in self._found and _may_show(row, self.retired)]
+
+    def take(self, entry_id: str, rows: Iterable[Record], side: Side, step: int) -> None:
+        """Go along the links that count, as many as do of one entry in one direction."""
+        counting = self.counting(rows, side)
+        if len(counting) > LINKS_A_SIDE:
+            way = "from" if side == "source_id" else "to"
+            self.notices.append(
+                f"more than {LINKS_A_SIDE} links lead {way} entry {entry_id}; the newest {LINKS_A_SIDE} count"
+            )
+        for row in counting[:LINKS_A_SIDE]:
+            other = _behind(row, side)
+            if other not in self.nodes:
+                if self._most is not None and len(self.nodes) >= self._most:
+                    self.is_full = True
+                    continue
+                self.nodes[other] = Node(self._found[other], step)
+            self.relations[row.key.id] = relation_of(row)
+
+
+def _may_show(row: Record, retired: Set[str]) -> bool:
+    """Whether a relation may show: between visible ones any, else a `supersedes` of
+    which one end is visible.
+    """
+    hidden = len(_ends(row) & retired)
+    return hidden == 0 or (hidden == 1 and row.fields["relation"] == SUPERSEDES)
+
+
+def _ends(row: Record) -> set[str]:
+    return {str(row.fields["source_id"]), str(row.fields["target_id"])}
+
+
+def _behind(row: Record, side: Side) -> str:
+    """The entry at the other end."""
+    return str(row.fields["target_id" if side == "source_id" else "source_id"])
+
+
+def _behind_which(row: Record) -> str:
+    """The cursor of a page that ends with this link."""
+    return encode_cursor((row.created_at,), row.key.id)

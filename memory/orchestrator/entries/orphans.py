@@ -1,0 +1,73 @@
+"""Children whose parent is gone: deletions take them along, but one in another scope
+outlives an erasure until a sweep comes round to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.storage.kinds import Kind
+from memory.orchestrator.storage.lease import Hold
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.rounds import Round
+from memory.ports.collections import Collection
+from memory.ports.query import Everywhere, Head, Query
+from memory.ports.record import Key, Record
+
+
+class OrphanCollector:
+    """Finds and deletes them."""
+
+    def __init__(self, placement: Placement, erasure: Erasure) -> None:
+        self._placement = placement
+        self._erasure = erasure
+        self._rounds = {child: Round(placement) for kind in placement.kinds for child in kind.named_by}
+
+    async def drop(self, hold: Hold) -> int:
+        """Of a slice of the children, of every tenant, delete those that name a parent
+        which is gone; of more while there are such. How many.
+
+        One whose parent may stand in a store that does not answer is left.
+        """
+        dropped = 0
+        for kind in self._placement.kinds:
+            for child, fields in kind.named_by.items():
+                while found := await self._drop(kind, child, fields, hold):
+                    dropped += found
+        return dropped
+
+    async def _drop(self, kind: Kind, child: Collection, fields: Sequence[str], hold: Hold) -> int:
+        archive, dropped = self._placement.topology.archive, 0
+        query = Query(child, Everywhere(), limit=self._placement.settings.page, select=frozenset(fields))
+        async for page in self._rounds[child].slice("relation.sweep", archive, query):
+            named = {head.key: parents_of(head, fields) for head in page.heads}
+            there = await standing(
+                self._placement, kind.collection, set[Key]().union(*named.values()), partial=True
+            )
+            for key, parents in named.items():
+                if not parents <= there:
+                    await hold()
+                    dropped += await self._erasure.delete(child, key, held="deleted")
+        return dropped
+
+
+def parents_of(child: Record | Head, fields: Sequence[str]) -> set[Key]:
+    """The records that a child names."""
+    return {
+        Key(child.key.tenant, str(child.fields[field]))
+        for field in fields
+        if child.fields.get(field) is not None
+    }
+
+
+async def standing(
+    placement: Placement, collection: Collection, keys: set[Key], *, partial: bool = False
+) -> set[Key]:
+    """Which of these are there still, unreadable ones too; with `partial` also those of
+    which no store can tell just now.
+    """
+    located = await placement.locate_many(collection, sorted(keys), partial=partial)
+    return {
+        at.key for at in located if at.record is not None or at.corrupt is not None or at.unknown is not None
+    }

@@ -1,0 +1,328 @@
+"""Relations: directed, labelled links between two entries of one tenant (D36-D44)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, get_args
+
+from memory.domain import ids, validation
+from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
+from memory.domain.shown import Shown
+from memory.orchestrator.entries.entries import Entries
+from memory.orchestrator.entries.orphans import parents_of, standing
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
+from memory.orchestrator.storage.generations import Generations
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.ports.query import Eq, Order, Query, Tenant, all_of
+from memory.ports.record import JsonValue, Key, Record, Tombstone
+from memory.ports.writes import Absent, AtVersion, Put, Status
+
+Label = Literal["relates_to", "refines", "contradicts", "supersedes", "supports"]
+LABELS: tuple[str, ...] = get_args(Label)
+SUPERSEDES: Label = "supersedes"
+MADE_BY, NOTE = "made_by", "note"
+"""In the body of a link that an advisor had made: its model, and what it said."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Relation(Shown):
+    """`source` `label` `target`, as stored: directed also where the label is symmetric
+    (D42).
+
+    `made_by` names the advisor's model that made it, and `note` is what that said of
+    it; None of what a caller made.
+    """
+
+    id: str
+    source_id: str
+    target_id: str
+    label: str
+    created_at: datetime
+    made_by: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shows:
+    """Of which relations the ends must be visible, and when: now unless a moment is
+    named, as `Entries.get` has it.
+    """
+
+    as_of: datetime | None = None
+    known_at: datetime | None = None
+    superseded: bool = False
+    """Whether a `supersedes` counts of which one end is visible."""
+
+
+class Relations:
+    """The repository of relations."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        entries: Entries,
+        erasure: Erasure,
+        generations: Generations,
+        outbox: Outbox,
+    ) -> None:
+        self._placement = placement
+        self._entries = entries
+        self._erasure = erasure
+        self._generations = generations
+        self._outbox = outbox
+
+    async def relate(
+        self,
+        tenant: str,
+        source_id: str,
+        label: str,
+        target_id: str,
+        *,
+        restored_from: datetime | None = None,
+        said: Mapping[str, JsonValue] | None = None,
+    ) -> Relation:
+        """Link two active entries; the same link again is a `Conflict` that names the
+        first (D40).
+
+        `restored_from` is when an exported link was made: its ends may have been
+        retired since. `said`: see `make`.
+        """
+        validation.one_of("relation", label, LABELS)
+        if source_id == target_id:
+            raise InvalidInput("target_id", "self-loops not allowed")
+        try:
+            source = await self._entries.live_record(tenant, source_id, active=restored_from is None)
+            await self._entries.live_record(tenant, target_id, active=restored_from is None)
+        except NotFound:
+            raise InvalidInput(
+                "relation", "both entries must exist, be active and belong to this tenant"
+            ) from None  # decision D39
+        return await self.make(source, label, target_id, restored_from, said)
+
+    async def make(
+        self,
+        source: Record,
+        label: str,
+        target_id: str,
+        made: datetime | None = None,
+        said: Mapping[str, JsonValue] | None = None,
+    ) -> Relation:
+        """Link an entry as it was found, though it may have expired since; see
+        `relate`. `said`: who made it, and why (`MADE_BY`, `NOTE`).
+
+        Raises `InvalidInput` or `NotFound` where one is gone.
+        """
+        tenant = source.key.tenant
+        record = await self._put(tenant, source, label, target_id, made, said)
+        await self._check_ends(tenant, record, source.key.id, target_id)
+        return relation_of(record)
+
+    async def restore(
+        self,
+        tenant: str,
+        source_id: str,
+        label: str,
+        target_id: str,
+        made: datetime,
+        said: Mapping[str, JsonValue] | None = None,
+    ) -> bool:
+        """Link two entries as they were linked where they were exported, also retired
+        ones.
+
+        False, and nothing done, where they are linked so already or one of them is
+        gone: expired since, or deleted after an earlier import.
+        """
+        try:
+            await self.relate(tenant, source_id, label, target_id, restored_from=made, said=said)
+        except Conflict:
+            return False
+        except InvalidInput as refused:
+            if refused.field != "relation":
+                raise
+            return False
+        return True
+
+    async def _put(
+        self,
+        tenant: str,
+        source: Record,
+        label: str,
+        target_id: str,
+        made: datetime | None,
+        said: Mapping[str, JsonValue] | None,
+    ) -> Record:
+        """The link in the archive: where there is none, or over the tombstone of one."""
+        archive, tombstone = self._placement.topology.archive, 0
+        for _ in range(self._placement.settings.attempts):
+            record = self.link(source, label, target_id, after=tombstone, made=made, said=said)
+            condition = AtVersion(tombstone) if tombstone else Absent()
+            outcome = await self._placement.write_one(
+                "relate.home", archive, Put(RELATIONS, record, condition)
+            )
+            if outcome.applied:
+                return record
+            if (error := refused(archive, outcome)) is not None:
+                raise error
+            if (
+                outcome.status is Status.REJECTED
+            ):  # its scope was erased, or the source's store is behind the archive
+                home = (await self._placement.locate(ENTRIES, source.key)).home()
+                if home is None or not await self._generations.lives_on(*home):
+                    break
+                source = await self._entries.live_record(tenant, source.key.id, active=made is None)
+            elif isinstance(outcome.stored, Record) or outcome.version is None:
+                raise Conflict("relation already exists", record.key.id)
+            else:
+                tombstone = outcome.version
+                if isinstance(outcome.stored, Tombstone) and await self._outbox.finish(
+                    OutboxRecord(RELATIONS, archive, outcome.stored)
+                ):
+                    raise StoreUnavailable(
+                        archive.name,
+                        "the link was deleted, which is not finished: it can be made again after that; try again",
+                    )
+        raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant")
+
+    async def _check_ends(self, tenant: str, record: Record, *ends: str) -> None:
+        """An entry deleted while it was being linked takes the link with it (D29)."""
+        located = await self._placement.locate_many(ENTRIES, [Key(tenant, end) for end in ends])
+        if any(at.record is None for at in located):
+            await self._erasure.delete(RELATIONS, record.key, held="deleted")
+            raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant")
+
+    def link(
+        self,
+        source: Record,
+        label: str,
+        target_id: str,
+        *,
+        after: int = 0,
+        made: datetime | None = None,
+        said: Mapping[str, JsonValue] | None = None,
+    ) -> Record:
+        """The record of a link: made now unless told, newer than `after`."""
+        now = made or self._placement.now()
+        return Record(
+            key=_link_key(source.key, label, target_id),
+            scope=source.scope,
+            version=self._placement.next_version(after),
+            created_at=now,
+            updated_at=now,
+            fields={"source_id": source.key.id, "target_id": target_id, "relation": label},
+            body=dict(said or {}),
+            generation=source.generation,
+            tier="mid",
+        )
+
+    async def related(
+        self,
+        tenant: str,
+        *,
+        source_id: str | None = None,
+        target_id: str | None = None,
+        label: str | None = None,
+        limit: int | None = None,
+        shown: Shows | None = None,
+    ) -> list[Relation]:
+        """Relations that match, newest first; those of erased entries are gone, those
+        of retired ones stay (D30) but where `shown` says.
+        """
+        if label is not None:
+            validation.one_of("relation filter", label, LABELS)
+        given = {"source_id": source_id, "target_id": target_id, "relation": label}
+        condition = all_of(*(Eq(name, value) for name, value in given.items() if value is not None))
+        most = validation.whole_limit(limit, default=200)
+        query = Query(
+            RELATIONS,
+            Tenant(tenant),
+            condition,
+            (Order("created_at", descending=True),),
+            most if shown is None else max(most, 100),
+        )
+        found: list[Relation] = []
+        async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
+            rows = [r for r in page.records if isinstance(r, Record)]
+            found += [relation_of(row) for row in await self._counting(tenant, rows, shown)]
+            if len(found) >= most:
+                break
+        return found[:most]
+
+    async def _counting(self, tenant: str, rows: Sequence[Record], shown: Shows | None) -> list[Record]:
+        """The relations whose ends are there, or, where that is asked, visible (D45):
+        of a `supersedes` one end, since it hides the other.
+        """
+        if shown is None:
+            there = await self._ends_there(rows)
+            return [row for row in rows if _ends(row) <= there]
+        ends = {end.id for row in rows for end in _ends(row)}
+        visible = {
+            Key(tenant, one)
+            for one in await self._entries.get_many(tenant, ends, as_of=shown.as_of, known_at=shown.known_at)
+        }
+        made = [row for row in rows if shown.known_at is None or row.created_at <= shown.known_at]
+        superseding = [row for row in made if shown.superseded and row.fields["relation"] == SUPERSEDES]
+        there = await self._ends_there(superseding)
+        dimmed = {row.key for row in superseding if _ends(row) & visible and _ends(row) <= there}
+        return [row for row in made if _ends(row) <= visible or row.key in dimmed]
+
+    async def everything(self, tenant: str) -> AsyncIterator[Relation]:
+        """Every relation of a tenant whose ends are entries still, in no order."""
+        query = Query(RELATIONS, Tenant(tenant), limit=self._placement.settings.page)
+        async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
+            rows = [r for r in page.records if isinstance(r, Record)]
+            there = await self._ends_there(rows)
+            for row in rows:
+                if _ends(row) <= there:
+                    yield relation_of(row)
+
+    async def _ends_there(self, rows: Sequence[Record], *, partial: bool = False) -> set[Key]:
+        """The ends of these relations that are entries still; with `partial` also those
+        of which no store can tell just now.
+        """
+        return await standing(
+            self._placement, ENTRIES, {end for row in rows for end in _ends(row)}, partial=partial
+        )
+
+    async def unlink(self, source: Key, label: str, target_id: str) -> None:
+        """Delete a link, where there is one."""
+        await self._erasure.delete(RELATIONS, _link_key(source, label, target_id), held="deleted")
+
+    async def unrelate(self, tenant: str, relation_id: str) -> bool:
+        """Delete a relation: true once, then false (D44); false too where it was only
+        left over from an end that is gone.
+        """
+        if not ids.is_id(relation_id):
+            return False
+        key = Key(tenant, relation_id)
+        row = (await self._placement.locate(RELATIONS, key)).record
+        left_over = row is not None and not _ends(row) <= await self._ends_there([row], partial=True)
+        return await self._erasure.delete(RELATIONS, key) and not left_over
+
+
+def _link_key(source: Key, label: str, target_id: str) -> Key:
+    return Key(source.tenant, ids.beside(source.id, "relation", label, target_id))
+
+
+def _ends(relation: Record) -> set[Key]:
+    return parents_of(relation, ("source_id", "target_id"))
+
+
+def relation_of(record: Record) -> Relation:
+    """As callers see it."""
+    fields, said = (
+        record.fields,
+        {name: None if (value := record.body.get(name)) is None else str(value) for name in (MADE_BY, NOTE)},
+    )
+    return Relation(
+        record.key.id,
+        str(fields["source_id"]),
+        str(fields["target_id"]),
+        str(fields["relation"]),
+        record.created_at,
+        **said,
+    )

@@ -1,0 +1,544 @@
+"""Scratchpads: plain text that agents append to, one for each agent of a tenant and one
+that they share (D130 to D132).
+
+A scratchpad is a log. An append is one row, put where nothing stands yet, at the place
+behind the last; it says how large all of it is then, so of several writers, in whatever
+process, each knows what the others wrote and none exceeds the cap. Clearing is a row
+too: it takes what it saw, and owes to delete the rows of that. An outcome that is not
+known is asked for by the same row at the same place.
+
+What is too long for a row stands in parts that are put before it. Who is told that its
+row does not come drops them. Each owes the look for its row besides: where the writer
+died first, or could not know, a sweep does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from memory.domain import ids
+from memory.domain.errors import (
+    Conflict,
+    LegalHoldActive,
+    ScratchpadFull,
+    StoreError,
+    StoreUnavailable,
+    TooMuchContention,
+)
+from memory.domain.shown import Shown
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.storage.collections import SCRATCHPADS
+from memory.orchestrator.storage.generations import Generations
+from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.split import SCRATCHPAD
+from memory.orchestrator.storage.steps import step
+from memory.orchestrator.storage.versions import version_at
+from memory.ports.query import (
+    MAX_LIMIT,
+    And,
+    Condition,
+    Eq,
+    Gt,
+    Head,
+    IsNull,
+    Le,
+    Order,
+    Query,
+    Tenant,
+    within,
+)
+from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import Absent, AtVersion, Newer, Outcome, Put, Status
+
+log = logging.getLogger(__name__)
+
+CAP = 4 * 2**20
+"""Bytes of UTF-8 that a scratchpad holds, headers included (D130)."""
+PART_BYTES = 2**20
+"""Of a text in one record: every store takes that."""
+CLEAR, PART = "scratchpad.clear", "scratchpad.part"
+"""The steps by which a clearing deletes what it took, and a part goes whose row does
+not come.
+"""
+TICK = timedelta(microseconds=1)
+
+_TOLD = frozenset({"place", "cleared", "size", "created_at"})
+READS = 3
+"""How often a text is read that somebody clears meanwhile."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Scratchpad(Shown):
+    """What stands in a scratchpad, oldest first; `exists` once anything was appended,
+    also after it was cleared. `damaged` appends cannot be read, or are not there any
+    more.
+    """
+
+    agent: str | None
+    exists: bool
+    content: str
+    size: int
+    updated_at: datetime | None = None
+    damaged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The last row of a scratchpad; of one that was never written, none."""
+
+    place: int = 0
+    cleared: int = 0
+    size: int = 0
+    version: int = 0
+    created_at: datetime | None = None
+    generation: int | None = None
+
+
+Says = Callable[[_End], Awaitable[dict[str, FieldValue]]]
+"""What a row says that is to stand behind this end."""
+
+
+class Scratchpads:
+    """Reads, appends to and clears scratchpads."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        outbox: Outbox,
+        turns: KeyLocks,
+        erasure: Erasure,
+        generations: Generations,
+    ) -> None:
+        self._placement = placement
+        self._generations = generations
+        self._holds = erasure.holds
+        self._outbox = outbox
+        self._turns = turns
+        outbox.register(CLEAR, self._drop_cleared)
+        outbox.register(PART, self._look_for_row)
+        erasure.also.append(self._begin_anew)
+
+    async def append(self, tenant: str, agent: str | None, text: str) -> int:
+        """Append a text under a header with the moment; how many bytes stand there
+        then. `ScratchpadFull` where there is no room.
+        """
+        partition = Partition(tenant, scope_of(agent))
+        data = f"{header(self._placement.now())}{text}\n".encode()
+
+        async def appended(end: _End) -> dict[str, FieldValue]:
+            if end.size + len(data) > CAP:
+                raise ScratchpadFull(agent, CAP, end.size, len(data))
+            return self._says(end, data)
+
+        return _number(await self._append(partition, data, appended), "size")
+
+    async def restore(self, tenant: str, agent: str | None, content: str) -> bool:
+        """Have a scratchpad that was never written hold this, as it was exported. False
+        where something was appended there already.
+        """
+        partition, data = Partition(tenant, scope_of(agent)), content.encode()
+
+        async def restored(end: _End) -> dict[str, FieldValue]:
+            if end.place:
+                raise Conflict("the scratchpad is in use")
+            return self._says(end, data)
+
+        try:
+            await self._append(partition, data, restored)
+        except Conflict:
+            return False
+        return True
+
+    async def agents(self, tenant: str) -> AsyncIterator[str | None]:
+        """Whose scratchpads there are, by name; None is the shared one."""
+        archive = self._placement.topology.archive
+        async for partition, _ in self._placement.partitions(
+            "scratchpad.list", archive, Tenant(tenant), f"{SCRATCHPAD}:"
+        ):
+            yield partition.scope.partition(":")[2] or None
+
+    async def clear(self, tenant: str, agent: str | None) -> bool:
+        """Take away what stands there; what is appended meanwhile stays. False where it
+        is empty. Raises `LegalHoldActive` where the tenant is held.
+        """
+        partition = Partition(tenant, scope_of(agent))
+        await self._holds.refuse_partition(partition, whole=False)
+        seen = await self._end(partition)
+        if seen.size == 0:
+            return False
+
+        async def cleared(end: _End) -> dict[str, FieldValue]:
+            upto = max(seen.place, end.cleared)
+            return {"cleared": upto, "bytes": 0, "size": await self._size_behind(partition, upto)}
+
+        row = await self._put(partition, self._placement.nonce(), cleared)
+        await self._outbox.finish(OutboxRecord(SCRATCHPADS, self._placement.topology.archive, row))
+        return True
+
+    async def read(self, tenant: str, agent: str | None) -> Scratchpad:
+        """What stands there now."""
+        partition = Partition(tenant, scope_of(agent))
+        for _ in range(READS):
+            end = await self._end(partition)
+            rows, corrupt = await self._rows(partition, end)
+            missing = end.place - end.cleared - len(rows)
+            if corrupt or not missing:
+                break
+        data = [one for row in rows for one in await self._data(row)]
+        content = b"".join(one for one in data if one is not None)
+        return Scratchpad(
+            agent, end.place > 0, content.decode(), len(content), end.created_at, missing + data.count(None)
+        )
+
+    @staticmethod
+    def _says(end: _End, data: bytes) -> dict[str, FieldValue]:
+        """What the row of a text says behind this end."""
+        said: dict[str, FieldValue] = {
+            "cleared": end.cleared,
+            "bytes": len(data),
+            "size": end.size + len(data),
+        }
+        return (
+            {**said, "data": data}
+            if len(data) <= PART_BYTES
+            else {**said, "parts": -(-len(data) // PART_BYTES)}
+        )
+
+    async def _append(self, partition: Partition, data: bytes, of: Says) -> Record:
+        nonce, parts = self._placement.nonce(), list[Record]()
+        if len(data) > PART_BYTES:
+            await of(await self._end(partition))  # what has no room is refused before anything is put
+            parts = await self._lay(partition, nonce, data)
+        try:
+            row = await self._put(partition, nonce, of)
+        except (
+            ScratchpadFull,
+            Conflict,
+            TooMuchContention,
+        ):  # said only where no row was put, or none of those that were stands or can come
+            await self._take_back(nonce, parts)
+            raise
+        await self._stand(parts, row)
+        return row
+
+    # -- rows --------------------------------------------------------------------------
+
+    async def _put(self, partition: Partition, nonce: str, of: Says) -> Record:
+        """Put a row behind the last; asked again what it says where others were first."""
+        archive = self._placement.topology.archive
+        patience = RetryDeadline(self._placement, partition.scope)
+        async with self._turns.take(SCRATCHPADS, Key(partition.tenant, partition.scope), patience):
+            while True:
+                end = await self._end(partition)
+                said, now = await of(end), self._placement.now()
+                place, when = (
+                    end.place + 1,
+                    now if end.created_at is None else max(now, end.created_at + TICK),
+                )
+                owed = () if said["bytes"] else (Owed(CLEAR, CLEAR, {"upto": said["cleared"]}),)
+                row = Record(
+                    key=Key(
+                        partition.tenant,
+                        ids.derived_id(partition.tenant, partition.scope, "place", str(place)),
+                    ),
+                    scope=partition.scope,
+                    version=version_at(now, end.version),
+                    created_at=when,
+                    updated_at=when,
+                    fields={"place": place, "nonce": nonce, **said},
+                    # behind an erasure that has taken what it follows it is refused,
+                    # and put anew
+                    generation=end.generation,
+                    tier="mid",
+                    owed=owed,
+                )
+                outcome = await self._at_its_place(row)
+                if outcome.applied or (
+                    isinstance(outcome.stored, Record) and outcome.stored.fields.get("nonce") == nonce
+                ):
+                    return replace(
+                        row, version=outcome.version or row.version
+                    )  # it may stand over what an erasure left
+                if (error := refused(archive, outcome)) is not None:
+                    raise error
+                if outcome.status is Status.REJECTED:
+                    await self._generations.lives_on(
+                        row, archive
+                    )  # so that what it is to follow does too, where that does
+                    if (there := await self._there(row)) is not None:
+                        return there  # it was put before the erasure, and nobody was answered
+                await patience.wait()
+
+    async def _at_its_place(self, row: Record) -> Outcome:
+        """Put the row where nothing stands, or over what an erasure left; once more
+        where the store did not say what came of it.
+
+        Not over what a clearing left: who was slow finds its place taken, cleared and
+        deleted, and its row would be behind what was cleared.
+        """
+        archive = self._placement.topology.archive
+        try:
+            outcome = await self._placement.write_one(
+                "scratchpad.put", archive, Put(SCRATCHPADS, row, Absent())
+            )
+        except StoreUnavailable:
+            outcome = await self._placement.write_one(
+                "scratchpad.put", archive, Put(SCRATCHPADS, row, Absent())
+            )
+        if isinstance(gone := outcome.stored, Tombstone) and (await self._end(row.partition)).place < _number(
+            row, "place"
+        ):
+            later = replace(row, version=max(row.version, gone.version + 1))
+            outcome = await self._placement.write_one(
+                "scratchpad.put", archive, Put(SCRATCHPADS, later, AtVersion(gone.version))
+            )
+        return outcome
+
+    async def _end(self, partition: Partition) -> _End:
+        newest = Query(
+            SCRATCHPADS,
+            within(partition),
+            Gt("place", 0),
+            (Order("created_at", descending=True),),
+            1,
+            select=_TOLD,
+        )
+        page = await self._placement.page("scratchpad.end", self._placement.topology.archive, newest)
+        if not page.heads:
+            return _End()
+        head = page.heads[0]
+        made: Any = head.fields["created_at"]
+        return _End(
+            _number(head, "place"),
+            _number(head, "cleared"),
+            _number(head, "size"),
+            head.version,
+            made,
+            head.generation,
+        )
+
+    async def _rows(self, partition: Partition, end: _End) -> tuple[list[Record], int]:
+        """What stands there, in order, and how many rows of it are damaged."""
+        standing = Query(
+            SCRATCHPADS,
+            within(partition),
+            Gt("place", end.cleared),
+            (Order("created_at"),),
+            self._placement.settings.page,
+        )
+        rows, corrupt = list[Record](), 0
+        async for page in self._placement.pages(
+            "scratchpad.read", self._placement.topology.archive, standing
+        ):
+            rows += [
+                row for row in page.records if isinstance(row, Record) and _number(row, "place") <= end.place
+            ]
+            corrupt += len(page.corrupt)
+        return rows, corrupt
+
+    async def _data(self, row: Record) -> list[bytes | None]:
+        """What an append says; None where it cannot be read."""
+        if not row.fields.get("parts"):
+            return [data] if isinstance(data := row.fields.get("data"), bytes) else []
+        keys = [
+            _part_key(row.partition, str(row.fields["nonce"]), number)
+            for number in range(_number(row, "parts"))
+        ]
+        with step("scratchpad.read"):
+            parts = await self._placement.topology.archive.get(SCRATCHPADS, keys)
+        said = b"".join(
+            data
+            for part in parts
+            if isinstance(part, Record) and isinstance(data := part.fields.get("data"), bytes)
+        )
+        return [said if len(said) == _number(row, "bytes") else None]
+
+    async def _lay(self, partition: Partition, nonce: str, data: bytes) -> list[Record]:
+        """Put the parts of a text, which owe the look for its row."""
+        archive, laid = self._placement.topology.archive, list[Record]()
+        for number, start in enumerate(range(0, len(data), PART_BYTES)):
+            now = self._placement.now()
+            fields: dict[str, FieldValue] = {"nonce": nonce, "data": data[start : start + PART_BYTES]}
+            part = Record(
+                key=_part_key(partition, nonce, number),
+                scope=partition.scope,
+                version=version_at(now),
+                created_at=now,
+                updated_at=now,
+                fields=fields,
+                tier="mid",
+                owed=(Owed(PART, PART, {}),),
+            )
+            outcome = await self._placement.write_one(
+                "scratchpad.part", archive, Put(SCRATCHPADS, part, Absent())
+            )
+            if (error := refused(archive, outcome)) is not None:
+                raise error
+            laid.append(part)
+        return laid
+
+    async def _stand(self, parts: list[Record], row: Record) -> None:
+        """The row of these parts stands: they are put once more, as old as it is, and
+        owe nothing. So none is missing that a sweep took for one whose row never comes,
+        or the erasure of a tenant for one of before; and where the row has gone since,
+        they go with it.
+        """
+        archive = self._placement.topology.archive
+        for part in parts:
+            later = max(row.version, part.version + 1)  # they may be of one microsecond
+            put = Put(SCRATCHPADS, replace(part, version=later, owed=()), Newer(), settles=frozenset({PART}))
+            outcome = await self._placement.write_one("scratchpad.part", archive, put)
+            if isinstance(gone := outcome.stored, Tombstone) and await self._there(row) is not None:
+                put = Put(
+                    SCRATCHPADS, replace(part, version=gone.version + 1), AtVersion(gone.version)
+                )  # owing the look: the row may yet go
+                outcome = await self._placement.write_one("scratchpad.part", archive, put)
+            if (error := refused(archive, outcome)) is not None:
+                raise error
+
+    async def _take_back(self, nonce: str, parts: list[Record]) -> None:
+        """No row comes to these parts. What cannot be dropped now a sweep drops, once
+        they are old.
+        """
+        if not parts:
+            return
+        try:
+            await self._delete(self._placement.topology.archive, parts[-1], _parts_of(nonce))
+        except StoreError as error:
+            log.info("a sweep will drop what a scratchpad had no room for: %s", error)
+
+    async def _there(self, row: Record) -> Record | None:
+        """This row as it stands at its place; None where it does not."""
+        with step("scratchpad.read"):
+            (there,) = await self._placement.topology.archive.get(SCRATCHPADS, [row.key])
+        return (
+            there if isinstance(there, Record) and there.fields.get("nonce") == row.fields["nonce"] else None
+        )
+
+    async def _size_behind(self, partition: Partition, place: int) -> int:
+        behind = Query(
+            SCRATCHPADS,
+            within(partition),
+            Gt("place", place),
+            limit=self._placement.settings.page,
+            select=frozenset({"bytes"}),
+        )
+        size = 0
+        async for page in self._placement.pages("scratchpad.size", self._placement.topology.archive, behind):
+            size += sum(_number(head, "bytes") for head in page.heads)
+        return size
+
+    async def _drop_cleared(self, pending: OutboxRecord, owed: Owed) -> bool:
+        """Delete the rows that a clearing took, their parts before them: later, where
+        the tenant is held meanwhile.
+        """
+        row = pending.owner
+        if not isinstance(row, Record):
+            return True
+        try:
+            await self._holds.refuse_partition(row.partition, whole=False)
+        except LegalHoldActive:
+            return False
+        taken = Le("place", owed.data["upto"])
+        in_parts = Query(
+            SCRATCHPADS,
+            within(row.partition),
+            And((taken, Gt("parts", 0))),
+            limit=MAX_LIMIT,
+            select=frozenset({"nonce"}),
+        )
+        async for page in self._placement.pages("scratchpad.drop", pending.store, in_parts):
+            for head in page.heads:
+                await self._delete(pending.store, row, _parts_of(str(head.fields["nonce"])))
+        await self._delete(pending.store, row, taken)
+        return True
+
+    async def _begin_anew(self, partition: Partition, generation: int) -> None:
+        """What an erasure spared was appended behind what it took: that counts as
+        cleared.
+        """
+        if not partition.scope.startswith(f"{SCRATCHPAD}:"):
+            return
+        oldest = Query(
+            SCRATCHPADS, within(partition), Gt("place", 0), (Order("created_at"),), 1, select=_TOLD
+        )
+        page = await self._placement.page("scratchpad.end", self._placement.topology.archive, oldest)
+        upto = _number(page.heads[0], "place") - 1 if page.heads else 0
+        if upto <= (await self._end(partition)).cleared:
+            return
+
+        async def cleared(end: _End) -> dict[str, FieldValue]:
+            return {
+                "cleared": max(upto, end.cleared),
+                "bytes": 0,
+                "size": await self._size_behind(partition, max(upto, end.cleared)),
+            }
+
+        row = await self._put(partition, self._placement.nonce(), cleared)
+        await self._outbox.finish(OutboxRecord(SCRATCHPADS, self._placement.topology.archive, row))
+
+    async def _look_for_row(self, pending: OutboxRecord, owed: Owed) -> bool:
+        """Of a part: whether its row stands. Where none has come within `mark_life` the
+        part goes.
+        """
+        part = pending.owner
+        if not isinstance(part, Record):
+            return True
+        nonce = str(part.fields["nonce"])
+        named = Query(
+            SCRATCHPADS,
+            within(part.partition),
+            And((Eq("nonce", nonce), Gt("parts", 0))),
+            limit=1,
+            select=frozenset(),
+        )
+        if (await self._placement.page("scratchpad.find", pending.store, named)).heads:
+            return True
+        if self._placement.now() - part.created_at <= self._placement.settings.mark_life:
+            return False
+        await self._delete(
+            pending.store, part, And((_parts_of(nonce), Le("version", part.version)))
+        )  # not if its row has come since: see `_stand`
+        return True
+
+    async def _delete(self, store: Store, row: Record, what: Condition) -> None:
+        await self._placement.delete_matching(
+            "scratchpad.drop",
+            store,
+            Query(SCRATCHPADS, within(row.partition), what),
+            row.version,
+            frozenset(),
+        )
+
+
+def scope_of(agent: str | None) -> str:
+    """Where the rows of a scratchpad lie; no agent's name is empty."""
+    return f"{SCRATCHPAD}:{agent or ''}"
+
+
+def header(at: datetime) -> str:
+    """What an append begins with."""
+    return f"## {at.isoformat(timespec='seconds').replace('+00:00', 'Z')}\n"
+
+
+def _number(row: Record | Head, field: str) -> int:
+    return int(str(row.fields[field]))
+
+
+def _part_key(partition: Partition, nonce: str, number: int) -> Key:
+    return Key(
+        partition.tenant, ids.derived_id(partition.tenant, partition.scope, "part", nonce, str(number))
+    )
+
+
+def _parts_of(nonce: str) -> Condition:
+    """The parts that were put for a row."""
+    return And((Eq("nonce", nonce), IsNull("place")))

@@ -1,0 +1,359 @@
+"""Entries are born: drafts written batch by batch; under a key, once (decision A5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from memory.domain import ids
+from memory.domain.entry import Entry, EntryDraft, ImportedDraft
+from memory.domain.errors import Conflict, InvalidInput, PartialWrite, StoreUnavailable
+from memory.domain.time import moment
+from memory.orchestrator.embeddings.embeddings import Embeddings
+from memory.orchestrator.entries.admission import Admission, NewEntry
+from memory.orchestrator.storage.collections import DIGEST, ENTRIES
+from memory.orchestrator.storage.deliveries import Consistency, Deliveries
+from memory.orchestrator.storage.entry_records import entry_of, record_of, request_digest
+from memory.orchestrator.storage.id_reuse import IdReuse
+from memory.orchestrator.storage.key_locks import RetryDeadline
+from memory.orchestrator.storage.outbox import OutboxRecord, owed_by_writing
+from memory.orchestrator.storage.past_versions import BORN_IN, kept_versions
+from memory.orchestrator.storage.placement import Located, Placement, refused
+from memory.orchestrator.storage.sources import CONFIRMS, learnt_from, with_sources
+from memory.orchestrator.storage.versions import version_at
+from memory.orchestrator.trust.trust import Trust
+from memory.ports.pace import paced
+from memory.ports.record import Key, Owed, Record, Stored
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Outcome, Put
+
+CLOCK_SKEW = timedelta(minutes=5)
+"""How far a caller's clock may be ahead of ours before its `created_at` is refused as
+lying in the future.
+"""
+
+
+@dataclass(slots=True)
+class PendingEntry:
+    """A draft that is being written; it ends with an entry or a conflict."""
+
+    draft: EntryDraft
+    record: Record
+    store: Store
+    steps: tuple[Owed, ...] = ()
+    """What it owes besides what every entry does."""
+    entry: Entry | None = None
+    conflict: Conflict | None = None
+
+    def owe(self, step: Owed) -> None:
+        """Have the entry owe this too."""
+        self.steps, self.record = (*self.steps, step), replace(self.record, owed=(*self.record.owed, step))
+
+    @property
+    def settled(self) -> bool:
+        return self.entry is not None or self.conflict is not None
+
+
+def latest_moment(placement: Placement) -> datetime:
+    """The latest moment that does not lie in the future, whoever's clock tells it."""
+    return placement.now() + CLOCK_SKEW
+
+
+def check_not_later(draft: EntryDraft, latest: datetime) -> None:
+    """Raise `InvalidInput` if the draft says that it was created, or begins to be true,
+    after this moment.
+    """
+    for field in ("created_at", "valid_from"):
+        said = getattr(draft, field, None)
+        if said is not None and said > latest:
+            minutes = CLOCK_SKEW // timedelta(minutes=1)
+            raise InvalidInput(
+                field, f"lies in the future; a clock may be at most {minutes} minutes ahead of this machine's"
+            )
+
+
+class EntryWriter:
+    """Writes drafts as entries, batch by batch."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        meaning: Embeddings,
+        deliveries: Deliveries,
+        id_reuse: IdReuse,
+        quotas: Admission,
+        trust: Trust,
+    ) -> None:
+        self._placement = placement
+        self._trust = trust
+        self._meaning = meaning
+        self._deliveries = deliveries
+        self._id_reuse = id_reuse
+        self._quotas = quotas
+
+    async def write_many(
+        self,
+        tenant: str,
+        drafts: Sequence[EntryDraft],
+        *,
+        revive: bool = False,
+        consistency: Consistency | None = None,
+        let_in: bool = False,
+        steps: Sequence[Owed] = (),
+    ) -> list[Entry]:
+        """Store entries in order, batch by batch. When a store fails, the earlier
+        batches are kept; keyed drafts can be written again.
+
+        Raises `PartialWrite` once all is done where some keyed drafts were in conflict,
+        `QuotaExceeded` or `RejectedByGate` before anything is stored. `revive` lets a key
+        whose entry was deleted begin a new life. `consistency`: that of the settings
+        unless told. `let_in`: that they were. `steps`: what each that is born owes
+        besides.
+        """
+        self.refuse_future(drafts)
+        if not let_in:
+            drafts = await self._trust.let_in(tenant, drafts)
+        pending: list[PendingEntry] = []
+        new_entries = [self._new_entry(tenant, draft) for draft in drafts] if self._quotas.quotas else []
+        async with self._quotas.admitted(tenant, new_entries) as stay:
+            for start in range(0, len(drafts), self._placement.settings.batch):
+                pending += await self._write_batch(
+                    tenant, drafts[start : start + self._placement.settings.batch], revive, consistency, steps
+                )
+            stay |= {one.record.key for one in pending}
+        written = {position: one.entry for position, one in enumerate(pending) if one.entry is not None}
+        conflicts = {
+            position: one.conflict for position, one in enumerate(pending) if one.conflict is not None
+        }
+        if conflicts:
+            raise PartialWrite(written, conflicts)
+        return list(written.values())
+
+    async def conflicts(self, tenant: str, drafts: Sequence[EntryDraft]) -> dict[int, Conflict]:
+        """Which of these keyed drafts a write would refuse, by position, since another
+        entry has their key.
+
+        A write gate decides what a draft says in the end. So with one nothing is told.
+        """
+        if self._trust.gates.write is not None:
+            return {}
+        pending = [self.pending(tenant, draft) async for draft in paced(drafts)]
+        located = await self._placement.locate_many(ENTRIES, [one.record.key for one in pending])
+        found = [
+            None if there.record is None else _conflict(one, there.record)
+            for one, there in zip(pending, located, strict=True)
+        ]
+        return {position: conflict for position, conflict in enumerate(found) if conflict is not None}
+
+    def refuse_future(self, drafts: Sequence[EntryDraft]) -> None:
+        """Refuse what is said to be created, or to begin to be true, later than now
+        (decision D32).
+        """
+        latest = latest_moment(self._placement)
+        for draft in drafts:
+            check_not_later(draft, latest)
+
+    async def _write_batch(
+        self,
+        tenant: str,
+        drafts: Sequence[EntryDraft],
+        revive: bool,
+        consistency: Consistency | None,
+        steps: Sequence[Owed],
+    ) -> list[PendingEntry]:
+        pending = [self.pending(tenant, draft) async for draft in paced(drafts)]
+        await self.embed(pending)
+        for one in pending if steps else ():
+            for each in steps:
+                one.owe(each)
+        await self._look_for_repeats(pending, revive)
+        for store in dict.fromkeys(one.store for one in pending):
+            await self.put(
+                store, [one for one in pending if one.store is store and not one.settled], revive, consistency
+            )
+        return pending
+
+    async def embed(self, pending: Sequence[PendingEntry]) -> None:
+        """Give them their vectors, and what they owe besides their own steps."""
+        records = await self._meaning.embedded([one.record for one in pending])
+        for one, record in zip(pending, records, strict=True):
+            one.record = replace(
+                record, owed=(*one.steps, *owed_by_writing(self._placement, ENTRIES, record, one.store))
+            )
+
+    def _new_entry(self, tenant: str, draft: EntryDraft) -> NewEntry:
+        one = self.pending(tenant, draft)
+        return NewEntry.of(one.record, derived=draft.key is not None)
+
+    def pending(
+        self, tenant: str, draft: EntryDraft, supersedes: Sequence[str] = (), asked: EntryDraft | None = None
+    ) -> PendingEntry:
+        """A draft on its way. Under a key it is told from others by what was asked for,
+        and by what it supersedes.
+        """
+        now, scope = self._placement.now(), draft.scope.text
+        routed = self._placement.kinds.of(ENTRIES).route(draft.scope.kind)
+        store = self._placement.topology.home(routed.tier)
+        record_id = (
+            ids.keyed_id(tenant, scope, draft.key) if draft.key else self._placement.new_id(tenant, scope)
+        )
+        digest = request_digest(asked or draft, supersedes) if draft.key else None
+        key, sequence = Key(tenant, record_id), self._placement.next_sequence()
+        record = record_of(
+            draft,
+            key=key,
+            version=version_at(now),
+            now=now,
+            tier=routed.tier,
+            sequence=sequence,
+            digest=digest,
+        )
+        if isinstance(draft, ImportedDraft):
+            return PendingEntry(draft, with_sources(record, draft.sources), store)
+        learnt = learnt_from(self._placement, tenant)
+        if learnt is not None:
+            return PendingEntry(draft, with_sources(record, [learnt]), store, CONFIRMS)
+        return PendingEntry(draft, record, store)
+
+    async def _look_for_repeats(self, pending: Sequence[PendingEntry], revive: bool) -> None:
+        """Under a key, what stands in a later tier counts as present too: look there
+        first.
+        """
+        for store in dict.fromkeys(
+            one.store for one in pending if one.draft.key and self._placement.topology.later(one.store)
+        ):
+            keyed = [one for one in pending if one.draft.key and one.store is store]
+            located = await self._placement.locate_many(
+                ENTRIES, [one.record.key for one in keyed], born_in=store
+            )
+            async for one, there in paced(zip(keyed, located, strict=True)):
+                if there.corrupt is not None:
+                    raise there.corrupt
+                if there.record is not None or there.tombstone is not None:
+                    await self.meet(one, there, revive)
+
+    async def put(
+        self, store: Store, pending: Sequence[PendingEntry], revive: bool, consistency: Consistency | None
+    ) -> None:
+        """Put them where nothing stands; under a key they meet what does."""
+        if not pending:
+            return
+        outcomes = await self._placement.write(
+            "write.home", store, *(Put(ENTRIES, one.record, Absent()) for one in pending)
+        )
+        fresh = [
+            self.born(one, store, outcome)
+            async for one, outcome in paced(zip(pending, outcomes, strict=True))
+            if outcome.applied
+        ]
+        await self._deliveries.deliver(fresh, consistency)
+        async for one, outcome in paced(zip(pending, outcomes, strict=True)):
+            if (error := refused(store, outcome)) is not None:
+                raise error
+            if not outcome.applied:
+                if one.draft.key is None:
+                    if not is_own(one.record, outcome.stored, outcome.version):
+                        raise Conflict(
+                            f"a fresh id was taken already, which should not happen: {one.record.key.id}"
+                        )
+                    one.entry = entry_of(one.record)
+                    continue
+                await self.meet(
+                    one, await self._placement.locate(ENTRIES, one.record.key, born_in=one.store), revive
+                )
+
+    def born(self, one: PendingEntry, store: Store, outcome: Outcome) -> OutboxRecord:
+        """It is stored: the entry that it became."""
+        one.record = replace(one.record, generation=outcome.generation)
+        one.entry = entry_of(one.record)
+        return OutboxRecord(ENTRIES, store, one.record)
+
+    async def meet(self, one: PendingEntry, there: Located, revive: bool) -> None:
+        """What a keyed draft meets where another stands, or stood, under its key."""
+        try:
+            if revive and there.record is None and there.tombstone is not None:
+                await self._revive(one, there)
+            else:
+                one.entry = await self._repeated(one, there)
+        except Conflict as conflict:
+            one.conflict = conflict
+
+    async def _repeated(self, one: PendingEntry, there: Located) -> Entry:
+        """The first outcome of a keyed write: the entry as first stored, also when it
+        was edited since.
+        """
+        named = f"key {one.draft.key!r}"
+        if there.record is not None:
+            if (conflict := _conflict(one, there.record)) is not None:
+                raise conflict
+            return entry_of(
+                replace(
+                    await self._first_version(there.record),
+                    tier=there.record.body.get(BORN_IN, one.record.tier),
+                )
+            )
+        if there.tombstone is None:
+            raise StoreUnavailable(one.store.name, f"the entry under {named} is moving; try again")
+        deleted_at = moment(there.tombstone.version)
+        raise Conflict(_was_deleted(named, deleted_at), one.record.key.id, deleted_at=deleted_at)
+
+    async def _first_version(self, record: Record) -> Record:
+        if record.previous is None:
+            return record
+        return next(iter(await kept_versions(self._placement, record)), record)
+
+    async def _revive(self, one: PendingEntry, there: Located) -> None:
+        """Begin a new life over the tombstone; where somebody else did so first, this
+        is a repeat of that.
+        """
+        patience = RetryDeadline(self._placement, one.record.key.id)
+        while there.record is None:
+            born = await self._id_reuse.prepare(one.record, one.store, there)
+            record = replace(
+                born.record,
+                owed=(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *one.steps),
+            )
+            outcome = await self._placement.write_one(
+                "write.revive", born.store, Put(ENTRIES, record, born.when)
+            )
+            if (error := refused(born.store, outcome)) is not None:
+                raise error
+            if outcome.applied:
+                one.record = record
+                await self._deliveries.deliver([self.born(one, born.store, outcome)], "replicated")
+                return
+            await patience.wait()
+            there = await self._placement.locate(ENTRIES, one.record.key, born_in=one.store)
+        one.entry = await self._repeated(one, there)
+
+
+def _conflict(one: PendingEntry, stands: Record) -> Conflict | None:
+    """Why a keyed draft is no repeat of the entry that stands under its key; None where
+    it is one.
+    """
+    if stands.fields.get(DIGEST) == one.record.fields[DIGEST]:
+        return None
+    return Conflict(f"key {one.draft.key!r} was used in this scope for another entry", stands.key.id)
+
+
+def _was_deleted(named: str, when: datetime) -> str:
+    return f"the entry under {named} was deleted at {when.isoformat(timespec='seconds')}; write with revive=True to begin a new life under the key"
+
+
+def is_own(record: Record, stands: Stored | None, version: int | None) -> bool:
+    """Whether what stands under a fresh id is this very write: sent before, given up,
+    and arrived late. It may have been changed since.
+    """
+    if isinstance(stands, Record):
+        same = stands.version > record.version or (dict(stands.texts), dict(stands.body)) == (
+            dict(record.texts),
+            dict(record.body),
+        )
+        return (
+            same
+            and stands.version >= record.version
+            and (stands.scope, stands.created_at) == (record.scope, record.created_at)
+        )
+    return (version or 0) >= record.version

@@ -1,0 +1,264 @@
+"""Legal holds: placed and released, and asked before anything is deleted.
+
+A hold is a record of the archive for each thing that is held, under a key which that
+thing tells, so that whoever deletes reads all that may hold a record by its keys,
+whatever number of holds there are. They are read at that moment, never remembered: one
+that another process has placed is seen. What a deletion had begun to take when a hold
+was placed is not saved by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from memory.domain import ids
+from memory.domain.errors import CorruptRecord, LegalHoldActive
+from memory.domain.hold import LegalHold, Over
+from memory.domain.scope import ScopeKind
+from memory.domain.time import micros, moment
+from memory.orchestrator.storage.collections import HOLDS, SESSIONS
+from memory.orchestrator.storage.key_locks import RetryDeadline
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.session_keys import session_key
+from memory.orchestrator.storage.split import CONVERSATION
+from memory.orchestrator.storage.steps import step
+from memory.ports.query import Condition, Eq, Head, Query, within
+from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record
+from memory.ports.writes import Absent, AtVersion, Delete, Put
+
+HOLDS_SCOPE = "holds"
+
+
+class Holds:
+    """The holds of all tenants."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+
+    # -- placed and released -----------------------------------------------------------
+
+    async def place(self, tenant: str, hold: LegalHold, entry_scope: str | None = None) -> LegalHold:
+        """Place a hold; where it stands already, that one. `entry_scope`: of an entry."""
+
+        def placed(said: dict[str, Any]) -> dict[str, Any]:
+            new = {"reason": hold.reason, "by": hold.placed_by, "at": micros(hold.placed_at)}
+            return said if hold.name in said else {**said, hold.name: new}
+
+        said = await self._change(tenant, hold.over, hold.of, entry_scope, placed)
+        return next(one for one in _holds_of(said) if one.name == hold.name)
+
+    async def release(self, tenant: str, name: str) -> list[LegalHold]:
+        """Release what is held under a name; what that was."""
+        released: list[LegalHold] = []
+        for hold in [hold for hold in await self.all(tenant) if hold.name == name]:
+            await self._change(
+                tenant,
+                hold.over,
+                hold.of,
+                None,
+                lambda said: {other: how for other, how in said.items() if other != name},
+            )
+            released.append(hold)
+        return released
+
+    async def all(self, tenant: str) -> list[LegalHold]:
+        """Every hold of a tenant, oldest first."""
+        return sorted(
+            [hold for record in await self._read(tenant) for hold in _holds_of(record)],
+            key=lambda hold: (hold.placed_at, hold.name),
+        )
+
+    async def _read(self, tenant: str, asked: Condition | None = None) -> list[Record]:
+        archive = self._placement.topology.archive
+        query = Query(
+            HOLDS, within(Partition(tenant, HOLDS_SCOPE)), asked, limit=self._placement.settings.page
+        )
+        found: list[Record] = []
+        async for page in self._placement.pages("hold.list", archive, query):
+            for key in page.corrupt:
+                raise CorruptRecord(
+                    archive.name,
+                    key.id,
+                    "a legal hold, and nobody can say over what; nothing is deleted until it is mended",
+                )
+            found += [row for row in page.records if isinstance(row, Record)]
+        return found
+
+    async def _change(
+        self,
+        tenant: str,
+        over: Over,
+        of: str,
+        entry_scope: str | None,
+        change: Callable[[dict[str, Any]], dict[str, JsonValue]],
+    ) -> Record:
+        """Change what holds one thing, on condition that nobody else did meanwhile; the
+        record then.
+        """
+        archive, key, patience = (
+            self._placement.topology.archive,
+            _key(tenant, over, of),
+            RetryDeadline(self._placement, f"the hold over {over} {of}"),
+        )
+        while True:
+            with step("hold.read"):
+                (there,) = await archive.get(HOLDS, [key])
+            if isinstance(there, Corrupt):
+                raise CorruptRecord(archive.name, key.id, there.problem)
+            before = there if isinstance(there, Record) else None
+            now, stands = self._placement.now(), getattr(there, "version", 0)
+            fields = {"held_scope": entry_scope} if before is None else before.fields
+            said = change({} if before is None else dict(before.body["by_name"]))
+            version = self._placement.next_version(stands)
+            record = Record(
+                key,
+                HOLDS_SCOPE,
+                version,
+                now,
+                now,
+                fields=fields,
+                body={"over": over, "of": of, "by_name": said},
+                tier="mid",
+            )
+            if not said and before is None:
+                return record
+            gone = Delete(
+                HOLDS,
+                key,
+                version=version,
+                when=AtVersion(stands),
+                discard_at=self._placement.tombstone_until(),
+            )
+            put = Put(HOLDS, record, AtVersion(stands) if stands else Absent())
+            outcome = await self._placement.write_one("hold.put", archive, put if said else gone)
+            if outcome.applied:
+                return record
+            if (error := refused(archive, outcome)) is not None:
+                raise error
+            await patience.wait()
+
+    # -- asked -------------------------------------------------------------------------
+
+    async def refuse(self, records: Sequence[Record]) -> None:
+        """Raise `LegalHoldActive` where one of these records is held."""
+        for held in (await self.over(records)).values():
+            raise held
+
+    async def over(self, records: Sequence[Record | Head]) -> dict[Key, LegalHoldActive]:
+        """Which of these are held, each with the error that says by what."""
+        if not records:
+            return {}
+        subjects = await self._subjects({record.partition for record in records})
+        targets = {
+            record.key: [*_of_partition(record.partition, subjects), *_of_entries(record)]
+            for record in records
+        }
+        holds = await self._standing([key for keys in targets.values() for key in keys])
+        return {
+            key: LegalHoldActive(*told)
+            for key, keys in targets.items()
+            if (told := [hold for target in keys for hold in holds.get(target, ())])
+        }
+
+    async def refuse_partition(self, partition: Partition, *, whole: bool = True) -> None:
+        """Raise `LegalHoldActive` where a partition is held, or, where it is to go as a `whole`,
+        an entry in it.
+        """
+        subjects = await self._subjects({partition})
+        holds = await self._standing(_of_partition(partition, subjects))
+        told = [hold for found in holds.values() for hold in found]
+        if whole:
+            told += [
+                hold
+                for record in await self._read(partition.tenant, Eq("held_scope", partition.scope))
+                for hold in _holds_of(record)
+            ]
+        if told:
+            raise LegalHoldActive(*told)
+
+    async def refuse_change(self, partition: Partition, user: str | None) -> None:
+        """Raise `LegalHoldActive` where a session of this user is held: its messages, tasks and
+        runs keep no earlier versions, so none may be overwritten.
+        """
+        holds = await self._standing(_of_partition(partition, {} if user is None else {partition: user}))
+        if told := [hold for found in holds.values() for hold in found]:
+            raise LegalHoldActive(*told)
+
+    async def refuse_user(self, tenant: str, user: str) -> None:
+        """Raise `LegalHoldActive` where what is remembered of a user is held."""
+        await self.refuse_partition(Partition(tenant, f"{ScopeKind.USER}:{user}"), whole=False)
+
+    async def refuse_unreadable(self, tenant: str) -> None:
+        """Raise `LegalHoldActive` where anything of the tenant is held: of a record that cannot be
+        read nobody knows whether it is.
+        """
+        if told := await self.all(tenant):
+            raise LegalHoldActive(*told)
+
+    async def _subjects(self, partitions: Iterable[Partition]) -> Mapping[Partition, str]:
+        """The users whom these partitions are about: of sessions as their records say."""
+        of_users = {
+            p: p.scope.partition(":")[2] for p in partitions if p.scope.startswith(f"{ScopeKind.USER}:")
+        }
+        of_sessions = {
+            p: session_key(p.tenant, p.scope.partition(":")[2]) for p in partitions if _is_of_session(p)
+        }
+        if of_sessions:
+            with step("hold.session"):
+                found = await self._placement.topology.archive.get(
+                    SESSIONS, list(dict.fromkeys(of_sessions.values()))
+                )
+            subjects = {
+                row.key: str(row.fields["subject"])
+                for row in found
+                if isinstance(row, Record) and row.fields.get("subject") is not None
+            }
+            of_users |= {p: subjects[key] for p, key in of_sessions.items() if key in subjects}
+        return of_users
+
+    async def _standing(self, keys: Iterable[Key]) -> dict[Key, list[LegalHold]]:
+        archive = self._placement.topology.archive
+        with step("hold.read"):
+            found = await archive.get(HOLDS, list(dict.fromkeys(keys)))
+        for row in found:
+            if isinstance(row, Corrupt):
+                raise CorruptRecord(
+                    archive.name, row.key.id, f"a legal hold; nothing under it is deleted ({row.problem})"
+                )
+        return {row.key: _holds_of(row) for row in found if isinstance(row, Record)}
+
+
+def _key(tenant: str, over: Over, of: str) -> Key:
+    return Key(tenant, ids.derived_id(tenant, HOLDS_SCOPE, over, of))
+
+
+def _of_partition(partition: Partition, subjects: Mapping[Partition, str]) -> list[Key]:
+    """The keys of what may hold all of a partition."""
+    tenant, scope = partition.tenant, partition.scope
+    scope = (
+        f"{ScopeKind.SESSION}:{scope.partition(':')[2]}" if scope.startswith(f"{CONVERSATION}:") else scope
+    )
+    held = [_key(tenant, "tenant", tenant), _key(tenant, "scope", scope)]
+    return [*held, _key(tenant, "user", subjects[partition])] if partition in subjects else held
+
+
+def _of_entries(record: Record | Head) -> list[Key]:
+    """The keys of what may hold the entries that a record is, is a version of, or
+    links.
+    """
+    named = (record.key.id, *(record.fields.get(name) for name in ("entry_id", "source_id", "target_id")))
+    return [_key(record.key.tenant, "entry", str(entry_id)) for entry_id in named if entry_id is not None]
+
+
+def _is_of_session(partition: Partition) -> bool:
+    return partition.scope.partition(":")[0] in (ScopeKind.SESSION.value, CONVERSATION)
+
+
+def _holds_of(record: Record) -> list[LegalHold]:
+    body: Mapping[str, Any] = record.body
+    by_age = sorted(body["by_name"].items(), key=lambda named: named[1]["at"])
+    return [
+        LegalHold(name, body["over"], body["of"], how["reason"], how["by"], moment(how["at"]))
+        for name, how in by_age
+    ]

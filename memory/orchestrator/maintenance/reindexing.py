@@ -1,0 +1,285 @@
+"""Reindex: the vectors in the stores are made anew with another embedder, while answers
+are served.
+
+Each record gets its new vector where it stands, under its version and on condition that
+this is still its version: nothing that anybody wrote is lost, nothing that was erased
+comes back, and no version is kept for it. Whose a vector is stands beside it, so that
+whoever goes on, after a crash or beside another, sees what is left; the notes that let
+both embedders be in use meanwhile are `Embeddings`'s. Stores are gone through in the
+direction records move, and again until nothing is left in any.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from memory.domain.errors import StoreError
+from memory.domain.shown import Shown
+from memory.orchestrator.conversations.log.passages import Passages
+from memory.orchestrator.embeddings.embeddings import Embeddings
+from memory.orchestrator.embeddings.passages import PassageBuilder
+from memory.orchestrator.retrieval.long_texts import LongTexts
+from memory.orchestrator.storage.collections import MODEL
+from memory.orchestrator.storage.lease import Hold
+from memory.orchestrator.storage.outbox import DELIVER, Outbox, OutboxRecord
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.steps import step
+from memory.ports.collections import Collection
+from memory.ports.embedder import Fingerprint
+from memory.ports.query import Condition, Eq, Everywhere, Not, Or, Query
+from memory.ports.record import Record, Role
+from memory.ports.store import Store
+from memory.ports.writes import AtVersion, Put, Status
+
+log = logging.getLogger(__name__)
+
+COPIES = frozenset({Role.HOME, Role.ARRIVING, Role.REPLICA})
+"""What is compared with questions, now or once it has arrived."""
+
+Progress: TypeAlias = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ReindexReport(Shown):
+    """What a reindex has come to. `made` counts the vectors that were made anew by this
+    call, those of copies too. `ended`: none is left, and the stores take this embedder
+    alone. Else it can be called again: `left` counts those that are not made yet, and
+    `waiting` says why.
+    """
+
+    model: str
+    ended: bool
+    made: int
+    left: int = 0
+    waiting: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Work:
+    """What one call has done, and what of the present round could not be done."""
+
+    model: Fingerprint
+    total: int
+    progress: Progress | None
+    made: int = 0
+    overtaken: int = 0
+    waiting: dict[str, None] = field(default_factory=dict)
+    away: set[str] = field(default_factory=set)
+
+    def tell(self) -> None:
+        if self.progress is not None:
+            self.progress(self.made, max(self.made, self.total))
+
+
+class Reindexer:
+    """Makes vectors anew."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        meaning: Embeddings,
+        outbox: Outbox,
+        passages: Passages,
+        long_texts: LongTexts,
+    ) -> None:
+        self._placement = placement
+        self._meaning = meaning
+        self._outbox = outbox
+        self._passages = passages
+        self._long_texts = long_texts
+        self._makes = {
+            making.form.collection: making for making in (passages.making, *long_texts.making.values())
+        }
+        self._collections = [
+            collection for collection in placement.kinds.collections if collection.field(MODEL) is not None
+        ]
+
+    async def run(self, progress: Progress | None = None) -> ReindexReport:
+        """Make all vectors of every tenant anew with the embedder in use. Safe to
+        repeat, to run twice at once, and to leave in the middle.
+
+        Raises where a store is away before anything is noted, or does not take such
+        vectors.
+        """
+        model = await self._meaning.begin()
+        work = _Work(model, await self.left(model), progress)
+        for number in range(self._placement.settings.attempts):
+            before, work.overtaken, work.waiting = work.made, 0, {}
+            await self._round(work, missing=not number)
+            changed = work.made > before or work.overtaken
+            if not changed and not work.waiting and await self._meaning.end():
+                return ReindexReport(str(model), True, work.made)
+            if not changed or work.away:
+                break
+        left = await self.left(model) if not work.away else 0
+        return ReindexReport(
+            str(model),
+            False,
+            work.made,
+            left,
+            tuple(work.waiting) or ("others write with another embedder meanwhile",),
+        )
+
+    async def catch_up(self, hold: Hold) -> int:
+        """Once it has ended: make anew what writes that were under way then brought
+        with a vector that they had read before; how many there were.
+
+        Such a write may take so long as a mark is kept. Later ones are of somebody who
+        has the embedder of before still.
+        """
+        ended = self._meaning.ended
+        if (
+            ended is None
+            or self._placement.now()
+            > ended + self._placement.settings.mark_life + self._placement.settings.sweep_every
+        ):
+            return 0
+        model = await self._meaning.fingerprint()
+        work = _Work(model, await self.left(model), None)
+        if work.total:
+            await hold(work.total)
+            await self._round(work, missing=False)
+        return work.made
+
+    async def left(self, model: Fingerprint) -> int:
+        """How many records have no vector of this embedder yet, copies counted each.
+        Raises where a store does not answer.
+        """
+        queries = [
+            Query(collection, Everywhere(), _not_of(model), roles=COPIES) for collection in self._collections
+        ]
+        return sum(
+            [
+                (await store.count(query)).records
+                for store in self._placement.topology.homes
+                for query in queries
+            ]
+        )
+
+    async def _round(self, work: _Work, *, missing: bool) -> None:
+        """Go through every store once, at first for `missing` passages too. One that
+        fails is left out, and named.
+        """
+        for store in self._placement.topology.homes:
+            for collection in self._collections:
+                try:
+                    await self._go_through(store, collection, work)
+                except StoreError as error:
+                    _failed(store, error, work)
+        for making, tier in self._makings() if missing else ():
+            for store in self._placement.topology.homes:
+                try:
+                    await self._missing_passages(making, tier, store, work)
+                except StoreError as error:
+                    _failed(store, error, work)
+
+    async def _go_through(self, store: Store, collection: Collection, work: _Work) -> None:
+        """What has another's vector, and what owes others a copy, in which it would
+        bring one.
+        """
+        query = Query(
+            collection,
+            Everywhere(),
+            Or((_not_of(work.model), Eq("owing", True))),
+            limit=self._placement.settings.page,
+            roles=COPIES,
+        )
+        async for page in self._placement.pages("reindex.find", store, query):
+            rows = [row for row in page.records if isinstance(row, Record)]
+            await self._deliver(store, collection, rows, work)
+            others = [row for row in rows if row.fields.get(MODEL) != work.model.digest]
+            making = self._makes.get(collection)
+            if making is not None and others:
+                await self._put(store, await making.renewed(store, others), work)
+            elif others:
+                made = await self._meaning.embedded(others)
+                await self._renew(store, collection, made, work)
+                await self._renew_copies(store, collection, made, work)
+            work.tell()
+
+    async def _deliver(
+        self, store: Store, collection: Collection, rows: Sequence[Record], work: _Work
+    ) -> None:
+        owing = [OutboxRecord(collection, store, row) for row in rows if row.owed and row.role is Role.HOME]
+        for left in await self._outbox.finish_all(owing, work.away) if owing else ():
+            if any(owed.step.startswith(DELIVER) for owed in left):
+                work.waiting["copies are still owed to a store; `memory doctor` tells why"] = None
+
+    async def _renew(self, store: Store, collection: Collection, made: Sequence[Record], work: _Work) -> None:
+        """Give these vectors to what stands in a store. It is read again just before:
+        embedding takes time, and what was counted meanwhile stays.
+        """
+        with step("reindex.read"):
+            there = await store.get(collection, [record.key for record in made])
+        puts: list[Put] = []
+        for new, row in zip(made, there, strict=True):
+            if not isinstance(row, Record) or row.version != new.version:
+                work.overtaken += 1
+            elif row.fields.get(MODEL) != work.model.digest and row.role in COPIES:
+                renewed = replace(row, vector=new.vector, fields={**row.fields, MODEL: work.model.digest})
+                puts.append(Put(collection, renewed, AtVersion(row.version, row.role, row.tier)))
+        await self._put(store, puts, work)
+
+    async def _renew_copies(
+        self, store: Store, collection: Collection, made: Sequence[Record], work: _Work
+    ) -> None:
+        """The same vectors for the copies that stand elsewhere, so that no text is
+        embedded twice. What fails there is met again in that store.
+        """
+        home, kind = self._placement.topology.home, self._placement.kinds.of(collection)
+        having: dict[Store, list[Record]] = {}
+        for record in made:
+            for tier in kind.replicas(record.tier) if record.role is Role.HOME else ():
+                if home(tier) is not store:
+                    having.setdefault(home(tier), []).append(record)
+        for other, records in having.items():
+            if other.name not in work.away:
+                try:
+                    await self._renew(other, collection, records, work)
+                except StoreError as error:
+                    _failed(other, error, work)
+
+    # -- passages ----------------------------------------------------------------------
+
+    def _makings(self) -> list[tuple[PassageBuilder, str]]:
+        """What makes passages, each with the tier whose store has them."""
+        of_messages = (
+            [(self._passages.making, self._passages.tier)] if self._passages.store is not None else []
+        )
+        return [
+            *of_messages,
+            *((making, self._long_texts.tier) for making in self._long_texts.making.values()),
+        ]
+
+    async def _missing_passages(self, making: PassageBuilder, tier: str, homes: Store, work: _Work) -> None:
+        """Passages of what stands in a store that meant nothing to the embedder before,
+        or was written when there were none.
+        """
+        form, store = making.form, self._placement.topology.home(tier)
+        query = Query(form.of, Everywhere(), form.which, limit=self._placement.settings.page)
+        async for page in self._placement.pages("reindex.texts", homes, query):
+            records = [row for row in page.records if isinstance(row, Record)]
+            await self._put(store, await making.renewals(store, records, tier), work)
+
+    # -- writing -----------------------------------------------------------------------
+
+    async def _put(self, store: Store, puts: Sequence[Put], work: _Work) -> None:
+        for outcome in await self._placement.write("reindex.put", store, *puts) if puts else ():
+            if (error := refused(store, outcome)) is not None:
+                work.waiting[str(error)] = None
+            work.made += outcome.applied
+            work.overtaken += outcome.status is Status.CONFLICT
+
+
+def _not_of(model: Fingerprint) -> Condition:
+    return Not(Eq(MODEL, model.digest))
+
+
+def _failed(store: Store, error: StoreError, work: _Work) -> None:
+    log.warning("reindex leaves out store '%s': %s", store.name, error)
+    work.waiting[str(error)] = None
+    work.away.add(store.name)

@@ -1,0 +1,371 @@
+"""Revert all that a source, an agent or a run wrote.
+
+Entries that it created are retired or erased. Entries that it changed are stored again
+as they would be without its changes. Entries derived from its entries are listed and,
+if asked, reverted too. The operation is stored in the archive as a pending step, so a
+sweep finishes it after a crash. Each entry is judged by its versions, and is changed
+only while it still has the version that was judged. So nothing is reverted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from memory.domain import ids
+from memory.domain.errors import LegalHoldActive, MemoryTiersError, NotFound, StoreError, TooMuchContention
+from memory.domain.provenance import named_in, parts_of
+from memory.domain.rolled_back import RevertedEntry, RevertReport
+from memory.domain.time import micros
+from memory.orchestrator.conversations.blobs.manifests import Manifests
+from memory.orchestrator.entries.browsing import Browsing
+from memory.orchestrator.entries.entries import Entries
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.storage.collections import ENTRIES, OPERATIONS, SYSTEM_TENANT
+from memory.orchestrator.storage.entry_records import RESTATED, TAKEN_BACK, changed, without, writer_of
+from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
+from memory.orchestrator.storage.partial_answers import BROWSED
+from memory.orchestrator.storage.past_versions import kept_versions
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.versions import version_at
+from memory.policies.visibility import is_current, is_expired
+from memory.ports.query import Condition, Eq, Ge, Has, Order, Query, Tenant, all_of
+from memory.ports.record import Key, Owed, Record
+from memory.ports.writes import AtVersion, Delete, Newer, Put
+
+TAKE_BACK = "take_back"
+NOT_KEPT = "the version before is not kept"
+HELD = "under legal hold: retired instead"
+
+
+@dataclass(frozen=True, slots=True)
+class RevertRequest:
+    """Which writes to revert: those of these origins, from `since` to `until`.
+
+    Both moments are versions.
+    """
+
+    origins: tuple[str, ...]
+    since: int
+    until: int
+    erase: bool
+    derived: bool
+
+    def is_of(self, step: Record) -> bool:
+        """Whether one of the origins wrote this version."""
+        return self.since <= step.version <= self.until and not set(self.origins).isdisjoint(writer_of(step))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRevert:
+    """What a revert does with one entry in its current version."""
+
+    record: Record
+    verdict: RevertedEntry
+    new: Record | None = None
+    """What is put in its place, where it is not erased."""
+
+
+class SourceReverter:
+    """Reverts what blocked sources wrote."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        browsing: Browsing,
+        entries: Entries,
+        erasure: Erasure,
+        outbox: Outbox,
+        manifests: Manifests,
+    ) -> None:
+        self._placement = placement
+        self._browsing = browsing
+        self._entries = entries
+        self._erasure = erasure
+        self._known = manifests.known
+        outbox.register(TAKE_BACK, self._take_back_noted)
+
+    async def plan(
+        self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool
+    ) -> RevertReport:
+        """What `run` would do now."""
+        wanted = self._wanted(origins, since, erase, derived)
+        found = [one async for one in self._concerned(tenant, wanted)]
+        held = await self._erasure.holds.over([one.record for one in found if one.verdict.done == "erased"])
+        told = [
+            replace(one.verdict, done="retired", note=HELD) if one.record.key in held else one.verdict
+            for one in found
+        ]
+        return RevertReport(
+            wanted.origins,
+            True,
+            [said for said, one in zip(told, found, strict=True) if said.note != HELD or one.new is not None],
+        )
+
+    async def run(
+        self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool
+    ) -> RevertReport:
+        """Take back what these wrote until now. Where a store fails the call does; the
+        rest is owed, and a sweep does it.
+        """
+        wanted, store, now = (
+            self._wanted(origins, since, erase, derived),
+            self._placement.topology.archive,
+            self._placement.now(),
+        )
+        data: dict[str, Any] = {
+            name: getattr(wanted, name) for name in ("since", "until", "erase", "derived")
+        }
+        owed = Owed(TAKE_BACK, TAKE_BACK, {"tenant": tenant, "origins": list(wanted.origins), **data})
+        key = Key(
+            SYSTEM_TENANT,
+            ids.derived_id(
+                SYSTEM_TENANT, OPERATIONS_SCOPE, TAKE_BACK, tenant, str(wanted.until), *wanted.origins
+            ),
+        )
+        operation = Record(
+            key,
+            OPERATIONS_SCOPE,
+            self._placement.next_version(),
+            now,
+            now,
+            fields={"kind": TAKE_BACK},
+            tier="mid",
+            owed=(owed,),
+        )
+        begun = await self._placement.write_one("take_back.begin", store, Put(OPERATIONS, operation, Newer()))
+        if (error := refused(store, begun)) is not None:
+            raise error
+        done = await self._carry_out(tenant, wanted)
+        await self._end(operation)
+        return RevertReport(wanted.origins, False, done)
+
+    async def _take_back_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+        if isinstance(pending.owner, Record):
+            data = owed.data
+            wanted = RevertRequest(
+                tuple(data["origins"]), data["since"], data["until"], data["erase"], data["derived"]
+            )
+            await self._carry_out(data["tenant"], wanted)
+            await self._end(pending.owner)
+        return True
+
+    async def _end(self, operation: Record) -> None:
+        version, until = self._placement.next_version(operation.version), self._placement.tombstone_until()
+        gone = Delete(
+            OPERATIONS,
+            operation.key,
+            version,
+            AtVersion(operation.version),
+            discard_at=until,
+            settles=frozenset({TAKE_BACK}),
+        )
+        await self._placement.write_one("take_back.end", self._placement.topology.archive, gone)
+
+    def _wanted(
+        self, origins: Sequence[str], since: datetime | None, erase: bool, derived: bool
+    ) -> RevertRequest:
+        return RevertRequest(
+            tuple(origins),
+            0 if since is None else micros(since),
+            self._placement.next_version(),
+            erase,
+            derived,
+        )
+
+    # -- what is concerned -------------------------------------------------------------
+
+    async def _concerned(self, tenant: str, wanted: RevertRequest) -> AsyncIterator[PlannedRevert]:
+        """Every entry of which something is to be said, each once, as it stands."""
+        seen = set[Key]()
+        for origin in wanted.origins:
+            for filters in _asked(origin, wanted.since):
+                async for record in self._found(tenant, filters):
+                    if record.key not in seen and (judged := await self._judge(record, wanted)) is not None:
+                        yield judged
+                    seen.add(record.key)
+
+    async def _found(self, tenant: str, filters: Condition | None) -> AsyncIterator[Record]:
+        for store in self._placement.topology.homes:
+            query = Query(
+                ENTRIES,
+                Tenant(tenant),
+                filters,
+                (Order("created_at"),),
+                self._placement.settings.page,
+                roles=BROWSED,
+            )
+            async for page in self._placement.pages("take_back.find", store, query):
+                for record in await self._browsing.counting(
+                    store, ENTRIES, [row for row in page.records if isinstance(row, Record)]
+                ):
+                    yield record
+
+    async def _judge(self, record: Record, wanted: RevertRequest) -> PlannedRevert | None:
+        """What is to become of an entry; None where that has been done, or is nothing."""
+        if is_expired(record, self._placement.now()):
+            return None
+        steps = _unbroken(
+            [*(await kept_versions(self._placement, record) if record.previous is not None else ()), record]
+        )
+        taken = [wanted.is_of(step) for step in steps]
+        restated = _restated_by_another(steps, taken)
+        steps, taken = steps[restated:], taken[restated:]
+        whole = restated > 0 or steps[0].previous is None or steps[0].version < wanted.since
+        is_derived = _is_derived(record)
+        if taken[0] and whole and not is_derived:
+            return self._taken_away(record, wanted, "written")
+        if any(taken[1:]) and not taken[0]:
+            new = without(
+                steps, taken, version_at(self._placement.now(), record.version), await self._gone(steps)
+            )
+            return (
+                None
+                if new is record
+                else PlannedRevert(
+                    record, RevertedEntry(record.key.id, record.scope, "changed", "restored"), new
+                )
+            )
+        if not whole and not is_derived:
+            if any(taken) or not set(wanted.origins).isdisjoint(named_in(record.fields)):
+                return self._taken_away(record, replace(wanted, erase=False), "changed", NOT_KEPT)
+            return PlannedRevert(
+                record, RevertedEntry(record.key.id, record.scope, "changed", "left", NOT_KEPT)
+            )
+        made = steps[0].version if steps[0].previous is None else micros(record.created_at)
+        if not is_derived or not wanted.since <= made <= wanted.until:
+            return None
+        if wanted.derived:
+            return self._taken_away(record, wanted, "derived")
+        return (
+            PlannedRevert(record, RevertedEntry(record.key.id, record.scope, "derived", "left"))
+            if is_current(record, self._placement.now())
+            else None
+        )
+
+    async def _gone(self, steps: Sequence[Record]) -> set[str]:
+        """The artifacts that earlier versions point to, which no deletion changes, and
+        that are not there any more.
+        """
+        named = {
+            str(one)
+            for step in steps[:-1]
+            if (one := step.fields.get("artifact_id")) not in (None, steps[-1].fields.get("artifact_id"))
+        }
+        return named - await self._known(steps[-1].key.tenant, sorted(named)) if named else set()
+
+    def _taken_away(
+        self, record: Record, wanted: RevertRequest, why: Any, note: str = ""
+    ) -> PlannedRevert | None:
+        """An entry that goes: erased, or retired unless it is already."""
+        if wanted.erase:
+            return PlannedRevert(
+                record, RevertedEntry(record.key.id, record.scope, why, "erased", note), self._retired(record)
+            )
+        retired = self._retired(record)
+        return (
+            None
+            if retired is None
+            else PlannedRevert(
+                record, RevertedEntry(record.key.id, record.scope, why, "retired", note), retired
+            )
+        )
+
+    def _retired(self, record: Record) -> Record | None:
+        now, start = self._placement.now(), record.fields["valid_from"]
+        if not is_current(record, now):
+            return None
+        gone = changed(record, {"valid_to": max(now, start)}, version=version_at(now, record.version))  # type: ignore[type-var]
+        return replace(gone, body={**gone.body, TAKEN_BACK: True})
+
+    # -- done --------------------------------------------------------------------------
+
+    async def _carry_out(self, tenant: str, wanted: RevertRequest) -> list[RevertedEntry]:
+        """Take back all of it that can be; what one entry or store fails over is raised
+        in the end, and the operation stays owed.
+        """
+        done, failures = list[RevertedEntry](), list[MemoryTiersError]()
+        async for judged in self._concerned(tenant, wanted):
+            try:
+                came = await self._take_back(judged, wanted)
+            except (StoreError, TooMuchContention) as error:
+                failures.append(error)
+                continue
+            except NotFound:  # its scope was erased meanwhile
+                continue
+            done += [] if came is None else [came]
+        if failures:
+            raise failures[0]
+        return done
+
+    async def _take_back(self, judged: PlannedRevert, wanted: RevertRequest) -> RevertedEntry | None:
+        """What was done about one entry; None where others had done it."""
+        verdict, key = judged.verdict, judged.record.key
+        if verdict.done == "left":
+            return verdict
+        if verdict.done == "erased":
+            try:
+                if await self._erasure.delete(ENTRIES, key, at=judged.record.version):
+                    return verdict
+                now = (await self._placement.locate(ENTRIES, key)).record  # changed meanwhile, or gone
+                again = None if now is None else await self._judge(now, wanted)
+                return None if again is None else await self._take_back(again, wanted)
+            except LegalHoldActive:
+                wanted, verdict = replace(wanted, erase=False), replace(verdict, done="retired", note=HELD)
+        said: list[RevertedEntry] = []
+
+        async def rewritten(record: Record) -> Record | None:
+            again = await self._judge(record, wanted)
+            said[:] = (
+                [] if again is None else [replace(again.verdict, note=again.verdict.note or verdict.note)]
+            )
+            return None if again is None else again.new
+
+        return said[0] if await self._entries.rewrite(key, rewritten) else None
+
+
+def _asked(origin: str, since: int) -> Iterable[Condition | None]:
+    """What is asked for one origin: first what names it, by an index; then what it went
+    into.
+    """
+    kind, name = parts_of(origin)
+    changed_since = Ge("version", since) if since else None
+    return all_of(Eq(kind, name), changed_since), all_of(Has("origins", origin), changed_since)
+
+
+def _unbroken(steps: Sequence[Record]) -> Sequence[Record]:
+    """Of the versions that are kept, oldest first, the last that follow one another:
+    who changed what tells only from the version before.
+    """
+    gaps = [
+        number
+        for number, (before, step) in enumerate(pairwise(steps), start=1)
+        if step.previous != before.version
+    ]
+    return steps[gaps[-1] :] if gaps else steps
+
+
+def _restated_by_another(steps: Sequence[Record], taken: Sequence[bool]) -> int:
+    """The position of the last version in which a writer that stays stated the whole
+    entry; 0 where there is none. Earlier versions do not matter.
+    """
+    return max(
+        (
+            at
+            for at, (step, is_taken) in enumerate(zip(steps, taken, strict=True))
+            if RESTATED in step.body and not is_taken
+        ),
+        default=0,
+    )
+
+
+def _is_derived(record: Record) -> bool:
+    """Whether it was made of other entries."""
+    return (
+        record.fields.get("promoted_from_id") is not None or record.body.get("compacted_from_ids") is not None
+    )

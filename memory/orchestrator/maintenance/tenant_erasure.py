@@ -1,0 +1,273 @@
+"""A tenant's end: everything it had at a moment, in every scope and conversation.
+
+It is an operation in the archive that owes the work: whoever dies at it, a sweep goes
+on (decision 068). The version of its record is the moment. What is older goes, whatever
+became of it since; what was born since stands, also in a scope that is come to later.
+Nothing is left of an operation that is over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+
+from memory.domain import ids
+from memory.domain.errors import LegalHoldActive, MemoryTiersError, StoreError, StoreUnavailable
+from memory.domain.session import ErasedTenant
+from memory.orchestrator.conversations.sessions import SessionRecords, is_of_before
+from memory.orchestrator.erasure.erasure import Erased, Erasure
+from memory.orchestrator.storage.collections import ENTRIES, OPERATIONS, SESSIONS, SYSTEM_TENANT
+from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
+from memory.orchestrator.storage.past_versions import is_older
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.split import CONVERSATION
+from memory.ports.query import Condition, Ge, Lt, Page, Query, Tenant
+from memory.ports.record import Key, Owed, Partition, Record, Role
+from memory.ports.store import Store
+from memory.ports.writes import AtVersion, Delete, Newer, Put
+
+log = logging.getLogger(__name__)
+
+ERASE_TENANT = "erase_tenant"
+"""The step that carries it out, and the kind of its operation."""
+QUIET, MOST_ROUNDS = 2, 10
+"""So many times one after the other nothing is found any more; and how often it is
+looked at most.
+"""
+CHANGED = frozenset({Role.HOME, Role.ARRIVING})
+
+
+@dataclass(slots=True)
+class _Done:
+    """What was erased, by scope and in numbers, what was refused, by scope, and which
+    stores did not answer.
+    """
+
+    scopes: set[str] = field(default_factory=set)
+    counts: Erased = field(default_factory=Counter)
+    refused: dict[str, MemoryTiersError] = field(default_factory=dict)
+    away: dict[str, StoreError] = field(default_factory=dict)
+    goes_on: bool = False
+    """There was more to find whenever it was looked."""
+
+    @property
+    def problems(self) -> list[MemoryTiersError]:
+        """Why something of before stays, what is under legal hold last: that alone
+        leaves nothing to be done.
+        """
+        return sorted(
+            (*self.away.values(), *self.refused.values()),
+            key=lambda error: isinstance(error, LegalHoldActive),
+        )
+
+
+class Tenants:
+    """Finds what a tenant has, and erases it."""
+
+    def __init__(
+        self, placement: Placement, *, outbox: Outbox, erasure: Erasure, sessions: SessionRecords
+    ) -> None:
+        self._placement = placement
+        self._erasure = erasure
+        self._sessions = sessions
+        outbox.register(ERASE_TENANT, self._erase_noted)
+
+    async def erase(self, tenant: str) -> ErasedTenant:
+        """Erase what a tenant has now, until it was looked twice and nothing of it was
+        there.
+
+        Where a store does not answer the others are erased and the call fails; a sweep
+        does the rest, and the call can be repeated. What is refused of one scope is
+        raised once the others are erased: what is under legal hold stays then, and
+        something else stays owed.
+
+        Repeating it begins anew from a later moment, beside whoever is at it.
+        """
+        done = _Done()
+        operation = await self._begin(tenant, done)
+        await self._carry_out(tenant, operation, done)
+        for error in done.problems:
+            raise error
+        if done.goes_on:
+            raise StoreUnavailable(
+                self._placement.topology.archive.name,
+                "what was written before goes on coming; a sweep looks again",
+            )
+        return ErasedTenant(len(done.scopes), _by_kind(done.counts))
+
+    async def _begin(self, tenant: str, done: _Done) -> Record:
+        """The operation, whose version is above that of all that stands: it may have
+        been written by a clock that is ahead of this one.
+        """
+        archive, version = self._placement.topology.archive, self._placement.next_version()
+        async for _, page in self._heads(tenant, Ge("version", version), done):
+            version = max([version, *(head.version + 1 for head in page.heads)])
+        if (error := done.away.get(archive.name)) is not None:
+            raise error
+        key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, ERASE_TENANT, tenant))
+        owed, now = Owed(ERASE_TENANT, ERASE_TENANT, {"tenant": tenant}), self._placement.now()
+        while True:
+            operation = Record(
+                key,
+                OPERATIONS_SCOPE,
+                version,
+                now,
+                now,
+                fields={"kind": ERASE_TENANT},
+                tier="mid",
+                owed=(owed,),
+            )
+            begun = await self._placement.write_one(
+                "tenant.begin", archive, Put(OPERATIONS, operation, Newer())
+            )
+            if begun.applied:
+                return operation
+            if (error := refused(archive, begun)) is not None:
+                raise error
+            if isinstance(begun.stored, Record):
+                return begun.stored  # another call's, of a later moment
+            version = self._placement.next_version(begun.version or 0)
+
+    async def _erase_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+        if not isinstance(pending.owner, Record):
+            return True
+        done = _Done()
+        await self._carry_out(str(owed.data["tenant"]), pending.owner, done)
+        for error in done.problems:
+            log.warning("something of a tenant that is erased stays: %s", error)
+            if not isinstance(error, LegalHoldActive):
+                raise error
+        return not done.goes_on  # ending the operation took the debt away with it
+
+    async def _carry_out(self, tenant: str, operation: Record, done: _Done) -> None:
+        """Erase, and end the operation if nothing is left but what is under legal hold."""
+        quiet = 0
+        for _ in range(MOST_ROUNDS):
+            quiet = 0 if await self._round(tenant, operation.version, done) else quiet + 1
+            if quiet == QUIET:
+                break
+        done.goes_on = quiet < QUIET
+        if not done.goes_on and all(isinstance(error, LegalHoldActive) for error in done.problems):
+            version, until = (
+                self._placement.next_version(operation.version),
+                self._placement.tombstone_until(),
+            )
+            at, settles = AtVersion(operation.version), frozenset({ERASE_TENANT})
+            gone = Delete(OPERATIONS, operation.key, version, at, discard_at=until, settles=settles)
+            await self._placement.write_one("tenant.end", self._placement.topology.archive, gone)
+
+    async def _round(self, tenant: str, before: int, done: _Done) -> bool:
+        """Erase what is found that is older than this version; whether there was
+        anything.
+
+        Conversations come last: what was made of them lies in other scopes, where it is
+        counted.
+        """
+        found = sorted(
+            await self._scopes(tenant, before, done) - done.refused.keys(),
+            key=lambda scope: (_is_conversation(scope), scope),
+        )
+        for scope in found:
+            try:
+                done.counts += await self._erase(tenant, scope, before)
+                done.scopes.add(scope)
+            except MemoryTiersError as error:
+                done.refused[scope] = error
+        changed = 0
+        async for store, record in self._changed(tenant, before, done):
+            if record.scope not in done.refused:
+                changed += 1
+                await self._delete(store, record, done)
+        return bool(found or changed)
+
+    async def _erase(self, tenant: str, scope: str, before: int) -> Erased:
+        if _is_conversation(scope):
+            return await self._sessions.erase_before(tenant, scope.partition(":")[2], before)
+        return await self._erasure.erase(Partition(tenant, scope), before=before)
+
+    async def _delete(self, store: Store, record: Record, done: _Done) -> None:
+        try:
+            gone = await self._erasure.delete(ENTRIES, record.key, at=record.version)
+        except MemoryTiersError as error:
+            done.refused[record.scope] = error
+        else:
+            done.counts[ENTRIES.name, store.name] += gone
+            done.scopes.add(record.scope)
+
+    async def _scopes(self, tenant: str, before: int, done: _Done) -> set[str]:
+        """Where anything of the tenant's lies that is older, in whatever role, expired
+        or damaged; and the conversations of before of which nothing is older any more,
+        since their records were changed.
+        """
+        found, damaged = set[str](), dict[Store, set[int]]()
+        async for store, page in self._heads(tenant, Lt("version", before), done):
+            found |= {head.scope for head in page.heads}
+            damaged.setdefault(store, set()).update(
+                ids.digest_of(key.id) for key in page.corrupt if ids.is_id(key.id)
+            )
+        for store in [
+            store for store, digests in damaged.items() if digests
+        ]:  # a damaged record does not tell its scope
+            async for partition, _ in self._placement.partitions("tenant.scopes", store, Tenant(tenant)):
+                if ids.partition_digest(tenant, partition.scope) in damaged[store]:
+                    found.add(partition.scope)
+        query = Query(SESSIONS, Tenant(tenant), Ge("version", before), limit=self._placement.settings.page)
+        async for page in self._pages("tenant.changed", self._placement.topology.archive, query, done):
+            found |= {
+                row.scope for row in page.records if isinstance(row, Record) and is_of_before(row, before)
+            }
+        return found
+
+    async def _heads(self, tenant: str, asked: Condition, done: _Done) -> AsyncIterator[tuple[Store, Page]]:
+        for kind in self._placement.kinds.scoped:
+            for store in self._placement.topology.homes:
+                query = Query(
+                    kind.collection,
+                    Tenant(tenant),
+                    asked,
+                    roles=frozenset(Role),
+                    select=frozenset(),
+                    limit=self._placement.settings.page,
+                )
+                async for page in self._pages("tenant.scopes", store, query, done):
+                    yield store, page
+
+    async def _changed(self, tenant: str, before: int, done: _Done) -> AsyncIterator[tuple[Store, Record]]:
+        """The entries that were born before and changed since, and those made since of
+        such.
+        """
+        for store in self._placement.topology.homes:
+            query = Query(
+                ENTRIES,
+                Tenant(tenant),
+                Ge("version", before),
+                limit=self._placement.settings.page,
+                roles=CHANGED,
+            )
+            async for page in self._pages("tenant.changed", store, query, done):
+                for row in page.records:
+                    if isinstance(row, Record) and await is_older(self._placement, row, before):
+                        yield store, row
+
+    async def _pages(self, name: str, store: Store, query: Query, done: _Done) -> AsyncIterator[Page]:
+        """Every page; none of a store that has not answered."""
+        try:
+            if store.name not in done.away:
+                async for page in self._placement.pages(name, store, query):
+                    yield page
+        except StoreError as error:
+            done.away[store.name] = error
+
+
+def _is_conversation(scope: str) -> bool:
+    return scope.startswith(f"{CONVERSATION}:")
+
+
+def _by_kind(counts: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for (collection, store), count in sorted(counts.items()):
+        found.setdefault(collection, {})[store] = count
+    return found

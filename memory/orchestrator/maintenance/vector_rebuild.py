@@ -1,0 +1,147 @@
+"""Remaking: passages after a store was set back. They are derived, and may lie in
+another store than what they are of.
+
+What lacks some owes them again, so that whoever has the embedder makes them: `doctor`
+has none. Those of what is nowhere any more, or says no such part, go.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import inf
+
+from memory.orchestrator.conversations.log.passages import EMBED, Passages
+from memory.orchestrator.embeddings.embeddings import Embeddings
+from memory.orchestrator.embeddings.passages import PassageBuilder
+from memory.orchestrator.retrieval.long_texts import LongTexts
+from memory.orchestrator.storage.collections import MODEL
+from memory.orchestrator.storage.outbox import MAKE_PASSAGES, Outbox, OutboxRecord
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.steps import step
+from memory.ports.query import Everywhere, Head, IsNull, Not, Query
+from memory.ports.record import Corrupt, Key, Owed, Record, Role
+from memory.ports.store import Store
+from memory.ports.writes import AtVersion, Delete, Put
+
+AT_ONCE = 100
+"""How many texts are read at once; each may have a hundred passages."""
+LACKS = "without all of the passages that it is found by"
+OF_NOTHING = "a passage of what is said nowhere"
+
+
+class VectorRebuild:
+    """Compares passages with what they are of."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        meaning: Embeddings,
+        outbox: Outbox,
+        long_texts: LongTexts,
+        passages: Passages,
+    ) -> None:
+        self._placement = placement
+        self._meaning = meaning
+        self._outbox = outbox
+        self._long_texts = long_texts
+        self._passages = passages
+
+    async def compare(self, *, repair: bool) -> Counter[str]:
+        """How many differ, by what is wrong; with `repair` it is put right. Raises
+        where a store fails, or refuses; it may be repeated.
+        """
+        found = Counter[str]()
+        if await self._meaning.noted() is not None:  # else nobody would make any
+            for making, store, owed in self._apart():
+                found[LACKS] += await self._lacking(making, store, owed, repair=repair)
+                found[OF_NOTHING] += await self._of_nothing(making, store, repair=repair)
+        return +found
+
+    def _apart(self) -> Iterator[tuple[PassageBuilder, Store, str]]:
+        """What makes passages that may lie in another store than what they are of, that
+        store, and the step by which they are owed.
+        """
+        for making in self._long_texts.making.values():
+            yield making, self._long_texts.store, MAKE_PASSAGES
+        if self._passages.tier == "long":
+            yield self._passages.making, self._placement.topology.home("long"), EMBED
+
+    async def _lacking(self, making: PassageBuilder, where: Store, owed: str, *, repair: bool) -> int:
+        of, differ = making.form.of, 0
+        meant = making.form.which or Not(IsNull(MODEL))
+        for store in self._placement.topology.homes:
+            async for page in self._placement.pages(
+                "remake.find", store, Query(of, Everywhere(), meant, limit=AT_ONCE)
+            ):
+                rows = [
+                    row
+                    for row in page.records
+                    if isinstance(row, Record) and all(each.step != owed for each in row.owed)
+                ]
+                lacking = await making.lacking(where, rows)
+                differ += len(lacking)
+                if repair and lacking:
+                    owing = [replace(row, owed=(*row.owed, Owed(owed, owed))) for row in lacking]
+                    puts = [
+                        Put(of, row, AtVersion(row.version, Role.HOME, row.tier)) for row in owing
+                    ]  # who edits meanwhile owes them
+                    put = await self._written(store, puts)
+                    await self._outbox.finish_all(
+                        [
+                            OutboxRecord(of, store, row)
+                            for row, applied in zip(owing, put, strict=True)
+                            if applied
+                        ]
+                    )
+        return differ
+
+    async def _of_nothing(self, making: PassageBuilder, where: Store, *, repair: bool) -> int:
+        form, differ = making.form, 0
+        query = Query(
+            form.collection,
+            Everywhere(),
+            limit=self._placement.settings.page,
+            select=frozenset({form.named, "part"}),
+        )
+        async for page in self._placement.pages("remake.find", where, query):
+            left = await self._left(making, page.heads)  # what is written meanwhile has another version
+            differ += len(left)
+            if repair and left:
+                until = self._placement.tombstone_until()
+                ends = [
+                    Delete(
+                        form.collection, head.key, head.version + 1, AtVersion(head.version), discard_at=until
+                    )
+                    for head in left
+                ]
+                await self._written(where, ends)
+        return differ
+
+    async def _left(self, making: PassageBuilder, passages: Sequence[Head]) -> list[Head]:
+        """Those whose owner is in no store, or has no such part. Stores are asked in
+        the direction records move; of what is damaged nobody knows.
+        """
+        form = making.form
+        owners = {
+            passage.key: Key(passage.key.tenant, str(passage.fields[form.named])) for passage in passages
+        }
+        parts: dict[Key, float] = dict.fromkeys(owners.values(), 0)
+        for store in self._placement.topology.homes if parts else ():
+            with step("remake.look"):
+                rows = await store.get(form.of, list(parts))
+            for key, row in zip(parts, rows, strict=True):
+                if isinstance(row, Record | Corrupt):
+                    parts[key] = max(parts[key], len(form.parts(row)) if isinstance(row, Record) else inf)
+        return [
+            passage for passage in passages if int(str(passage.fields["part"])) >= parts[owners[passage.key]]
+        ]
+
+    async def _written(self, store: Store, writes: list[Put] | list[Delete]) -> list[bool]:
+        outcomes = await self._placement.write("remake.write", store, *writes)
+        for outcome in outcomes:
+            if (error := refused(store, outcome)) is not None:
+                raise error
+        return [outcome.applied for outcome in outcomes]

@@ -1,0 +1,42 @@
+"""Candidates while the stores hold vectors of two embedders: by meaning those are asked
+for that have one of the embedder in use; the others are found by words, and compared by
+them alone. Where there is one embedder, which is nearly always, the question is asked
+as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from memory.orchestrator.embeddings.embeddings import Embeddings
+from memory.orchestrator.storage.collections import MODEL
+from memory.ports.candidates import Candidates, Measured, joined
+from memory.ports.query import all_of
+
+if TYPE_CHECKING:
+    from memory.ports.query import Condition
+
+
+async def candidates_of(
+    ask: Callable[[Candidates], Awaitable[Measured]], asked: Candidates, meaning: Embeddings
+) -> Measured:
+    """What a store answers, without the vectors of another embedder. What both ways
+    found comes twice.
+    """
+    own = meaning.own
+    if own is None or not asked.width:
+        return await ask(asked)
+    answer = joined([await ask(one) for one in _apart(replace(asked, select=asked.select | {MODEL}), own)])
+    vectors = answer.vectors.copy()
+    vectors[[row for row, model in enumerate(answer.fields[MODEL]) if not meaning.is_own(model)]] = 0.0
+    return replace(answer, vectors=vectors, fields={name: answer.fields[name] for name in asked.select})
+
+
+def _apart(asked: Candidates, own: Condition) -> list[Candidates]:
+    """The question by words, and that by meaning among one's own."""
+    by_words = replace(asked, near=None, dimensions=asked.width)
+    if asked.near is None:
+        return [by_words]
+    return [by_words, replace(asked, text="", among=(), filter=all_of(asked.filter, own), statistics=False)]

@@ -1,0 +1,146 @@
+"""Long texts by meaning: a sentence at the end of an entry of twelve thousand
+characters is found, which says little in a vector of the whole.
+
+Such an entry has passages beside its own vector, and is as near to a question as the
+nearest of them. All are in one store, whatever the tier of the entry, so that moves
+leave them as they are: that of the last tier that finds by meaning, which is asked
+anyway; where none does, the archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import inf
+
+from memory.orchestrator.embeddings.embeddings import Embeddings
+from memory.orchestrator.embeddings.partition_indexes import PartitionIndexes
+from memory.orchestrator.embeddings.passages import LOOKED_FOR, Part, PassageBuilder, PassageSpec, by_record
+from memory.orchestrator.storage.collections import SAID
+from memory.orchestrator.storage.entry_records import parts_before, parts_in, said_at
+from memory.orchestrator.storage.outbox import (
+    FORGET_PASSAGES,
+    MAKE_PASSAGES,
+    Came,
+    Item,
+    Outbox,
+    OutboxRecord,
+    StepLifetime,
+)
+from memory.orchestrator.storage.partial_answers import Lacking
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.steps import step
+from memory.ports.candidates import Candidates, Measured, with_vectors
+from memory.ports.collections import Collection
+from memory.ports.nearness import exact_cosines
+from memory.ports.query import MAX_LIMIT, Where
+from memory.ports.record import Owed
+from memory.ports.store import Store
+
+DEPTH = 3
+"""So many times as many passages are asked for as entries: one entry has many that are
+near.
+"""
+LATER_TIERS = ("long", "mid")
+"""The tiers whose stores may have passages, the later first."""
+
+
+class LongTexts:
+    """The passages of the kinds that have such by the table."""
+
+    def __init__(
+        self, placement: Placement, *, meaning: Embeddings, outbox: Outbox, forms: PartitionIndexes
+    ) -> None:
+        self._placement = placement
+        self._meaning = meaning
+        self._forms = forms
+        self.making = {
+            kind.collection: PassageBuilder(
+                PassageSpec(kind.collection, kind.passages, "part_of", parts_in, parts_before, said_at),
+                placement,
+                meaning=meaning,
+                outbox=outbox,
+            )
+            for kind in placement.kinds
+            if kind.passages is not None
+        }
+        outbox.register_together(MAKE_PASSAGES, self._make, StepLifetime.DELETED)
+        outbox.register(FORGET_PASSAGES, self._forget)
+
+    @property
+    def tier(self) -> str:
+        """The tier whose store has them."""
+        return next(
+            (tier for tier in LATER_TIERS if self._placement.topology.home(tier).capabilities.semantic), "mid"
+        )
+
+    @property
+    def store(self) -> Store:
+        return self._placement.topology.home(self.tier)
+
+    async def _make(self, items: Sequence[Item]) -> Sequence[Came]:
+        if not self._meaning.on:  # with an embedder somewhere else it is still to be done
+            return [False] * len(items)
+        return await self.making[items[0][0].collection].make(items, self.tier)
+
+    async def _forget(self, pending: OutboxRecord, owed: Owed) -> bool:
+        """Of every store that may have some: all that there ever were of the one in
+        use, and what stands in one that was once. Of a record that nobody could read
+        some may be on their way: so many more.
+        """
+        making, parts = self.making[pending.collection], owed.data["parts"]
+        if parts is None:
+            parts = await making.standing(self.store, pending.owner.key) + LOOKED_FOR
+        stores = [self._placement.topology.home(tier) for tier in LATER_TIERS]
+        return await making.end(pending, {one: parts if one is self.store else None for one in stores})
+
+    # -- found -------------------------------------------------------------------------
+
+    async def nearest(
+        self, collection: Collection, where: Where, near: bytes, limit: int, lacking: Lacking
+    ) -> dict[str, list[Part]]:
+        """The passages that are nearest, of so many records at most, by these: nearest
+        first, both. A store that fails is named.
+        """
+        form, store = self.making[collection].form, self.store
+        wanted = min(DEPTH * limit, MAX_LIMIT)
+        asked = Candidates(
+            form.collection,
+            where,
+            near=near,
+            limit=wanted,
+            filter=self._meaning.own,
+            select=frozenset({form.named, "part"}),
+            statistics=False,
+        )
+        with step("passages.search"):
+            found = await lacking.answered(
+                self._placement, store, self._forms.candidates(store, asked, lacking), shows=False
+            )
+        parts = {} if found is None else by_record(near, found, form.named)
+        return dict([(i, nearest) for i, nearest in parts.items() if nearest[0].cosine > 0][:limit])
+
+
+def nearer(
+    found: Measured, near: bytes, parts: Mapping[str, Sequence[Part]]
+) -> tuple[Measured, dict[str, int]]:
+    """The columns without `said`, each record with the vector of its nearest passage
+    where that is nearer than its own, and of which part that is. Passages of what it
+    does not say any more do not count.
+    """
+    said = [said or version for said, version in zip(found.fields[SAID], found.versions, strict=True)]
+    best = {
+        row: part
+        for row, i in enumerate(found.ids)
+        if (part := next((p for p in parts.get(i, ()) if p.said_at == said[row]), None))
+    }
+    own = exact_cosines(near, [found.vectors[row].tobytes() for row in best]) if best else []
+    best = {
+        row: part
+        for (row, part), cosine in zip(best.items(), own, strict=True)
+        if not part.cosine <= cosine < inf
+    }
+    columns = replace(found, fields={name: values for name, values in found.fields.items() if name != SAID})
+    return with_vectors(columns, {row: part.vector for row, part in best.items()}), {
+        found.ids[row]: part.number for row, part in best.items()
+    }

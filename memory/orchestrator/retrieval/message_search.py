@@ -1,0 +1,192 @@
+"""Messages found by words and by meaning, in one session or over many, ranked as
+entries are, and what became of the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from memory.domain.errors import InvalidInput
+from memory.domain.session import FoundMessage, FoundMessages
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.log.events import Event, found_by
+from memory.orchestrator.conversations.log.log import Log
+from memory.orchestrator.conversations.log.passages import said_at
+from memory.orchestrator.conversations.sessions import SessionRecords
+from memory.orchestrator.conversations.window.history import gone_from, item_of
+from memory.orchestrator.retrieval.choosing import Choosing, chosen
+from memory.orchestrator.retrieval.message_candidates import Gathering, MessagePool, MessageQuery
+from memory.orchestrator.storage.collections import MESSAGES, SESSIONS
+from memory.orchestrator.storage.partial_answers import Lacking
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.session_keys import session_key
+from memory.orchestrator.storage.steps import step
+from memory.policies.asked import EntryQuery, SearchMode
+from memory.policies.asking import Question, read
+from memory.policies.ranking.preferences import Preferences
+from memory.ports.query import Condition, Partitions, Tenant
+from memory.ports.record import Key, Record
+
+if TYPE_CHECKING:
+    from memory.policies.ranking.order import Value
+    from memory.policies.ranking.relevance import EmbedderScale
+
+INDIFFERENT = Preferences(intent=False, age_decay=False)
+"""All that was said counts alike, however long ago."""
+
+
+class Finding:
+    """Finds messages."""
+
+    def __init__(self, placement: Placement, sessions: SessionRecords) -> None:
+        self._placement = placement
+        self._sessions = sessions
+        self.gathering = Gathering(placement, sessions.passages)
+
+    async def find_in(
+        self,
+        conversation: Conversation,
+        text: str,
+        limit: int,
+        mode: SearchMode = "hybrid",
+        least: float | None = None,
+    ) -> FoundMessages:
+        """Find messages of one session; see `find`. Raises `NotFound` if it is over."""
+        return await self.find(await conversation.search_scope(), None, text, limit, mode, least)
+
+    async def find(
+        self,
+        where: Partitions | Tenant,
+        asked: Condition | None,
+        text: str,
+        limit: int,
+        mode: SearchMode = "hybrid",
+        least: float | None = None,
+    ) -> FoundMessages:
+        """The messages that answer best, archived ones too; not those that were
+        excluded.
+        """
+        passages, lacking = self._sessions.passages, Lacking()
+        if mode == "semantic" and passages.store is None:
+            raise InvalidInput(
+                "mode", f"'semantic' is not possible here: {passages.lacking}. Use 'lexical' or 'hybrid'"
+            )
+        if not text.strip():
+            return FoundMessages()
+        await passages.check_relevance(least, mode)
+        heard = MessageQuery(where, asked, mode)
+
+        async def choosing(question: Question, width: int) -> Choosing[FoundMessage, FoundMessage] | None:
+            near = (
+                None
+                if mode == "lexical" or passages.store is None
+                else await passages.vector_of(question.embedded)
+            )
+            if near is not None:
+                await self.gathering.ready()
+            pool = await self.gathering.gather(heard, question, near, width, lacking)
+            wanted = EntryQuery(
+                where.tenant, (), limit=limit, mode=mode, preferred=INDIFFERENT, min_relevance=least
+            )
+            return self._choosing(
+                wanted, question, near, pool, None if near is None else await passages.scale()
+            )
+
+        choice = await chosen(read(text), limit, choosing)
+        return FoundMessages(
+            [] if choice is None else [hit async for hit in choice.shown(explain=False)], lacking.notes
+        )
+
+    def reading(self, tenant: str, pool: MessagePool) -> Messages:
+        return Messages(self._placement, self._sessions, tenant, pool)
+
+    def _choosing(
+        self,
+        asked: EntryQuery,
+        question: Question,
+        near: bytes | None,
+        pool: MessagePool,
+        scale: EmbedderScale | None,
+    ) -> Choosing[FoundMessage, FoundMessage] | None:
+        """The ranked pool; None where there is none."""
+        from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
+
+        if not len(pool.measured):
+            return None
+        ranked = rank(question, pool.measured, near, asked, self._placement.now(), alone=True, scale=scale)
+        return Choosing(
+            asked, question, pool.measured, ranked, self.reading(asked.tenant, pool), full=pool.full
+        )
+
+
+class Messages:
+    """Reads messages: those that a living session has and nobody excluded, as they are
+    now; none that says something else since.
+    """
+
+    def __init__(
+        self, placement: Placement, sessions: SessionRecords, tenant: str, pool: MessagePool
+    ) -> None:
+        self._placement, self._sessions, self._tenant, self._pool = placement, sessions, tenant, pool
+
+    async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, FoundMessage], Mapping[int, str]]:
+        found = self._pool.measured
+        archive, keys = (
+            self._placement.topology.archive,
+            {row: Key(self._tenant, found.ids[row]) for row in rows},
+        )
+        with step("messages.read"):
+            stored = dict(zip(keys.values(), await archive.get(MESSAGES, list(keys.values())), strict=True))
+        there = await self._there(
+            [
+                one
+                for row, key in keys.items()
+                if isinstance(one := stored[key], Record) and self._says_so(row, one)
+            ]
+        )
+        return {row: there[key] for row, key in keys.items() if key in there}, {
+            row: "changed_since" for row, key in keys.items() if key not in there
+        }
+
+    def _says_so(self, row: int, message: Record) -> bool:
+        """Whether it still says what it was found by: the words are its own, the vector
+        is that of what it said at some time.
+        """
+        vector_of = self._pool.said_at.get(message.key.id)
+        return vector_of in (None, said_at(message)) or bool(self._pool.measured.counts[row].any())
+
+    async def _there(self, rows: Sequence[Record]) -> dict[Key, FoundMessage]:
+        of_sessions: dict[Key, list[Record]] = {}
+        for row in rows:
+            of_sessions.setdefault(
+                session_key(row.key.tenant, str(row.fields["conversation_id"])), []
+            ).append(row)
+        with step("session.read"):
+            found = (
+                await self._placement.topology.archive.get(SESSIONS, list(of_sessions)) if of_sessions else []
+            )
+        sessions = [row for row in found if isinstance(row, Record) and not self._sessions.is_over(row)]
+        logs: list[tuple[Log, list[Event]]] = [
+            (log := self._sessions.log(row), log.events_of(of_sessions[row.key])) for row in sessions
+        ]
+        gone = await gone_from(self._placement, logs)
+        shown: dict[Key, FoundMessage] = {}
+        for log, events in logs:
+            there = await log.whole(
+                [event for event in events if event.number is not None and gone[event.key].excluded is None]
+            )
+            of = log.life.session_id
+            shown |= {
+                event.key: FoundMessage(item_of(event, gone[event.key]), None, of)
+                for event in there
+                if not event.is_redacted
+            }
+        return shown
+
+    def texts_of(self, row: int, one: FoundMessage) -> Sequence[str]:
+        return [found_by(one.message)]
+
+    def hit(self, row: int, one: FoundMessage, value: Value, explanation: dict[str, Any]) -> FoundMessage:
+        where = {"tier": "mid", "store": self._placement.topology.archive.name} if explanation else {}
+        return FoundMessage(one.item, value.score, one.session_id, explanation | where, value.relevance)

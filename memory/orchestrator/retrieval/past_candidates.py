@@ -1,0 +1,95 @@
+"""What answers of what was stored at a moment: of entries and of kept versions, each
+entry once, as it was known then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from memory.orchestrator.embeddings.embeddings import Embeddings
+from memory.orchestrator.entries.browsing import Browsing, outranks
+from memory.orchestrator.retrieval.embedder_change import candidates_of
+from memory.orchestrator.retrieval.pool import Gathering, Pool
+from memory.orchestrator.storage.collections import ENTRY_VERSIONS, MODEL
+from memory.orchestrator.storage.partial_answers import Lacking
+from memory.orchestrator.storage.past_versions import entry_id
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.steps import step
+from memory.policies.asked import EntryQuery
+from memory.policies.asking import Question
+from memory.policies.visibility import filter_of
+from memory.ports.candidates import Candidates, Statistics
+from memory.ports.gathering import measured, selected
+from memory.ports.heads import head_of
+from memory.ports.pace import paced
+from memory.ports.query import within
+from memory.ports.record import Key, Record
+from memory.ports.store import Store
+
+
+class Past:
+    """Gathers from the past. What is found is judged at once: a version says only with
+    its entry whether it was known.
+    """
+
+    def __init__(
+        self, placement: Placement, browsing: Browsing, gathering: Gathering, meaning: Embeddings
+    ) -> None:
+        self._placement = placement
+        self._browsing = browsing
+        self._gathering = gathering
+        self._meaning = meaning
+
+    async def gather(
+        self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: Lacking
+    ) -> tuple[Pool, dict[int, Record]] | None:
+        """The candidates with what each said then; every store is asked by both ways."""
+        whole = replace(self._gathering.whole(asked, question, near, limit), where=within(*asked.partitions))
+        found, statistics, full = dict[str, tuple[Record, Store]](), Statistics(), False
+        for store, collection in self._browsing.sources(asked):
+            there = replace(
+                whole, collection=collection, filter=filter_of(asked, collection, self._placement.now())
+            )
+            answer = await self._browsing.guarded(store, lacking, self._of(store, there, asked, lacking))
+            if answer is None:
+                continue
+            rows, counted = answer
+            statistics, full = statistics + counted, full or len(rows) >= limit
+            for row in rows:
+                other = found.get(entry_id(row))
+                if other is None or outranks(row, other[0], asked.known_at):
+                    found[entry_id(row)] = (row, store)
+        known = await self._browsing.let_out(
+            await self._browsing.known([row for row, _ in found.values()], asked, lacking), lacking
+        )
+        if not known:
+            return None
+        asks_all = replace(whole, collection=ENTRY_VERSIONS)
+        heads = [
+            head_of(ENTRY_VERSIONS, self._comparable(row), selected(asks_all)) async for row in paced(known)
+        ]
+        columns = replace(await measured(asks_all, heads, statistics), ids=[entry_id(row) for row in known])
+        return Pool(columns, [found[entry_id(row)][1] for row in known], full), dict(enumerate(known))
+
+    async def _of(
+        self, store: Store, there: Candidates, asked: EntryQuery, lacking: Lacking
+    ) -> tuple[list[Record], Statistics]:
+        """What counts of one store's candidates, as they were measured, and what is on
+        its way to the archive.
+        """
+        with step("search"):
+            answer = await candidates_of(store.candidates, there, self._meaning)
+            rows = await store.get(there.collection, [Key(asked.tenant, i) for i in answer.ids])
+        stood = [
+            row
+            for row, version in zip(rows, answer.versions, strict=True)
+            if isinstance(row, Record) and row.version == version
+        ]
+        counting = await self._browsing.counting(store, there.collection, stood, lacking)
+        return counting + await self._browsing.owed_past(
+            store, there.collection, asked, lacking
+        ), answer.statistics
+
+    def _comparable(self, row: Record) -> Record:
+        """The row without a vector of another embedder."""
+        return row if self._meaning.is_own(row.fields.get(MODEL)) else replace(row, vector=None)

@@ -1,0 +1,408 @@
+"""Searching by words and by meaning, over every tier, each entry once.
+
+Stores answer with columns that are ranked (see `policies.ranking`); what is shown is
+read from its home, so that a stale copy never shows what was edited, retired or erased.
+A store that fails is left out and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+from memory.domain.corrections import explain_subscripts
+from memory.domain.entry import Entry
+from memory.domain.session import FoundMessage
+from memory.domain.shown import Answer, Shown, as_json
+from memory.orchestrator.embeddings.embeddings import Embeddings
+from memory.orchestrator.embeddings.partition_indexes import PartitionIndexes
+from memory.orchestrator.entries.browsing import Browsing
+from memory.orchestrator.retrieval.choosing import (
+    NOT_CONFIRMED,
+    OTHER_METADATA,
+    WITHHELD,
+    Behind,
+    Choosing,
+    Reading,
+    chosen,
+)
+from memory.orchestrator.retrieval.long_texts import LongTexts
+from memory.orchestrator.retrieval.message_candidates import heard_in
+from memory.orchestrator.retrieval.message_search import Finding
+from memory.orchestrator.retrieval.past_candidates import Past
+from memory.orchestrator.retrieval.pool import Gathering, Pool
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.concurrency import both_at_once
+from memory.orchestrator.storage.deliveries import Deliveries
+from memory.orchestrator.storage.entry_records import entry_of, said_by
+from memory.orchestrator.storage.partial_answers import Lacking
+from memory.orchestrator.storage.past_versions import locate_each
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.steps import step
+from memory.policies.asked import EntryQuery
+from memory.policies.asking import Question, read
+from memory.policies.expansion import Expansion
+from memory.policies.passages import fine_spans_of
+from memory.policies.rerank import Rerank
+from memory.policies.visibility import accepting, notes
+from memory.ports.candidates import Measured, joined
+from memory.ports.record import Key, Record, Role, Stored
+from memory.ports.store import Store
+
+if TYPE_CHECKING:
+    from memory.policies.ranking.order import Value
+
+T = TypeVar("T")
+
+
+@explain_subscripts
+@dataclass(frozen=True, slots=True, repr=False)
+class FoundEntry(Shown):
+    """One search hit.
+
+    `explanation` is filled by `explain=True`. It says what `score` and `relevance` were
+    made of, the ranks by words and by meaning, where the entry is stored and which part
+    of a long text was nearest. For a store without a vector index it also says how many
+    seconds old the vectors were that chose the candidates (`vectors_age`).
+    """
+
+    entry: Entry
+    score: float | None
+    """The final sort key. It does not increase within one result and means nothing
+    across questions. None when browsing.
+    """
+    explanation: dict[str, Any] = field(default_factory=dict)
+    relevance: float | None = None
+    """How well the entry answers, from 0 to 1, comparable across questions. It counts
+    neither preferences nor age. None when browsing and where the embedder has no
+    calibration.
+    """
+
+    @property
+    def content(self) -> str:
+        """The text of the entry."""
+        return self.entry.content
+
+    @property
+    def id(self) -> str:
+        """The id of the entry."""
+        return self.entry.id
+
+
+Found: TypeAlias = FoundEntry | FoundMessage
+
+
+class Results(Answer[T]):
+    """Hits, best first. `degraded` names stores, and advisors that failed. `left_out`
+    tells, of a search that explains, what was found and is not shown, by why;
+    `withheld` how many entries the recall gate did not let out. `expansion` and
+    `rerank` tell what became of these where they were asked for.
+    """
+
+    def __init__(
+        self,
+        found: Sequence[T] = (),
+        degraded: Iterable[str] = (),
+        left_out: Mapping[str, Any] | None = None,
+        *,
+        expansion: Expansion | None = None,
+        rerank: Rerank | None = None,
+        withheld: int = 0,
+    ) -> None:
+        super().__init__(found, degraded)
+        self.withheld = withheld
+        self.left_out = dict(left_out or {})
+        self.expansion = expansion
+        self.rerank = rerank
+
+    def to_dict(self) -> dict[str, Any]:
+        told = {
+            "left_out": self.left_out,
+            "expansion": self.expansion,
+            "rerank": self.rerank,
+            "withheld": self.withheld,
+        }
+        return super().to_dict() | {name: as_json(value) for name, value in told.items() if value}
+
+
+class SearchResult(Results[FoundEntry]):
+    """Entries that a search found; see `Results`."""
+
+
+class MixedResult(Results[Found]):
+    """Entries and messages that a search found, in one order; see `Results`."""
+
+
+class Searching:
+    """Search."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        browsing: Browsing,
+        meaning: Embeddings,
+        messages: Finding,
+        *,
+        long_texts: LongTexts,
+        forms: PartitionIndexes,
+        deliveries: Deliveries,
+    ) -> None:
+        self._placement = placement
+        self._browsing = browsing
+        self._meaning = meaning
+        self._messages = messages
+        self._gathering = Gathering(
+            placement, browsing, meaning, long_texts=long_texts, forms=forms, deliveries=deliveries
+        )
+        self._past = Past(placement, browsing, self._gathering, meaning)
+
+    async def search(self, asked: EntryQuery, text: str, *, explain: bool = False) -> SearchResult:
+        """The best entries by words and by meaning (see `policies.ranking`); a
+        `MixedResult` where messages are asked for too. A blank text browses entries
+        (D54).
+        """
+        result = cast("type[SearchResult]", MixedResult if asked.messages else SearchResult)
+        if not text.strip():
+            browsed = await self._browsing.browse(asked)
+            return result(
+                [FoundEntry(e, None, {"tier": e.tier} if explain else {}) for e in browsed],
+                browsed.degraded,
+                withheld=browsed.withheld,
+            )
+        await self._meaning.check_relevance(asked.min_relevance, asked.mode)
+        lacking = Lacking()
+        asked = await self._browsing.trusted(asked, lacking)
+        if asked.mode != "lexical" and (lacks := self._meaning.lacks) is not None:
+            lacking.say(lacks)
+
+        homes = dict[str, Record]()  # what is read is read once, however often the question is put
+
+        async def choosing(question: Question, limit: int) -> Choosing[Any, Found] | None:
+            return await self._choosing(asked, question, limit, lacking, homes)
+
+        choice = await chosen(read(text), asked.limit, choosing)
+        if choice is None:
+            lacking.require_answer()
+            return result([], lacking.notes, withheld=len(lacking.withheld))
+        shown = cast("list[FoundEntry]", [hit async for hit in choice.shown(explain)])
+        if not shown:
+            lacking.require_answer()
+        return result(
+            shown, lacking.notes, choice.left_out() if explain else None, withheld=len(lacking.withheld)
+        )
+
+    async def _choosing(
+        self, asked: EntryQuery, question: Question, limit: int, lacking: Lacking, homes: dict[str, Record]
+    ) -> Choosing[Any, Found] | None:
+        """The ranked pool; None where there is none."""
+        from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
+
+        near = None if asked.mode == "lexical" else await self._meaning.of_query(question.embedded)
+        entries, said = await both_at_once(
+            self._entries(asked, question, near, limit, lacking, homes),
+            self._said(asked, question, near, limit, lacking),
+        )
+        pools = [pool for pool in (entries, said) if pool is not None and len(pool.measured)]
+        if not pools:
+            return None
+        alone = [pool is said for pool in pools for _ in range(len(pool.measured))]
+        measured, full = joined([pool.measured for pool in pools]), any(pool.full for pool in pools)
+        scale = None if near is None else await self._meaning.scale()
+        ranked = rank(question, measured, near, asked, self._placement.now(), alone=alone, scale=scale)
+        reading: Reading[Any, Found] = (
+            pools[0].reading
+            if len(pools) == 1
+            else Behind(pools[0].reading, len(pools[0].measured), pools[1].reading)
+        )
+        there = {} if entries is None else entries.read
+        gone = {row: OTHER_METADATA for row, record in there.items() if not notes(record, asked.metadata)}
+        return Choosing(asked, question, measured, ranked, reading, full=full, there=there, gone=gone)
+
+    async def _entries(
+        self,
+        asked: EntryQuery,
+        question: Question,
+        near: bytes | None,
+        limit: int,
+        lacking: Lacking,
+        homes: dict[str, Record],
+    ) -> _Part | None:
+        """The entries that may answer."""
+        records: dict[int, Record] = {}
+        if asked.known_at is None:
+            pool = await self._gathering.gather(asked, question, near, limit, lacking)
+        elif (past := await self._past.gather(asked, question, near, limit, lacking)) is not None:
+            pool, records = past
+        else:
+            pool = None
+        if pool is None:
+            return None
+        return _Part(
+            pool.measured,
+            pool.full,
+            _Homes(self._placement, self._browsing, asked, pool, lacking, homes),
+            records,
+        )
+
+    async def _said(
+        self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: Lacking
+    ) -> _Part | None:
+        """The messages that may, where these are asked for."""
+        heard = heard_in(asked) if asked.messages else None
+        if heard is None:
+            return None
+        archive = self._placement.topology.archive
+        if near is not None:
+            await self._messages.gathering.ready()
+        pool = await self._browsing.guarded(
+            archive, lacking, self._messages.gathering.gather(heard, question, near, limit, lacking)
+        )
+        if pool is None:
+            return None
+        return _Part(
+            pool.measured,
+            pool.full,
+            _Said(self._browsing, archive, self._messages.reading(asked.tenant, pool), lacking),
+            {},
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """Candidates of one kind, what reads them, and what of them was read on the way."""
+
+    measured: Measured
+    full: bool
+    reading: Reading[Any, Found]
+    read: Mapping[int, Any]
+
+
+class _Said:
+    """Reads messages. Where their store fails they are left out, and it is named."""
+
+    def __init__(
+        self,
+        browsing: Browsing,
+        archive: Store,
+        messages: Reading[FoundMessage, FoundMessage],
+        lacking: Lacking,
+    ) -> None:
+        self._browsing, self._archive, self._messages, self._lacking = browsing, archive, messages, lacking
+
+    async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, FoundMessage], Mapping[int, str]]:
+        answer = await self._browsing.guarded(self._archive, self._lacking, self._messages.read(rows))
+        return ({}, dict.fromkeys(rows, NOT_CONFIRMED)) if answer is None else answer
+
+    def texts_of(self, row: int, one: FoundMessage) -> Sequence[str]:
+        return self._messages.texts_of(row, one)
+
+    def hit(self, row: int, one: FoundMessage, value: Value, explanation: dict[str, Any]) -> FoundMessage:
+        return self._messages.hit(row, one, value, explanation)
+
+
+class _Homes:
+    """Reads entries: what their homes say now. `homes` are those that the search has
+    read; of the version that was found they are not read again.
+    """
+
+    def __init__(
+        self,
+        placement: Placement,
+        browsing: Browsing,
+        asked: EntryQuery,
+        pool: Pool,
+        lacking: Lacking,
+        homes: dict[str, Record],
+    ) -> None:
+        self._placement, self._browsing, self._asked, self._pool, self._lacking = (
+            placement,
+            browsing,
+            asked,
+            pool,
+            lacking,
+        )
+        self._read = homes
+        self._lost = False
+        """Whether a store failed where homes were located: it would again, and each
+        time it may take as long as a call may.
+        """
+
+    async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, Record], Mapping[int, str]]:
+        ids, versions = self._pool.measured.ids, self._pool.measured.versions
+        known = {
+            row: one
+            for row in rows
+            if (one := self._read.get(ids[row])) is not None and one.version == versions[row]
+        }
+        homes, unknown = await self._homes([row for row in rows if row not in known])
+        self._read |= homes
+        asked_for, there, gone = (
+            accepting(self._asked, ENTRIES, self._placement.now()),
+            dict[int, Record](),
+            dict[int, str](),
+        )
+        for row in rows:
+            record = known.get(row) or homes.get(ids[row])
+            if record is not None and asked_for(record):
+                there[row] = record
+            elif record is not None and not notes(record, self._asked.metadata):
+                gone[row] = OTHER_METADATA
+            else:
+                gone[row] = NOT_CONFIRMED if ids[row] in unknown else "changed_since"
+        let_out = await self._browsing.let_out(list(there.values()), self._lacking)
+        if len(let_out) < len(there):
+            kept = {record.key for record in let_out}
+            gone |= {row: WITHHELD for row, record in there.items() if record.key not in kept}
+            there = {row: record for row, record in there.items() if record.key in kept}
+        return there, gone
+
+    async def _homes(self, rows: Sequence[int]) -> tuple[dict[str, Record], set[str]]:
+        """The home of each. A hit on a home is read where it was found; where that has
+        moved meanwhile, and for what arrives, homes are located.
+        """
+        measured, tenant = self._pool.measured, self._asked.tenant
+        homes: dict[str, Record] = {}
+        failed = set[str]()
+        there: dict[Store, list[str]] = {}
+        for row in rows:
+            if measured.roles[row] is Role.HOME:
+                there.setdefault(self._pool.stores[row], []).append(measured.ids[row])
+        for store, ids in there.items():
+            stored = await self._browsing.guarded(
+                store, self._lacking, _get(store, [Key(tenant, i) for i in ids])
+            )
+            homes |= {r.key.id: r for r in stored or () if isinstance(r, Record) and r.role is Role.HOME}
+            failed.update(ids if stored is None else ())
+        elsewhere = [
+            Key(tenant, measured.ids[row])
+            for row in rows
+            if measured.ids[row] not in homes and measured.ids[row] not in failed
+        ]
+        located, errors = ([], []) if self._lost else await locate_each(self._placement, elsewhere)
+        self._lost = self._lost or bool(errors)
+        for error in errors:
+            self._lacking.say(f"{error}; hits that could not be confirmed were left out")
+        homes |= {at.key.id: at.record for at in located if at.record is not None}
+        return homes, failed | ({key.id for key in elsewhere} - {at.key.id for at in located})
+
+    def texts_of(self, row: int, one: Record) -> Sequence[str]:
+        return said_by(one)
+
+    def hit(self, row: int, one: Record, value: Value, explanation: dict[str, Any]) -> FoundEntry:
+        store = self._pool.stores[row]
+        where: dict[str, Any] = {"tier": one.tier, "store": store.name} if explanation else {}
+        if explanation and (read := self._lacking.chosen_from.get(store)) is not None:
+            where["vectors_age"] = round((self._placement.now() - read).total_seconds(), 1)
+        if (
+            explanation
+            and (part := self._pool.parts.get(one.key.id)) is not None
+            and part < len(spans := fine_spans_of(one.texts.get("content", "")))
+        ):
+            where["part"] = {"number": part + 1, "of": len(spans), "characters": list(spans[part])}
+        return FoundEntry(entry_of(one), value.score, explanation | where, value.relevance)
+
+
+async def _get(store: Store, keys: Sequence[Key]) -> list[Stored | None]:
+    with step("read.home"):
+        return await store.get(ENTRIES, keys)

@@ -1,0 +1,324 @@
+"""Deliveries behind a write: what a record owes is done once the write is acknowledged,
+for many records together.
+
+A write is acknowledged when the home has the record with what it owes. This queue adds
+nothing to that: who dies with it full leaves what a sweep finds. So what waits here may
+be dropped, and is where a store does not answer. It knows the newest version of each
+record alone: a version before it needs no replica any more, and what else that owed is
+owed by the newer one too.
+
+What must be done everywhere when the call returns (deletions, erasures, sources that
+go) does not come here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextvars import Context, copy_context
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Literal, Protocol, TypeAlias
+
+from memory.orchestrator.storage.outbox import KEPT_VERSION, REPLICA, Outbox, OutboxRecord, kept_in
+from memory.orchestrator.storage.placement import Placement
+from memory.ports.collections import Collection
+from memory.ports.record import Key, Owed, Partition, Record
+
+log = logging.getLogger(__name__)
+
+Consistency: TypeAlias = Literal["acknowledged", "replicated"]
+"""When a write returns: once its home has it, or once its replicas stand too, as far as
+their stores answer.
+"""
+CONSISTENCIES: tuple[Consistency, ...] = ("acknowledged", "replicated")
+
+BEHIND = frozenset({REPLICA, KEPT_VERSION})
+"""The steps that wait here. Whoever reads the past looks at the versions that are owed
+too, and whoever searches at what is queued.
+"""
+LEFT_ALONE = 1.0
+"""Seconds for which a store that did not answer is not asked again while more is queued
+all the time.
+"""
+
+About: TypeAlias = tuple[str, Key]
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A record that waits, since when, and the bytes it takes. `place`: the how manieth
+    it was to come.
+    """
+
+    pending: OutboxRecord
+    place: int
+    since: float
+    size: int
+    tiers: frozenset[str]
+    """Where it is to go."""
+
+
+class Watcher(Protocol):
+    """Hears how far behind deliveries are. See `Telemetry`."""
+
+    def queued(self, tier: str, by: int) -> None:
+        """So many more records wait to be delivered to this tier, or so many fewer."""
+        ...
+
+    def delivered(self, tier: str, seconds: float) -> None:
+        """A record was delivered there, so long after its write was acknowledged."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """How far behind this process is: records that wait or are being delivered, and for
+    how many seconds the oldest has been.
+    """
+
+    records: int = 0
+    seconds: float = 0.0
+
+
+class Deliveries:
+    """The queue of one engine, and the task that empties it, which lives as long as
+    something is queued.
+    """
+
+    def __init__(self, placement: Placement, outbox: Outbox) -> None:
+        self._placement = placement
+        self._outbox = outbox
+        self._taking = False
+        self._time: Callable[[], float] = lambda: 0.0
+        self._context = Context()
+        self.watcher: Watcher | None = None
+        self.beside: dict[str, Callable[[OutboxRecord], object]] = {}
+        """Who hears, and never waits, of what owes a step of this name: it does that
+        itself, in nobody's way.
+        """
+        self._forget()
+
+    def _forget(self) -> None:
+        self._queued: dict[About, Queued] = {}
+        self._under_way: dict[About, Queued] = {}
+        self._size = 0
+        self._came = 0
+        self._task: asyncio.Task[None] | None = None
+        self._enough, self._moved, self._door = asyncio.Event(), asyncio.Event(), asyncio.Lock()
+        self._away, self._away_since = set[str](), -inf
+
+    # -- life --------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take deliveries, on the running event loop; what traces tell of them belongs
+        to no write, but to whoever opened.
+        """
+        self._leave_queued()
+        self._forget()
+        self._taking, self._time, self._context = True, asyncio.get_running_loop().time, copy_context()
+
+    async def close(self) -> None:
+        """Deliver what is queued, and take no more: from now on it stays owed.
+        Cancelled, this leaves the rest of it owed.
+        """
+        self._taking = False
+        try:
+            await self.flush()
+        finally:
+            if (task := self._task) is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+            self._leave_queued()
+            self._moved.set()
+
+    # -- giving ------------------------------------------------------------------------
+
+    async def deliver(self, pending: Sequence[OutboxRecord], consistency: Consistency | None = None) -> None:
+        """Do what these owe: behind the caller what may be done so, unless asked
+        otherwise. While the queue is full the caller waits for room.
+        """
+        owing = [left for one in pending if (left := self._left_to_do(one)).owner.owed]
+        waits = self._taking and (consistency or self._placement.settings.consistency) == "acknowledged"
+        now: list[OutboxRecord] = []
+        for one in owing:
+            if waits and all(owed.step in BEHIND for owed in one.owner.owed):
+                await self._queue(one)
+            else:
+                now.append(one)
+        if now:
+            await self._outbox.finish_all(now)
+
+    def _left_to_do(self, one: OutboxRecord) -> OutboxRecord:
+        """The same without the steps that others do."""
+        others = [self.beside[owed.step] for owed in one.owner.owed if owed.step in self.beside]
+        for hears in others:
+            hears(one)
+        owed = tuple(owed for owed in one.owner.owed if owed.step not in self.beside)
+        return replace(one, owner=replace(one.owner, owed=owed)) if others else one
+
+    async def _queue(self, one: OutboxRecord) -> None:
+        about, size = (one.collection.name, one.owner.key), _size(one)
+        if self._door.locked() or not self._has_room(size):
+            await self._room(size)
+        if not self._taking:
+            return  # it stays owed
+        there, tiers = self._queued.get(about), frozenset(str(owed.data["to"]) for owed in one.owner.owed)
+        if there is None:
+            self._came += 1
+            self._queued[about] = Queued(one, self._came, self._time(), size, tiers)
+        elif there.pending.owner.version <= one.owner.version:
+            self._queued[about] = Queued(one, there.place, there.since, size, tiers)
+            self._gone(there)
+        else:
+            return
+        self._size += size
+        self._tell(tiers, 1)
+        if len(self._queued) >= self._placement.settings.batch:
+            self._enough.set()
+        self._start()
+
+    async def _room(self, size: int) -> None:
+        """Wait for it, in turn."""
+        async with self._door:
+            while self._taking and not self._has_room(size):
+                self._enough.set()
+                await self._moved.wait()
+
+    def _has_room(self, size: int) -> bool:
+        settings, records = self._placement.settings, len(self._queued) + len(self._under_way)
+        return not records or (
+            records < settings.queued_records and self._size + size <= settings.queued_bytes
+        )
+
+    # -- what is behind ----------------------------------------------------------------
+
+    async def flush(self) -> None:
+        """Wait until what was queued by now has been delivered or, where a store does
+        not answer, is left to maintenance.
+        """
+        last = self._came
+        while any(waits.place <= last for waits in self._all()):
+            self._start()
+            self._enough.set()
+            await self._moved.wait()
+
+    def behind(self, tier: str, tenant: str | None = None) -> Behind:
+        """What is to be delivered to a tier: of one tenant or of all."""
+        waiting = [
+            waits.since
+            for waits in self._all()
+            if tier in waits.tiers and tenant in (None, waits.pending.owner.key.tenant)
+        ]
+        return Behind(len(waiting), self._time() - min(waiting)) if waiting else Behind()
+
+    def records(self, collection: Collection, partitions: Set[Partition]) -> list[Record]:
+        """The newest versions known here of what is queued or being delivered in these
+        partitions.
+        """
+        found = {
+            about: waits.pending.owner
+            for about, waits in (self._under_way | self._queued).items()
+            if about[0] == collection.name
+        }
+        return [
+            owner for owner in found.values() if isinstance(owner, Record) and owner.partition in partitions
+        ]
+
+    def _gone(self, waits: Queued) -> None:
+        self._size -= waits.size
+        self._tell(waits.tiers, -1)
+
+    def _leave_queued(self) -> None:
+        while self._queued:
+            self._gone(self._queued.popitem()[1])
+
+    def _tell(self, tiers: Set[str], by: int) -> None:
+        if self.watcher is not None:
+            for tier in tiers:
+                self.watcher.queued(tier, by)
+
+    def _all(self) -> Iterator[Queued]:
+        yield from self._under_way.values()
+        yield from self._queued.values()
+
+    # -- the task ----------------------------------------------------------------------
+
+    def _start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="memory-deliveries", context=self._context)
+
+    async def _run(self) -> None:
+        self._away_since = -inf
+        try:
+            while self._queued:
+                await self._linger()
+                await self._deliver_some()
+        finally:
+            if self._task is asyncio.current_task():
+                self._task = None
+
+    async def _linger(self) -> None:
+        """Until enough are there to go together, somebody waits for them, or the oldest
+        has waited long enough.
+        """
+        oldest = next(iter(self._queued.values())).since
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(oldest + self._placement.settings.linger.total_seconds()):
+                await self._enough.wait()
+
+    def _tell_delivered(self, left: Sequence[Sequence[Owed]]) -> None:
+        if (watcher := self.watcher) is not None:
+            for waits in [
+                waits for waits, owed in zip(self._under_way.values(), left, strict=True) if not owed
+            ]:
+                for tier in waits.tiers:
+                    watcher.delivered(tier, self._time() - waits.since)
+
+    async def _deliver_some(self) -> None:
+        """Those that came first. Where they take longer than the deadline nothing is
+        moving: all that is queued is left to maintenance.
+        """
+        settings = self._placement.settings
+        self._under_way = {about: self._queued.pop(about) for about in list(self._queued)[: settings.batch]}
+        if len(self._queued) < settings.batch:
+            self._enough.clear()
+        if self._time() - self._away_since > LEFT_ALONE:
+            self._away, self._away_since = set(), self._time()
+        try:
+            async with asyncio.timeout(settings.deadline.total_seconds()):
+                left = await self._outbox.finish_all(
+                    [waits.pending for waits in self._under_way.values()], self._away
+                )
+            self._tell_delivered(left)
+        except TimeoutError:
+            log.warning(
+                "%d deliveries took longer than %s: they are left to maintenance",
+                len(self._under_way) + len(self._queued),
+                settings.deadline,
+            )
+            self._leave_queued()
+        except Exception:
+            log.exception("deliveries are left to maintenance")
+        finally:
+            for waits in self._under_way.values():
+                self._gone(waits)
+            self._under_way = {}
+            self._moved.set()
+            self._moved = asyncio.Event()
+
+
+def _size(pending: OutboxRecord) -> int:
+    """About how many bytes a record takes, with the versions that it owes."""
+    owner = pending.owner
+    if not isinstance(owner, Record):
+        return 0
+    said = [owner.texts, *(version["texts"] for version in kept_in(owner))]
+    return (
+        sum(len(text) for texts in said for text in texts.values())
+        + len(owner.vector or b"")
+        + len(str(owner.body))
+    )

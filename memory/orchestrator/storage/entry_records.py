@@ -1,0 +1,487 @@
+"""Entries as records and back: the one place that knows how an entry is stored. Title
+and content are the record's texts, and stand nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from datetime import datetime
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Any
+
+from memory.domain import validation
+from memory.domain.entry import (
+    CARRIED,
+    WHERE_SAID,
+    Contributor,
+    Entry,
+    EntryDraft,
+    EntryType,
+    ImportedDraft,
+    MessageDraft,
+    confidence_of,
+    expiry,
+)
+from memory.domain.provenance import ORIGIN_KINDS, all_in, named_in
+from memory.domain.scope import Scope
+from memory.domain.time import micros, moment
+from memory.orchestrator.storage.collections import SAID, SEQUENCE
+from memory.policies.marks import marks_of
+from memory.policies.passages import fine_parts_of, is_long
+from memory.ports.record import FieldValue, JsonValue, Key, Record
+
+PINNED = "pinned"
+"""In the body of a record that says to be older than its naming a conversation: at
+which version it came to name it.
+"""
+UNPINNED = "unpinned"
+"""In the body of a record that let go of the conversation it named, whose session was
+deleted: no roll-back brings it back.
+"""
+PIN = ("conversation_id", "number_in_conversation")
+"""What names a conversation: a number counts within one, and goes with it. Who said it
+stays.
+"""
+PARTS = "parts"
+"""In the body of a record: how many parts its text may have had when it said something
+else.
+"""
+WRITTEN_BY = "written_by"
+"""In the body of a record that was changed: the origins of whoever changed it last,
+where they were said.
+"""
+STATED = "stated"
+"""In the body of a record that was changed: what the call stated that the version
+before said already, as `own:NAME` and `metadata:NAME`.
+"""
+RESTATED = "restated"
+"""In the body of a record that an upsert changed: the call stated the whole entry, so
+that nothing of it depends on earlier versions.
+"""
+TAKEN_BACK = "taken_back"
+"""In the body of a record that was rolled back: it takes nobody's place any more."""
+TURNED_BACK = "turned_back"
+"""In the body of a version that a roll-back made: the versions of which it is without
+what they changed.
+"""
+
+
+def entry_of(record: Record) -> Entry:
+    """The entry a record says; for a kept version, the entry as it was."""
+    body: Mapping[str, Any] = record.body
+    fields: Mapping[str, Any] = record.fields
+    contributors = body.get("contributors")
+    return Entry.as_stored(
+        {
+            "id": fields.get("entry_id") or record.key.id,
+            "tenant": record.key.tenant,
+            "scope": _scope(record.scope),
+            "type": EntryType(fields["type"]),
+            "title": record.texts.get("title"),
+            "content": record.texts.get("content", ""),
+            "source": fields.get("source"),
+            "tags": list(fields.get("tags") or ()),
+            "metadata": copied(body.get("metadata") or {}),
+            "created_at": record.created_at,
+            "updated_at": record.updated_at,
+            "expires_at": record.expires_at,
+            "valid_from": fields["valid_from"],
+            "valid_to": fields.get("valid_to"),
+            "promoted_from_id": fields.get("promoted_from_id"),
+            "compacted_from_ids": None
+            if body.get("compacted_from_ids") is None
+            else list(body["compacted_from_ids"]),
+            "contributors": None
+            if contributors is None
+            else [Contributor(**copied(c)) for c in contributors],
+            "artifact_id": fields.get("artifact_id"),
+            "conversation_id": fields.get("conversation_id"),
+            "number_in_conversation": fields.get("number_in_conversation"),
+            "speaker": fields.get("speaker"),
+            "agent": fields.get("agent"),
+            "run": fields.get("run"),
+            "origins": None if fields.get("origins") is None else list(fields["origins"]),
+            "version": record.version,
+            "tier": record.tier,
+        }
+    )
+
+
+def record_of(
+    draft: EntryDraft,
+    *,
+    key: Key,
+    version: int,
+    now: datetime,
+    tier: str,
+    sequence: int,
+    digest: str | None = None,
+    promoted_from_id: str | None = None,
+    compacted_from_ids: list[str] | None = None,
+    contributors: list[dict[str, Any]] | None = None,
+) -> Record:
+    """The record of a fresh entry; the vector is the caller's to add."""
+    born = min(
+        draft.created_at or now, now
+    )  # a clock that is ahead of ours opens no window in the future (decision D32)
+    body: dict[str, JsonValue] = {}
+    if draft.metadata:
+        body["metadata"] = draft.metadata
+    valid_from, valid_to = born, None
+    if isinstance(draft, ImportedDraft):
+        valid_from, valid_to, promoted_from_id = (
+            draft.valid_from or born,
+            draft.valid_to,
+            draft.promoted_from_id,
+        )
+        compacted_from_ids = None if draft.compacted_from_ids is None else list(draft.compacted_from_ids)
+        contributors = None if draft.contributors is None else [c.model_dump() for c in draft.contributors]
+    if compacted_from_ids is not None:
+        body["compacted_from_ids"] = compacted_from_ids
+    if contributors is not None:
+        body["contributors"] = contributors
+    if draft.conversation_id is not None and born < now:
+        body[PINNED] = version
+    texts = texts_of(draft.title, draft.content, draft.tags, draft.source)
+    fields: dict[str, FieldValue] = {
+        "scope_kind": draft.scope.kind.value,
+        "type": draft.type.value,
+        "tags": tuple(draft.tags),
+        "source": draft.source,
+        "confidence": confidence_of(draft.metadata),
+        "valid_from": valid_from,
+        "valid_to": valid_to,
+        "promoted_from_id": promoted_from_id,
+        "request_digest": digest,
+        "marks": _marks_of(texts),
+        SEQUENCE: sequence,
+        **{name: value for name in CARRIED if (value := getattr(draft, name, None)) is not None},
+        **{name: value for name in ("agent", "run") if (value := getattr(draft, name)) is not None},
+        **({"origins": tuple(draft.origins)} if draft.origins else {}),
+    }
+    return Record(
+        key=key,
+        scope=draft.scope.text,
+        version=version,
+        created_at=born,
+        updated_at=born if born < now else moment(version),
+        expires_at=expiry(draft.expires_at, now),
+        fields=fields,
+        body=body,
+        texts=texts,
+        tier=tier,
+    )
+
+
+def pinned_at(record: Record) -> int:
+    """Since when an entry names its conversation, in microseconds, whatever moment it
+    was written for.
+    """
+    return int(record.body.get(PINNED, micros(record.created_at)))
+
+
+def texts_of(title: str | None, content: str, tags: list[str], source: str | None) -> dict[str, str]:
+    """What an entry says and is found by, part by part (D55)."""
+    parts = {"title": title or "", "content": content, "tags": " ".join(tags), "source": source or ""}
+    return {name: text for name, text in parts.items() if text}
+
+
+def meaning_of(record: Record) -> str:
+    """The text an entry's vector is made from."""
+    return "\n".join(said_by(record))
+
+
+def said_by(record: Record) -> list[str]:
+    """What an entry says: its title and its content, where it has them."""
+    return _said(record.texts)
+
+
+def _said(texts: Mapping[str, str]) -> list[str]:
+    return [texts[name] for name in ("title", "content") if name in texts]
+
+
+def _marks_of(texts: Mapping[str, str]) -> int:
+    return marks_of("\n".join(_said(texts)))
+
+
+def has_parts(record: Record) -> bool:
+    """Whether its content is long."""
+    return is_long(record.texts.get("content", ""))
+
+
+def parts_in(record: Record) -> list[str]:
+    """The parts of its content, where that is long."""
+    return fine_parts_of(record.texts.get("content", ""))
+
+
+def parts_before(record: Record) -> int:
+    """How many parts it may have had by what it said before."""
+    return int(record.body.get(PARTS, 0))
+
+
+def said_at(record: Record) -> int:
+    """The version at which it came to say what it says."""
+    earlier = record.fields.get(SAID)
+    return earlier if isinstance(earlier, int) else record.version
+
+
+def changed(
+    record: Record, changes: dict[str, Any], *, version: int, stated: Mapping[str, Any] | None = None
+) -> Record:
+    """The record after an update: metadata is merged, everything else replaced (A48);
+    `created_at` and provenance stay (A49, A51).
+
+    `stated` is all that the call said, where that is more than it changes.
+    """
+    body, fields = dict(record.body), dict(record.fields)
+    title, content = (changes.get(name, record.texts.get(name)) for name in ("title", "content"))
+    if "metadata" in changes:
+        body["metadata"] = validation.json_object(
+            "metadata", {**(body.get("metadata") or {}), **changes["metadata"]}
+        )
+        fields["confidence"] = confidence_of(body["metadata"])
+    if "tags" in changes:
+        fields["tags"] = tuple(changes["tags"])
+    if "type" in changes:
+        fields["type"] = changes["type"].value
+    _note_stated(record, body, changes if stated is None else stated)
+    before = all_in(fields)
+    for name in (*ORIGIN_KINDS, "valid_to", "artifact_id"):
+        if name in changes:
+            fields[name] = changes[name]
+    _note_writer(fields, body, before, changes)
+    texts = texts_of(title, content or "", list(fields.get("tags") or ()), fields.get("source"))  # type: ignore[arg-type]
+    if changes.keys() & {"content", "title"}:
+        fields["marks"] = _marks_of(texts)
+    if "content" in changes:
+        fields.pop(SAID, None)
+        body |= {PARTS: parts} if (parts := max(parts_before(record), len(parts_in(record)))) else {}
+    elif parts_before(record) or has_parts(record):
+        fields[SAID] = said_at(record)
+    return Record(
+        key=record.key,
+        scope=record.scope,
+        version=version,
+        created_at=record.created_at,
+        updated_at=moment(version),
+        expires_at=expiry(changes.get("expires_at", record.expires_at), moment(version)),
+        fields=fields,
+        body=body,
+        texts=texts,
+        vector=record.vector,
+        generation=record.generation,
+        tier=record.tier,
+        previous=record.version,
+        accesses=record.accesses,
+        accessed_at=record.accessed_at,
+    )
+
+
+def _note_stated(record: Record, body: dict[str, JsonValue], changes: Mapping[str, Any]) -> None:
+    """Note which values a call stated without changing them: they are this writer's
+    too, also when an earlier writer is reverted.
+    """
+    for name in (STATED, RESTATED):
+        body.pop(name, None)
+    if not named_in(changes) and not changes.get("origins"):
+        return  # nobody says whose they are
+    says = _said_of(record)
+    stated = [("own", name) for name in changes if ("own", name) in says]
+    stated += [("metadata", name) for name in changes.get("metadata", ())]
+    new = {("metadata", name): value for name, value in changes.get("metadata", {}).items()}
+    new |= {("own", name): value for name, value in changes.items()}
+    kept = sorted(
+        f"{of}:{name}"
+        for of, name in stated
+        if (of, name) in says and _comparable(says[of, name]) == _comparable(new[of, name])
+    )
+    if kept:
+        body[STATED] = kept
+
+
+def _comparable(value: Any) -> Any:
+    return (
+        value.value
+        if isinstance(value, EntryType)
+        else list(value or ())
+        if isinstance(value, list | tuple)
+        else value or None
+    )
+
+
+def _note_writer(
+    fields: dict[str, FieldValue], body: dict[str, JsonValue], before: list[str], changes: Mapping[str, Any]
+) -> None:
+    """Note who changed it, where that is said; whoever wrote it before stays among its
+    origins.
+    """
+    writer = [*named_in(changes), *changes.get("origins", ())]
+    for name in (WRITTEN_BY, TURNED_BACK):
+        body.pop(name, None)
+    if writer:
+        body[WRITTEN_BY] = writer
+    current = named_in(fields)
+    if origins := [one for one in dict.fromkeys([*before, *writer]) if one not in current]:
+        fields["origins"] = tuple(origins)
+
+
+def writer_of(record: Record) -> list[str]:
+    """The origins of whoever wrote this version, and what that came of; none where
+    nobody said so.
+    """
+    if record.previous is None:
+        return all_in(record.fields)
+    return list(record.body.get(WRITTEN_BY, ()))
+
+
+def without(
+    steps: Sequence[Record], taken: Sequence[bool], version: int, gone: Set[str] = frozenset()
+) -> Record:
+    """The last of these versions of an entry, oldest first, as it would be without what
+    the `taken` ones changed; itself where it is so already.
+
+    It points to none of the artifacts that are `gone`.
+
+    What earlier roll-backs left out stays so, and what they made themselves is nobody's
+    change.
+    """
+    out = {step.version for step, is_taken in zip(steps, taken, strict=True) if is_taken}.union(
+        *(_turned_back(step) for step in steps)
+    )
+    said, origins = _said_of(steps[0]), dict.fromkeys(all_in(steps[0].fields))
+    for before, step in pairwise(steps):
+        if step.version not in out and TURNED_BACK not in step.body:
+            old, new = _said_of(before), _said_of(step)
+            said = {name: value for name, value in said.items() if name in new or name not in old}
+            stated = set(step.body.get(STATED, ()))
+            said |= {
+                name: value
+                for name, value in new.items()
+                if name not in old or old[name] != value or ":".join(name) in stated
+            }
+            origins |= dict.fromkeys(writer_of(step))
+    own, metadata = (
+        {name: value for (of, name), value in said.items() if of == kind} for kind in ("own", "metadata")
+    )
+    if own["artifact_id"] in gone:
+        own["artifact_id"] = None
+    now = steps[-1]
+    whole = changed(
+        now, {**own, "type": EntryType(own["type"]), "tags": list(own["tags"] or ())}, version=version
+    )
+    body, fields = {**whole.body}, {**whole.fields}
+    body.pop("metadata", None)
+    for name in (WRITTEN_BY, STATED):
+        body.pop(name, None)
+    body |= {TURNED_BACK: sorted(out)} | ({"metadata": metadata} if metadata else {})
+    kept = PIN if UNPINNED in now.body else ()
+    fields |= {name: own[name] for name in WHERE_SAID if name not in kept and own[name] != fields.get(name)}
+    fields |= {
+        "confidence": confidence_of(metadata),
+        "origins": tuple(one for one in origins if one not in named_in(fields)) or None,
+    }
+    turned_back = replace(whole, body=body, fields=fields)
+    is_so = _said_of(turned_back) == _said_of(now) and set(all_in(fields)) == set(all_in(now.fields))
+    return now if is_so else turned_back
+
+
+def _turned_back(step: Record) -> Sequence[int]:
+    """The versions that a roll-back left out of this one."""
+    return step.body.get(TURNED_BACK, ())  # type: ignore[no-any-return]
+
+
+def restated(record: Record, draft: EntryDraft, *, version: int) -> Record:
+    """The record once it says what the draft says, and nothing else of what it said but
+    when it was created; itself where it says that already.
+    """
+    wanted = {
+        name: getattr(draft, name)
+        for name in (
+            "content",
+            "title",
+            "type",
+            "tags",
+            "metadata",
+            "artifact_id",
+            *ORIGIN_KINDS,
+            *WHERE_SAID,
+        )
+    }
+    wanted["expires_at"] = expiry(draft.expires_at, moment(version))
+    says = entry_of(record)
+    changes = {name: value for name, value in wanted.items() if value != getattr(says, name)}
+    if not changes and set(draft.origins) <= set(all_in(record.fields)):
+        return record
+    changes |= {
+        name: getattr(draft, name) for name in (*ORIGIN_KINDS, "origins")
+    }  # of who says so now, whatever stood there
+    body = {
+        name: value for name, value in record.body.items() if name != "metadata" or "metadata" not in changes
+    }
+    if draft.conversation_id is not None and "conversation_id" in changes:
+        body = {name: value for name, value in body.items() if name != UNPINNED} | {PINNED: version}
+    stated = wanted | {"origins": draft.origins}
+    new = changed(replace(record, body=body), changes, version=version, stated=stated)
+    if named_in(stated) or stated.get("origins"):
+        new = replace(new, body={**new.body, RESTATED: True})
+    return replace(
+        new, fields={**new.fields, **{name: changes[name] for name in WHERE_SAID if name in changes}}
+    )
+
+
+def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:
+    """What tells whether a repeated keyed write asks for the same: a digest of what it
+    says and of what it supersedes, not of who asks.
+
+    Where it was said counts where a caller said so, and not where a message stands in
+    its file: what the file says of it is in the metadata.
+    """
+    left_out = {"key", "scope", "agent", "run", "origins"}
+    had_always: dict[str, Any] = {}
+    if isinstance(
+        draft, ImportedDraft
+    ):  # told by the artifact it pointed to where it was exported, and had a number that no entry had
+        had_always = {"artifact_id": draft.artifact_was, "number": None}
+    else:
+        left_out |= {
+            name for name in WHERE_SAID if isinstance(draft, MessageDraft) or getattr(draft, name) is None
+        }
+        left_out |= {"artifact_id"} if draft.artifact_id is None else set()
+    asked = draft.model_dump(mode="json", exclude=left_out) | had_always | {"scope": draft.scope.text}
+    if supersedes:
+        asked["supersedes"] = sorted(supersedes)
+    return blake2b(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode(), digest_size=16).hexdigest()
+
+
+_OWN = (*ORIGIN_KINDS, *WHERE_SAID, "artifact_id", "type", "tags", "valid_to")
+
+
+def _said_of(record: Record) -> dict[tuple[str, str], Any]:
+    """What an update or an upsert may change of a record, thing by thing, each key of
+    the metadata by itself.
+    """
+    own = {name: record.fields.get(name) for name in _OWN} | {
+        name: record.texts.get(name) for name in ("title", "content")
+    }
+    metadata: Mapping[str, Any] = record.body.get("metadata") or {}
+    return {("own", name): value for name, value in {**own, "expires_at": record.expires_at}.items()} | {
+        ("metadata", name): value for name, value in metadata.items()
+    }
+
+
+_HOLDS = (dict, list, tuple)
+_scope = lru_cache(maxsize=4_096)(Scope.parse)
+"""The scope of a record: one for all that have the text, which was checked when they
+were written.
+"""
+
+
+def copied(value: Any) -> Any:
+    """JSON of the caller's own: what a store holds in memory is not handed out."""
+    if isinstance(value, dict):
+        return {name: copied(inner) if isinstance(inner, _HOLDS) else inner for name, inner in value.items()}
+    return [copied(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,87 @@
+"""Where a record is born whose id others may derive as well: where nothing stands, or
+over the tombstone of an earlier life.
+
+A tombstone is all that knows what its deletion still has to do. So that is done before
+it is written over: what remained of the earlier life would otherwise be nobody's to
+erase, and would show as this life's past.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from memory.domain.errors import StoreUnavailable
+from memory.domain.time import moment
+from memory.orchestrator.storage.cache import Cache
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
+from memory.orchestrator.storage.past_versions import BORN_IN, LIFE
+from memory.orchestrator.storage.placement import Located, Placement
+from memory.orchestrator.storage.steps import step
+from memory.ports.record import Key, Record, Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import Absent, AtVersion
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPut:
+    """A record, the store that takes it and the condition of the put."""
+
+    record: Record
+    store: Store
+    when: Absent | AtVersion
+
+
+class IdReuse:
+    """Prepares records whose id may have a tombstone of an earlier life."""
+
+    def __init__(self, placement: Placement, *, outbox: Outbox, cache: Cache) -> None:
+        self._placement = placement
+        self._outbox = outbox
+        self._cache = cache
+
+    async def prepare(self, record: Record, store: Store, there: Located) -> PreparedPut:
+        """Of a record that is to be born in `store` unless a tombstone stands
+        elsewhere. It is newer than whatever stands under its key.
+
+        Raises `StoreUnavailable` where an earlier life cannot be laid to rest now.
+        """
+        tombstone, home = there.tombstone, there.store
+        if tombstone is None or home is None:
+            return PreparedPut(record, store, Absent())
+        version = max(record.version, await self._laid_to_rest(record.key, store) + 1)
+        await self._cache.invalidate(ENTRIES, record.key)
+        tier = record.tier if home is store else self._placement.topology.tiers_of(home)[0]
+        stored_now = record.updated_at == moment(record.version)
+        reborn = replace(
+            record,
+            version=version,
+            updated_at=moment(version) if stored_now else record.updated_at,
+            body={**record.body, LIFE: version, **({BORN_IN: tier} if tier != record.tier else {})},
+            tier=tier,
+        )
+        return PreparedPut(reborn, home, AtVersion(tombstone.version))
+
+    async def _laid_to_rest(self, key: Key, born_in: Store) -> int:
+        """The highest version of what stands under the key in any store, once no
+        tombstone of it owes anything.
+        """
+        highest = 0
+        for store in self._placement.topology.since(born_in):
+            with step("life.tombstones"):
+                row = (await store.get(ENTRIES, [key]))[0]
+            highest = max(highest, getattr(row, "version", 0))
+            if (
+                isinstance(row, Tombstone)
+                and row.owed
+                and (left := await self._outbox.finish(OutboxRecord(ENTRIES, store, row)))
+            ):
+                undone = ", ".join(owed.step for owed in left)
+                raise StoreUnavailable(
+                    store.name,
+                    f"entry {key.id} was deleted, which is not finished ({undone}): its id is free after that; try again",
+                )
+        await self._outbox.erase_children(
+            ENTRIES, key
+        )  # whose scope was erased, left relations in other scopes, until a sweep
+        return highest

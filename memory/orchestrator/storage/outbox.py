@@ -1,0 +1,655 @@
+"""The outbox: what remains to be done for a record. Written with the record's first
+step, taken away when done, carried out by whoever finds it.
+
+Every step is repeatable and conditional on versions, so that the writer, a sweep and a
+second sweep may all carry it out. A step that cannot be done, because a store is away,
+refuses it, or nobody here knows it, stays owed and costs nothing but itself.
+
+Built in are `deliver`, a write to the store of a tier or to the cache, and `erase`,
+tombstones for what names a deleted record. What a step is for follows behind a point
+(`deliver.replica`): that decides how long it lasts (`StepLifetime`), and who knows `deliver`
+knows it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import IntEnum
+from typing import Any, TypeAlias, TypeVar
+
+from memory.domain.errors import MemoryTiersError, StoreError, StoreUnavailable
+from memory.orchestrator.storage.cache import Cache
+from memory.orchestrator.storage.collections import MODEL, SAID
+from memory.orchestrator.storage.entry_records import has_parts, parts_before, parts_in
+from memory.orchestrator.storage.generations import Generations
+from memory.orchestrator.storage.kinds import Kind
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.steps import step
+from memory.orchestrator.storage.topology import refuse_away
+from memory.orchestrator.storage.versions import version_key
+from memory.ports import codec
+from memory.ports.collections import Collection
+from memory.ports.query import Eq, Lt, Or, Query, Tenant, all_of
+from memory.ports.record import Corrupt, JsonValue, Key, Mark, Owed, Record, Role, Standing, Tombstone
+from memory.ports.store import Store
+from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Put, Status
+
+log = logging.getLogger(__name__)
+
+DELIVER, ERASE = "deliver", "erase"
+MAKE_PASSAGES, FORGET_PASSAGES = "make_passages", "forget_passages"
+REPLICA = "deliver.replica"
+KEPT_VERSION = "deliver.version"
+TOMBSTONE = "deliver.tombstone"
+ARRIVAL = "deliver.arrival"
+UNCACHE = "deliver.stamp"
+
+CACHE = "cache"
+"""Where a delivery goes to that is for no tier."""
+SELF = "self"
+"""Of a write: what the owner itself says, so that no text is stored twice."""
+HOLDS_PLACE = "holds_place"
+"""Said by the arrival a mark owes under an id that another writer derives as well, from
+a key or a source.
+"""
+
+DELIVERIES = {
+    REPLICA: "replica.deliver",
+    KEPT_VERSION: "version.keep",
+    TOMBSTONE: "delete.elsewhere",
+    ARRIVAL: "move.arrive",
+}
+"""What traces call these deliveries."""
+
+MOST_VERSIONS_OWED = 16
+MOST_BYTES_OWED = 1_000_000
+"""How much of its own past a record carries while the archive is away: then it is
+edited no more until the archive is back.
+"""
+PROBLEMS_REMEMBERED = 1_000
+
+
+class StepLifetime(IntEnum):
+    """The event that ends a pending step, even one that was not carried out.
+
+    That is the next version of its record, the record's deletion or the erasure of its
+    scope. A step with `DONE` ends only once it is carried out.
+    """
+
+    EDITED = 1
+    DELETED = 2
+    ERASED = 3  # as all of whom nothing else is known: what they carry may be what the record said
+    DONE = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutboxRecord:
+    """A record with pending steps, and the store and collection that hold it."""
+
+    collection: Collection
+    store: Store
+    owner: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailure:
+    """Why this process could not do a step at its last attempt.
+
+    `waits` is true where another attempt may succeed; otherwise somebody must act.
+    """
+
+    step: str
+    tenant: str
+    record_id: str
+    said: str
+    waits: bool
+
+
+Item: TypeAlias = tuple[OutboxRecord, Owed]
+T = TypeVar("T")
+Came: TypeAlias = "bool | Exception"
+"""Of a step: done or no longer due; not yet, as trying again will show; why it cannot
+be done.
+"""
+Handler: TypeAlias = Callable[[OutboxRecord, Owed], Awaitable[bool]]
+Together: TypeAlias = Callable[[Sequence[Item]], Awaitable[Sequence[Came]]]
+"""Carries out a step of several owners in one go."""
+Delivery: TypeAlias = Put | Delete | Annotate
+
+
+class Outbox:
+    """Carries out owed steps. Who stands above this module registers the steps it
+    handles.
+    """
+
+    def __init__(self, placement: Placement, generations: Generations, cache: Cache) -> None:
+        self._placement = placement
+        self._generations = generations
+        self._cache = cache
+        self._problems: OrderedDict[tuple[str, Key, str], tuple[OutboxRecord, StepFailure]] = OrderedDict()
+        self._handlers: dict[str, Handler] = {}
+        self._together: dict[str, Together] = {}
+        self._last: set[str] = set()
+        self._until = {
+            REPLICA: StepLifetime.EDITED,
+            KEPT_VERSION: StepLifetime.DELETED,
+            ARRIVAL: StepLifetime.DELETED,
+        }
+        self.register(ERASE, self._erase)
+
+    def register(self, name: str, handler: Handler, until: StepLifetime = StepLifetime.ERASED) -> None:
+        """Who carries out the steps of this name, and what these do not outlast.
+
+        A handler returns true when done or no longer due, false to leave it for later;
+        it raises where it is refused. What is to outlast the erasure of its owner's
+        scope must carry nothing that the owner said.
+        """
+        self._handlers[name] = handler
+        self._until[name] = until
+        if until is StepLifetime.DONE:
+            self._generations.carried |= {name}
+
+    def register_together(
+        self,
+        name: str,
+        handler: Together,
+        until: StepLifetime = StepLifetime.ERASED,
+        *,
+        is_last: bool = False,
+    ) -> None:
+        """The same for a step that is carried out for several owners of one collection
+        in one go. The handler says of each what came of it. `is_last`: once what else
+        these owe was tried, and what was done of it settled.
+        """
+        if is_last:
+            self._last.add(name)
+        self._together[name] = handler
+        self._until[name] = until
+
+    def carried(self, owner: Standing, past: StepLifetime) -> tuple[Owed, ...]:
+        """What is owed still when this has happened to the owner."""
+        return tuple(owed for owed in owner.owed if self._until.get(owed.step, StepLifetime.ERASED) > past)
+
+    def settled(self, by: StepLifetime) -> frozenset[str]:
+        """The steps that this settles wherever it comes to."""
+        return frozenset(name for name, until in self._until.items() if until <= by)
+
+    # -- what could not be done --------------------------------------------------------
+
+    @property
+    def problems(self) -> tuple[StepFailure, ...]:
+        """What this process tried last and could not do, the newest last; at most a
+        thousand.
+        """
+        return tuple(problem for _, problem in self._problems.values())
+
+    async def still_owed(self) -> tuple[StepFailure, ...]:
+        """`problems`, once those are forgotten whose step has been done since, or is
+        not due any more: by another process, or for a deletion.
+        """
+        by_table: dict[tuple[Store, Collection], list[Key]] = {}
+        for pending, _ in self._problems.values():
+            by_table.setdefault((pending.store, pending.collection), []).append(pending.owner.key)
+        for (store, collection), keys in by_table.items():
+            with contextlib.suppress(StoreError), step("owed.look"):
+                rows = await store.get(collection, list(dict.fromkeys(keys)))
+                owing = {
+                    (row.key, owed.id)
+                    for row in rows
+                    if isinstance(row, Record | Mark | Tombstone)
+                    for owed in row.owed
+                }
+                damaged = {row.key for row in rows if isinstance(row, Corrupt)}
+                for about, (pending, _) in list(self._problems.items()):
+                    key = pending.owner.key
+                    if (
+                        (pending.store, pending.collection) == (store, collection)
+                        and key not in damaged
+                        and (key, about[2]) not in owing
+                    ):
+                        del self._problems[about]
+        return self.problems
+
+    def _note(self, pending: OutboxRecord, owed: Owed, came: Came) -> None:
+        key = pending.owner.key
+        about = (pending.collection.name, key, owed.id)
+        if came is not False:
+            self._problems.pop(about, None)
+        if isinstance(came, Exception):
+            waits = bool(getattr(came, "retryable", False))
+            log.warning("%s of %s %s: %s", owed.step, key.id, "waits" if waits else "cannot be done", came)
+            self._problems[about] = pending, StepFailure(owed.step, key.tenant, key.id, str(came), waits)
+            if len(self._problems) > PROBLEMS_REMEMBERED:
+                self._problems.popitem(last=False)
+
+    # -- carrying out ------------------------------------------------------------------
+
+    async def finish(
+        self, pending: OutboxRecord, away: set[str] | None = None, *, only: str | None = None
+    ) -> tuple[Owed, ...]:
+        """Do what one owner owes. See `finish_all`."""
+        return (await self.finish_all([pending], away, only=only))[0]
+
+    async def settle(self, pending: OutboxRecord, *steps: Owed) -> None:
+        """Take steps away from what owes them: somebody has done them otherwise."""
+        await self._settle([(pending, steps)], set())
+
+    async def finish_all(
+        self, pending: Sequence[OutboxRecord], away: set[str] | None = None, *, only: str | None = None
+    ) -> list[tuple[Owed, ...]]:
+        """Do what these owe and take it away; what of each stays owed. Deliveries that
+        go the same way are one call. Nothing is raised.
+
+        Why steps could not be done is in `problems`. `away` names stores that did not
+        answer lately: steps that would wait for one of them again are left, and it
+        learns of more. `only`: the step of that name, and no other.
+        """
+        away = set() if away is None else away
+        items = [(one, owed) for one in pending for owed in one.owner.owed if only in (None, owed.step)]
+        done = await self._finish_some([item for item in items if item[1].step not in self._last], away)
+        for one, steps in (
+            await self._finish_some([item for item in items if item[1].step in self._last], away)
+        ).items():
+            done.setdefault(one, []).extend(steps)
+        return [tuple(owed for owed in one.owner.owed if owed not in done.get(one, ())) for one in pending]
+
+    async def _finish_some(self, some: Sequence[Item], away: set[str]) -> dict[OutboxRecord, list[Owed]]:
+        """What was done of these steps, and settled."""
+        routes: dict[object, list[Item]] = {}
+        for one, owed in some:
+            routes.setdefault(self._route(one, owed), []).append((one, owed))
+        done: dict[OutboxRecord, list[Owed]] = {}
+        for items in routes.values():
+            for (one, owed), came in zip(items, await self._each(items, self._carry_out, away), strict=True):
+                self._note(one, owed, came)
+                if came is True:
+                    done.setdefault(one, []).append(owed)
+        for store in dict.fromkeys(one.store for one in done):
+            owners = [(one, tuple(steps)) for one, steps in done.items() if one.store is store]
+            for (one, steps), came in zip(owners, await self._each(owners, self._settle, away), strict=True):
+                if isinstance(came, Exception):
+                    del done[one]
+                    for owed in steps:
+                        self._note(one, owed, came)
+        return done
+
+    def _route(self, pending: OutboxRecord, owed: Owed) -> object:
+        """What steps have in common that can be carried out by one call."""
+        if owed.step in self._together:
+            return owed.step, pending.collection
+        return (
+            (owed.step, owed.data.get("to")) if owed.step.partition(".")[0] == DELIVER else (pending, owed.id)
+        )
+
+    async def _each(
+        self, items: list[T], call: Callable[[list[T], set[str]], Awaitable[Sequence[Came]]], away: set[str]
+    ) -> Sequence[Came]:
+        """What came of each of these, done in one call. Where that fails otherwise than
+        by a store's not answering, each is tried alone.
+        """
+        try:
+            return await call(items, away)
+        except Exception as error:  # noqa: BLE001 - of these steps; the records' others, and other records, go on
+            if isinstance(error, StoreUnavailable):
+                away.add(error.store)
+            elif len(items) > 1:
+                return [came for item in items for came in await self._each([item], call, away)]
+            return [error] * len(items)
+
+    async def _carry_out(self, items: list[Item], away: set[str]) -> Sequence[Came]:
+        pending, owed = items[0]
+        if owed.step in self._together:
+            return await self._together[owed.step](items)
+        handler = self._handlers.get(owed.step) or self._handlers.get(owed.step.partition(".")[0])
+        if handler is not None:
+            return [await handler(pending, owed)]
+        if owed.step.partition(".")[0] == DELIVER:
+            return await self._deliver(owed.step, owed.data["to"], items, away)
+        raise MemoryTiersError("this version of the library does not know the step; a newer one left it")
+
+    async def _settle(
+        self, done: list[tuple[OutboxRecord, tuple[Owed, ...]]], away: set[str]
+    ) -> Sequence[Came]:
+        """Take the steps away from what owes them, all in one store."""
+        await self._placement.write(
+            "owed.settle", done[0][0].store, *[self._settled(pending, steps) for pending, steps in done]
+        )
+        return [True] * len(done)
+
+    def _settled(self, pending: OutboxRecord, steps: tuple[Owed, ...]) -> Annotate:
+        """Marks and tombstones get their time each time: others may do the other steps,
+        and nobody knows who is last.
+        """
+        discard_at, owner = None, pending.owner
+        if isinstance(owner, Mark):
+            discard_at = self._placement.now() + self._mark_life(owner)
+        elif isinstance(owner, Tombstone):
+            discard_at = self._placement.tombstone_until()
+        return Annotate(
+            pending.collection,
+            owner.key,
+            at=owner.version,
+            settle=tuple(o.id for o in steps),
+            discard_at=discard_at,
+        )
+
+    def _mark_life(self, mark: Mark) -> timedelta:
+        """A mark that holds a place that others may yet write to is kept as long as a
+        tombstone there would be.
+        """
+        settings = self._placement.settings
+        return (
+            settings.tombstone_life if any(HOLDS_PLACE in o.data for o in mark.owed) else settings.mark_life
+        )
+
+    # -- deliveries --------------------------------------------------------------------
+
+    async def _deliver(self, name: str, to: str, items: list[Item], away: set[str]) -> Sequence[Came]:
+        if to == CACHE:  # which knows what it has been told by others: see `Cache`
+            return [
+                await self._cache.invalidate(pending.collection, pending.owner.key) for pending, _ in items
+            ]
+        target = self._placement.topology.home(to)
+        refuse_away(target, away)
+        writes = [self._write(pending, owed) for pending, owed in items]
+        sent = [write for write in writes if not isinstance(write, bool)]
+        outcomes = iter(
+            await self._placement.write(DELIVERIES.get(name, DELIVER), target, *sent) if sent else ()
+        )
+        came: list[Came] = []
+        for (pending, _), write in zip(items, writes, strict=True):
+            try:
+                came.append(
+                    write
+                    if isinstance(write, bool)
+                    else await self.is_settled(pending, target, write, next(outcomes), away)
+                )
+            except Exception as error:  # noqa: BLE001 - of one delivery
+                came.append(error)
+        return came
+
+    def _write(self, pending: OutboxRecord, owed: Owed) -> Delivery | bool:
+        """The write that a delivery says; or true where it is not due any more, false
+        where not yet.
+        """
+        owner, said = pending.owner, owed.data["write"]
+        match said:
+            case {"put": _}:
+                if isinstance(owner, Record) and owner.role is Role.HOME:
+                    return self._copy(pending.collection, owner, owed)
+                return not isinstance(
+                    owner, Record
+                )  # deleted meanwhile; an arriving copy sends nothing until it is home
+            case {"delete": "self"}:
+                until, drops = self._placement.tombstone_until(), self.settled(StepLifetime.DELETED)
+                return Delete(
+                    pending.collection,
+                    owner.key,
+                    version=owner.version,
+                    when=Newer(),
+                    discard_at=until,
+                    settles=drops,
+                )
+            case {"home": "self"}:  # what makes an arriving copy the home that a mark says it is
+                return Annotate(
+                    pending.collection, owner.key, at=owner.version, role_is=Role.ARRIVING, role=Role.HOME
+                )
+        raise MemoryTiersError("this version of the library does not know the write; a newer one left it")
+
+    def _copy(self, collection: Collection, owner: Record, owed: Owed) -> Put:
+        """The owner itself as a replica, or another record that it brings, which is of
+        the same life.
+        """
+        if owed.data["write"]["put"] == SELF:
+            return Put(collection, replace(owner, role=Role.REPLICA, tier=owed.data["to"], owed=()), Newer())
+        other = self._placement.kinds.named(owed.data["write"]["in"])
+        return Put(
+            other,
+            replace(codec.record_from_json(other, owed.data["write"]["put"]), generation=owner.generation),
+            Absent(),
+        )
+
+    async def is_settled(
+        self, pending: OutboxRecord, store: Store, write: Delivery, outcome: Outcome, away: set[str]
+    ) -> bool:
+        """Whether a step's write has done what it was for: applied, there already, or
+        something newer is. Raises where it is refused.
+
+        A copy that is told of its arrival did arrive, also where it has gone on, been
+        deleted or damaged, perhaps so long ago that nothing is left of it: it stood
+        there before the source let go.
+        """
+        if (error := refused(store, outcome)) is not None:
+            raise error
+        if (
+            outcome.status is Status.REJECTED
+        ):  # its scope was erased there: with the owner, or before the owner was born
+            return not (
+                isinstance(pending.owner, Record)
+                and await self._generations.lives_on(pending.owner, pending.store)
+            )
+        if isinstance(outcome.stored, Corrupt) and not isinstance(write, Annotate):
+            raise StoreError(
+                store.name, f"a damaged record stands where a write for {pending.owner.key.id} belongs"
+            )
+        if (older := in_the_way(outcome, _version(write))) is not None:
+            await self.finish(
+                OutboxRecord(write.collection, store, older), away
+            )  # the next look finds it gone
+            return False
+        return True
+
+    # -- erasing -----------------------------------------------------------------------
+
+    async def _erase(self, pending: OutboxRecord, owed: Owed) -> bool:
+        return await self.erase(pending, owed.data)
+
+    async def erase_children(self, collection: Collection, key: Key) -> None:
+        """Delete the children of a record, by whichever field they name it."""
+        gone = OutboxRecord(
+            collection, self._placement.topology.archive, Tombstone(key, self._placement.next_version())
+        )
+        for owed in hanging_on(self._placement.kinds.of(collection), None):
+            await self.erase(gone, owed.data)
+
+    async def erase(self, pending: OutboxRecord, data: Mapping[str, JsonValue]) -> bool:
+        """Leave a tombstone for everything in a collection of the archive that names
+        the owner in one of these fields.
+
+        With `versions`, kept versions of it: those older than the owner, and those
+        named, which a slow writer may have yet to bring. They are asked for and their
+        chain is walked back: a damaged one breaks the chain, and may not be found by
+        what it names.
+        """
+        archive, key, end = self._placement.topology.archive, pending.owner.key, pending.owner.version
+        collection, versions = self._placement.kinds.named(data["collection"]), data.get("versions")
+        naming = all_of(
+            Or(tuple(Eq(field, key.id) for field in data["fields"])),
+            None if versions is None else Lt("stored_version", end),
+        )
+        query = Query(
+            collection,
+            Tenant(key.tenant),
+            filter=naming,
+            limit=self._placement.settings.page,
+            select=frozenset(),
+        )
+        walked: set[Key] = set()
+        chain = [version for version in versions or () if version < end]
+        async for page in self._placement.pages("hanging.find", archive, query):
+            chain += await self._leave_tombstones(
+                pending, archive, collection, {head.key: head.version for head in page.heads}, walked
+            )
+        while ahead := {
+            there: v for v in chain if (there := version_key(key.tenant, key.id, v)) not in walked
+        }:
+            chain = await self._leave_tombstones(pending, archive, collection, ahead, walked)
+        return True
+
+    async def _leave_tombstones(
+        self,
+        pending: OutboxRecord,
+        archive: Store,
+        collection: Collection,
+        found: Mapping[Key, int],
+        walked: set[Key],
+    ) -> list[int]:
+        """A tombstone for each; the versions that these replaced, as far as that can
+        still be told.
+        """
+        walked |= found.keys()
+        with step("hanging.walk"):
+            rows = await archive.get(collection, list(found)) if found else []
+        deletes: list[Delete] = []
+        before: list[int] = []
+        for (key, version), row in zip(found.items(), rows, strict=True):
+            previous = (
+                row.previous
+                if isinstance(row, Record)
+                else row.note.get("previous")
+                if isinstance(row, Tombstone)
+                else None
+            )
+            before += [] if previous is None else [previous]
+            if not isinstance(row, Tombstone):
+                when = AtVersion(row.version) if isinstance(row, Record) else Newer()
+                note: dict[str, Any] = {} if previous is None else {"previous": previous}
+                over, until = self._placement.next_version(version), self._placement.tombstone_until()
+                deletes.append(Delete(collection, key, version=over, when=when, note=note, discard_at=until))
+        if not deletes:
+            return before
+        outcomes = await self._placement.write("hanging.erase", archive, *deletes)
+        for delete, outcome in zip(deletes, outcomes, strict=True):
+            await self.is_settled(pending, archive, delete, outcome, set())
+        return before
+
+
+def _version(write: Delivery) -> int:
+    return (
+        write.record.version
+        if isinstance(write, Put)
+        else write.version
+        if isinstance(write, Delete)
+        else write.at
+    )
+
+
+def in_the_way(outcome: Outcome, version: int) -> Standing | None:
+    """What stands there where nothing but what it owes keeps a newer write of this
+    version out.
+    """
+    there = outcome.stored
+    if outcome.status is not Status.CONFLICT or there is None or isinstance(there, Corrupt):
+        return None
+    return there if there.owed and there.version < version else None
+
+
+# -- what is owed ----------------------------------------------------------------------
+
+
+def replicas(placement: Placement, collection: Collection, home: Store, tier: str) -> tuple[Owed, ...]:
+    """The replicas a record owes while `tier` is its home; one that would stand in the
+    home's own store is delivered already.
+    """
+    tiers = [
+        t for t in placement.kinds.of(collection).replicas(tier) if placement.topology.home(t) is not home
+    ]
+    return tuple(Owed(f"{REPLICA}:{t}", REPLICA, {"to": t, "write": {"put": SELF}}) for t in tiers)
+
+
+def owed_by_writing(
+    placement: Placement, collection: Collection, record: Record, home: Store
+) -> tuple[Owed, ...]:
+    """What a record owes that is written at home: its replicas and, of a new text, its
+    passages, if it is long and has a vector, or had some.
+    """
+    owed = replicas(placement, collection, home, record.tier)
+    if (
+        placement.kinds.of(collection).passages is None
+        or record.fields.get(SAID) is not None
+        or record.fields.get(MODEL) is None
+    ):
+        return owed
+    return (*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES)) if parts_before(record) or has_parts(record) else owed
+
+
+def kept(version: Record, collection: Collection) -> Owed:
+    """What an edit owes the archive: the version that it replaced."""
+    return Owed(
+        f"{KEPT_VERSION}:{version.version}",
+        KEPT_VERSION,
+        {"to": "mid", "write": {"put": codec.to_json(version), "in": collection.name}},
+    )
+
+
+def kept_in(owner: Standing) -> list[Mapping[str, JsonValue]]:
+    """The versions that are on their way to being kept, as `kept` was given them."""
+    return [owed.data["write"]["put"] for owed in owner.owed if owed.step == KEPT_VERSION]
+
+
+def arrival(to: str, *, holds_place: bool) -> Owed:
+    """What a mark owes the copy it points to."""
+    return Owed(
+        f"{ARRIVAL}:{to}",
+        ARRIVAL,
+        {"to": to, "write": {"home": SELF}} | ({HOLDS_PLACE: True} if holds_place else {}),
+    )
+
+
+def elsewhere(placement: Placement, store: Store) -> tuple[Owed, ...]:
+    """What a deletion owes the stores beside the record's home."""
+    topology = placement.topology
+    places = [(UNCACHE, CACHE)] if topology.cache is not None else []
+    places += [(TOMBSTONE, topology.tiers_of(later)[0]) for later in topology.later(store)]
+    return tuple(Owed(f"{name}:{to}", name, {"to": to, "write": {"delete": SELF}}) for name, to in places)
+
+
+def hanging_on(kind: Kind, versions: Sequence[int] | None) -> tuple[Owed, ...]:
+    """What a deletion owes what hangs on the record: its children, and its kept
+    versions, unless it has none.
+    """
+    owed: dict[str, dict[str, JsonValue]] = {
+        c.name: {"collection": c.name, "fields": list(fields)} for c, fields in kind.named_by.items()
+    }
+    if kind.versions is not None and versions is not None:
+        owed[kind.versions.name] = {
+            "collection": kind.versions.name,
+            "fields": ["entry_id"],
+            "versions": list(versions),
+        }
+    return tuple(Owed(f"{ERASE}:{name}", ERASE, data) for name, data in owed.items())
+
+
+def passages_left(kind: Kind, record: Record | None) -> tuple[Owed, ...]:
+    """What a deletion owes where there may be passages: an end of all that the record
+    ever had, or that somebody is about to bring. Of one that cannot be read nobody
+    knows how many.
+    """
+    if kind.passages is None:
+        return ()
+    parts = None if record is None else max(parts_before(record), len(parts_in(record)))
+    return () if parts == 0 else (Owed(FORGET_PASSAGES, FORGET_PASSAGES, {"parts": parts}),)
+
+
+def no_room(owner: Standing, archive: Store) -> StoreUnavailable | None:
+    """The refusal of an edit whose record would carry too much of its own past, which
+    the archive has not taken yet; None where there is room.
+    """
+    carried = kept_in(owner)
+    size = sum(
+        len(text.encode("utf-8", "surrogatepass"))
+        for version in carried
+        for text in version["texts"].values()
+    )
+    if len(carried) <= MOST_VERSIONS_OWED and (len(carried) < 2 or size <= MOST_BYTES_OWED):
+        return None
+    earlier = f"{len(carried) - 1} earlier version{'s' if len(carried) > 2 else ''}"
+    return StoreUnavailable(
+        archive.name,
+        f"has not taken {earlier} of this entry yet, and the entry can carry no more of them; edit it again when it does",
+    )

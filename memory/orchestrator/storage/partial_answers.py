@@ -1,0 +1,95 @@
+"""Answers that may lack something: which copies of a record answer a question, and what
+an answer says about the stores that did not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+
+from memory.domain.errors import StoreError, StoreTimeout, StoreUnavailable
+from memory.orchestrator.storage.placement import Placement
+from memory.ports.record import Role
+from memory.ports.store import Store
+
+T = TypeVar("T")
+
+BROWSED = frozenset({Role.HOME, Role.ARRIVING})
+"""The roles of the copies that answer: a replica never does."""
+
+
+@dataclass(slots=True)
+class Lacking:
+    """What an answer lacks: what is said of it, each thing once, the stores that did
+    not answer in time, and what others stored since what was chosen by meaning had been
+    read.
+    """
+
+    notes: dict[str, None] = field(default_factory=dict)
+    silent: set[Store] = field(default_factory=set)
+    withheld: set[str] = field(default_factory=set)
+    """The ids of what the recall gate did not let out."""
+    chosen_from: dict[Store, datetime] = field(default_factory=dict)
+    """When that was, of stores that were not asked by meaning (see `retrieval.forms`)."""
+    answering: set[Store] = field(default_factory=set)
+    """Stores whose last counted call succeeded."""
+    failures: dict[Store, StoreError] = field(default_factory=dict)
+    """Stores whose last counted call failed, and how."""
+
+    def say(self, note: str) -> None:
+        self.notes[note] = None
+
+    def chose(self, store: Store, read: datetime) -> None:
+        """What was chosen for this store had been read then."""
+        self.chosen_from[store] = min(read, self.chosen_from.get(store, read))
+
+    async def answered(
+        self, placement: Placement, store: Store, call: Coroutine[Any, Any, T], *, shows: bool = True
+    ) -> T | None:
+        """The call's answer within the deadline; None where the store failed, which is
+        then named.
+
+        A store that did not answer in time is not asked again. Pass `shows=False` if
+        the answer cannot be shown without another call: it does not count as an answer.
+        """
+        if store in self.silent:
+            call.close()
+            if shows:
+                self._failed(store, StoreTimeout(store.name, "it did not answer in time"))
+            return None
+        answer = await placement.answer(store, call)
+        if isinstance(answer, StoreError):
+            self.say(str(answer))
+            if isinstance(answer, StoreTimeout):
+                self.silent.add(store)
+            if shows:
+                self._failed(store, answer)
+            return None
+        if lost := getattr(store, "lost", ""):
+            self.say(lost)
+        if shows:
+            self.answering.add(store)
+            self.failures.pop(store, None)
+        return answer
+
+    def _failed(self, store: Store, error: StoreError) -> None:
+        self.answering.discard(store)
+        self.failures.setdefault(store, error)
+
+    def require_answer(self) -> None:
+        """Raise if every store that was asked failed: an empty answer would look like
+        knowledge.
+
+        Raises:
+            StoreUnavailable: No asked store answered. With one asked store its own error.
+        """
+        if not self.failures or self.answering:
+            return
+        first, *others = self.failures.values()
+        if not others:
+            raise first
+        names = ", ".join(error.store for error in self.failures.values())
+        problems = "; ".join(str(error) for error in self.failures.values())
+        raise StoreUnavailable(names, f"no store that could hold an answer answered: {problems}") from first

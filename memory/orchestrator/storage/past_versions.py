@@ -1,0 +1,148 @@
+"""What was stored at a moment: kept versions, those on their way to being kept, and the
+rule that the past does not outlive an erasure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from memory.domain.errors import StoreError
+from memory.domain.time import micros
+from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
+from memory.orchestrator.storage.outbox import kept_in
+from memory.orchestrator.storage.placement import Located, Placement
+from memory.policies.visibility import is_expired, was_stored
+from memory.ports import codec
+from memory.ports.query import Eq, Gt, Head, Query, Where, all_of, within
+from memory.ports.record import Key, Record, Role
+from memory.ports.store import Store
+
+LIFE = "life"
+"""Of what is born where a tombstone stood: the version it was born with, in its body,
+so that what is kept of an earlier life is told from it.
+"""
+
+MADE_OF = "made_of"
+"""In the body of what was promoted or compacted: a version that is older than nothing
+which the originals said (see `oldest_in`).
+"""
+
+BORN_IN = "born_in"
+"""The tier it was born in, where that is another than such are born in: so that a
+repeated keyed write is answered as the first one was.
+"""
+
+
+def entry_id(record: Record | Head) -> str:
+    """The entry a record or kept version is about."""
+    return str(record.fields.get("entry_id") or record.key.id)
+
+
+def is_kept(record: Record) -> bool:
+    """Whether this is a kept version of an entry, not the entry itself."""
+    return record.fields.get("entry_id") is not None
+
+
+def same_life(record: Record, other: Record) -> bool:
+    """Whether both are versions of one life of their entry: after a deletion the same
+    id may be given again.
+    """
+    return record.body.get(LIFE) == other.body.get(LIFE)
+
+
+async def kept_versions(placement: Placement, record: Record) -> list[Record]:
+    """What the record said before, in this life: the kept versions, oldest first, with
+    those on their way to being kept.
+    """
+    query = Query(
+        ENTRY_VERSIONS,
+        within(record.partition),
+        filter=Eq("entry_id", record.key.id),
+        limit=placement.settings.page,
+    )
+    pages = placement.pages("version.read", placement.topology.archive, query)
+    rows = [row async for page in pages for row in page.records if isinstance(row, Record)] + list(
+        _owed_by([record])
+    )
+    kept = {
+        row.version: row for row in reversed(rows) if row.version < record.version and same_life(row, record)
+    }
+    return [kept[version] for version in sorted(kept)]
+
+
+def oldest_in(sources: Iterable[Record]) -> int:
+    """The oldest version that tells, without a look at kept ones, how long there has
+    been what these say.
+    """
+    return min(int(str(source.body.get(MADE_OF, source.previous or source.version))) for source in sources)
+
+
+async def is_older(placement: Placement, record: Record, version: int) -> bool:
+    """Whether an entry was born before this version, whatever became of it since, or
+    made of one that was. Where its first versions are not kept, `created_at` tells.
+    """
+    if int(str(record.body.get(MADE_OF, version))) < version:
+        return True
+    first = record
+    if record.version >= version and record.previous is not None and record.previous >= version:
+        first = next(iter(await kept_versions(placement, record)), record)
+    if first.previous is None or min(first.previous, first.version) < version:
+        return min(first.previous or first.version, first.version) < version
+    return micros(record.created_at) < version
+
+
+async def on_their_way(placement: Placement, store: Store, where: Where, known_at: datetime) -> list[Record]:
+    """The versions current at that moment that an edit replaced and its record still
+    owes to the archive.
+    """
+    edited_since = all_of(Eq("owing", True), Gt("version", micros(known_at)))
+    query = Query(
+        ENTRIES,
+        where,
+        edited_since,
+        limit=placement.settings.page,
+        roles=frozenset({Role.HOME, Role.ARRIVING}),
+    )
+    rows = [
+        row
+        async for page in placement.pages("version.owed", store, query)
+        for row in page.records
+        if isinstance(row, Record)
+    ]
+    now = placement.now()
+    return [v for v in _owed_by(rows) if was_stored(v, known_at, now)]
+
+
+async def still_living(
+    placement: Placement, tenant: str, rows: Sequence[Record]
+) -> tuple[list[Record], list[StoreError]]:
+    """Of past versions, those whose entry is still there, in the same life, and not
+    expired; and why some could not be found. An entry is there.
+    """
+    now = placement.now()
+    located, errors = await locate_each(
+        placement, list(dict.fromkeys(Key(tenant, entry_id(row)) for row in rows if is_kept(row)))
+    )
+    there = {at.key.id: at.record for at in located if at.record is not None}
+    homes = [there.get(entry_id(row)) if is_kept(row) else row for row in rows]
+    living = [
+        row
+        for row, home in zip(rows, homes, strict=True)
+        if home is not None and not is_expired(home, now) and same_life(row, home)
+    ]
+    return living, errors
+
+
+async def locate_each(placement: Placement, keys: Sequence[Key]) -> tuple[list[Located], list[StoreError]]:
+    """Where the records are, and why some could not be found: a store that fails hides
+    those alone that it may hold.
+    """
+    found = await placement.locate_many(ENTRIES, keys, partial=True)
+    return [at for at in found if at.unknown is None], [at.unknown for at in found if at.unknown is not None]
+
+
+def _owed_by(records: Iterable[Record]) -> Iterable[Record]:
+    return (
+        codec.record_from_json(ENTRY_VERSIONS, version) for record in records for version in kept_in(record)
+    )

@@ -1,0 +1,263 @@
+"""The derivation record: what an entry was made of, in one place, so that an erasure
+can find the entry and a commit can check its sources.
+
+A derived entry names its sources twice. Its body has them in full (`SOURCES`): entries
+with version, scope and generation, messages with their session's life and their
+numbers. The field `derived_from` has a reference for each, by which an erasure finds
+the entry with one query. An entry inherits the sources of what it was made of, so that
+a copy of a copy is found by the first original too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any
+
+from memory.domain import ids
+from memory.orchestrator.storage.collections import DERIVED_FROM
+from memory.orchestrator.storage.places import NOWHERE, Places
+from memory.orchestrator.storage.session_keys import scope_of
+from memory.ports.record import JsonValue, Owed, Record
+
+CONFIRM_SOURCES = "confirm_sources"
+"""What a derived entry owes until its sources were seen to stand behind it: see
+`derivatives.py`.
+"""
+CONFIRMS = (Owed(CONFIRM_SOURCES, CONFIRM_SOURCES),)
+SOURCES = "sources"
+"""In the body of a derived entry: everything that it was made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntrySource:
+    """An entry that another was made of, as it was read."""
+
+    entry_id: str
+    version: int
+    scope: str
+    generation: int
+    automatic: bool
+    """Whether no caller asked for it: a rule, enrichment or an extraction made the
+    derived entry.
+    """
+    direct: bool = True
+    moved: bool = False
+    """Whether the derived entry took its place: the source was deleted with the call."""
+
+    def references(self, tenant: str) -> list[str]:
+        return [] if self.moved else [entry_reference(self.entry_id), scope_reference(tenant, self.scope)]
+
+    def inherited(self, *, automatic: bool) -> EntrySource:
+        return replace(self, direct=False, automatic=self.automatic and automatic)
+
+    def to_json(self) -> dict[str, JsonValue]:
+        flags: dict[str, JsonValue] = {
+            name: True for name in ("automatic", "direct", "moved") if getattr(self, name)
+        }
+        return {
+            "entry": self.entry_id,
+            "version": self.version,
+            "scope": self.scope,
+            "generation": self.generation,
+            **flags,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSource:
+    """Messages of one life of a session: those at these places of its log, or with
+    these numbers in the conversation.
+    """
+
+    session_id: str
+    incarnation: str
+    places: Places = NOWHERE
+    numbers: tuple[int, int] = (1, 0)
+    """The first and the last number."""
+    direct: bool = True
+
+    def references(self, tenant: str) -> list[str]:
+        return [scope_reference(tenant, scope_of(self.session_id))]
+
+    def inherited(self, *, automatic: bool) -> MessageSource:
+        return replace(self, direct=False)
+
+    def has(self, place: int, number: int) -> bool:
+        return place in self.places or self.numbers[0] <= number <= self.numbers[1]
+
+    def to_json(self) -> dict[str, JsonValue]:
+        direct: dict[str, JsonValue] = {"direct": True} if self.direct else {}
+        return {
+            "session": self.session_id,
+            "incarnation": self.incarnation,
+            "places": self.places.to_json(),
+            "numbers": list(self.numbers),
+            **direct,
+        }
+
+
+Source = EntrySource | MessageSource
+
+
+def entry_reference(entry_id: str) -> str:
+    return f"e:{entry_id}"
+
+
+def note_reference(entry_id: str) -> str:
+    """For an entry of which only an advisor's note speaks."""
+    return f"n:{entry_id}"
+
+
+def scope_reference(tenant: str, scope: str) -> str:
+    """For all that a scope, or a conversation, holds."""
+    return f"p:{ids.partition_digest(tenant, scope):x}"
+
+
+def sources_of(record: Record) -> list[Source]:
+    told: Any = record.body.get(SOURCES, ())
+    return [_source(one) for one in told]
+
+
+def _source(told: Mapping[str, Any]) -> Source:
+    if "session" in told:
+        first, last = told["numbers"]
+        return MessageSource(
+            told["session"],
+            told["incarnation"],
+            Places.told(told["places"]),
+            (first, last),
+            told.get("direct", False),
+        )
+    flags = {name: bool(told.get(name)) for name in ("automatic", "direct", "moved")}
+    return EntrySource(told["entry"], told["version"], told["scope"], told["generation"], **flags)
+
+
+def read_sources(told: object) -> tuple[Source, ...]:
+    """Sources as an export writes them, of generation 0: every erasure here is later.
+    Raises `ValueError` for anything else.
+    """
+    try:
+        found = [_source(one) for one in told]  # type: ignore[attr-defined]
+        as_written = [source.to_json() for source in found] == told and all(
+            _are_names(source) for source in found
+        )
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise ValueError("is not as an export writes it") from error
+    if not as_written:
+        raise ValueError("is not as an export writes it")
+    return tuple(
+        replace(source, generation=0) if isinstance(source, EntrySource) else source for source in found
+    )
+
+
+def _are_names(source: Source) -> bool:
+    named = (
+        (source.entry_id, source.scope)
+        if isinstance(source, EntrySource)
+        else (source.session_id, source.incarnation)
+    )
+    return all(isinstance(name, str) for name in named)
+
+
+def with_sources(record: Record, sources: Iterable[Source]) -> Record:
+    """The record with these sources beside those that it names."""
+    every = [*sources_of(record), *sources]
+    return _naming(record, every) if every else record
+
+
+def as_moved(record: Record, entry_ids: Collection[str], moved: bool) -> Record | None:
+    """The record as one that took the place of these entries, or did not. None where it
+    says so already.
+    """
+    every = sources_of(record)
+    told = [
+        replace(one, moved=moved)
+        if isinstance(one, EntrySource) and one.direct and one.entry_id in entry_ids
+        else one
+        for one in every
+    ]
+    return None if told == every else _naming(record, told)
+
+
+def _naming(record: Record, every: Sequence[Source]) -> Record:
+    """The record with exactly these sources."""
+    notes = [one for one in _references_in(record) if one.startswith("n:")]
+    references = [reference for source in every for reference in source.references(record.key.tenant)]
+    body: dict[str, JsonValue] = {
+        **record.body,
+        SOURCES: [source.to_json() for source in dict.fromkeys(every)],
+    }
+    fields = {**record.fields, DERIVED_FROM: tuple(dict.fromkeys([*notes, *references])) or None}
+    return replace(record, fields=fields, body=body)
+
+
+def with_notes(record: Record, entry_ids: Sequence[str]) -> Record:
+    """The record whose notes speak of these entries, and of no others."""
+    others = [one for one in _references_in(record) if not one.startswith("n:")]
+    references = (*others, *map(note_reference, entry_ids))
+    return (
+        replace(record, fields={**record.fields, DERIVED_FROM: references or None})
+        if references or others
+        else record
+    )
+
+
+def _references_in(record: Record) -> Sequence[str]:
+    return record.fields.get(DERIVED_FROM) or ()  # type: ignore[return-value]
+
+
+def made_of(record: Record, sources: Sequence[Record], *, automatic: bool, moved: bool = False) -> Record:
+    """A record that is made of these entries, with what these were made of."""
+    named: list[Source] = []
+    for source in sources:
+        named.append(
+            EntrySource(
+                source.key.id, source.version, source.scope, source.generation or 0, automatic, moved=moved
+            )
+        )
+        named += [one.inherited(automatic=automatic) for one in sources_of(source)]
+    return with_sources(record, named)
+
+
+def still_says(now: Record, then: Record) -> bool:
+    """Whether an entry still says all that it said when it was read. More tags or
+    metadata take nothing back.
+    """
+    if now.version == then.version:
+        return True
+    kept = all(now.texts.get(name) == then.texts.get(name) for name in ("title", "content"))
+    tags = set(_listed(then, "tags")) <= set(_listed(now, "tags"))
+    before, after = _metadata(then), _metadata(now)
+    return kept and tags and all(name in after and after[name] == value for name, value in before.items())
+
+
+def _listed(record: Record, name: str) -> Sequence[str]:
+    return record.fields.get(name) or ()  # type: ignore[return-value]
+
+
+def _metadata(record: Record) -> Mapping[str, Any]:
+    return record.body.get("metadata") or {}
+
+
+_LEARNT: ContextVar[tuple[object, str, MessageSource] | None] = ContextVar("learnt", default=None)
+
+
+@contextmanager
+def learning(placement: object, tenant: str, source: MessageSource) -> Iterator[None]:
+    """What is written here, into the stores of this placement, was learnt from these
+    messages.
+    """
+    token = _LEARNT.set((placement, tenant, source))
+    try:
+        yield
+    finally:
+        _LEARNT.reset(token)
+
+
+def learnt_from(placement: object, tenant: str) -> MessageSource | None:
+    """The messages from which what is written now is learnt; None where it is not."""
+    learnt = _LEARNT.get()
+    return None if learnt is None or learnt[0] is not placement or learnt[1] != tenant else learnt[2]

@@ -1,0 +1,628 @@
+"""Several stores in one tier: which one holds a record is decided by what never changes
+(tenant, scope kind, collection).
+
+The whole is a `Store` again, so nothing above it knows. A partition of one collection
+lives in one part only; its conditions are decided there. A key does not tell its scope:
+where scopes of a tenant are apart, the parts are asked who holds it, and a tombstone
+for what nobody holds is left in each. What is asked of a tenant or everywhere is asked
+of every part, and the answers merged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from memory.domain.errors import InvalidInput, NotOpen, Unsupported
+from memory.domain.ids import is_id
+from memory.domain.scope import ScopeKind
+from memory.orchestrator.storage.concurrency import each_at_once
+from memory.ports.asking import merged
+from memory.ports.candidates import Candidates, Measured, joined
+from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
+from memory.ports.collections import Collection
+from memory.ports.due import Due, DueRow, cursor_at, place_of
+from memory.ports.heads import cut
+from memory.ports.query import (
+    MAX_LIMIT,
+    Count,
+    Everywhere,
+    Hit,
+    Page,
+    PartitionPage,
+    Partitions,
+    Query,
+    RowType,
+    Search,
+    Tenant,
+    Where,
+    encode_partition,
+)
+from memory.ports.questions import check_limit
+from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Standing, Stored, Tombstone
+from memory.ports.scanning import follow
+from memory.ports.store import MOST_NAMED, Audit, Health, Store
+from memory.ports.writes import Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Write
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_ALL = 10**9
+"""More partitions than there are."""
+CONVERSATION = "conversation"
+"""What the scope of a session's conversation begins with. It goes where the session's
+entries go.
+"""
+SCRATCHPAD = "scratchpad"
+"""What the scope of a scratchpad begins with: one of each agent, and one that a
+tenant's agents share.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What goes to one store of a tier: every condition given must hold; an empty one
+    is none.
+    """
+
+    store: Store
+    tenants: frozenset[str] = frozenset()
+    scope_kinds: frozenset[ScopeKind] = frozenset()
+    collections: frozenset[str] = frozenset()
+
+    def may_take(self, tenant: str | None, collection: str) -> bool:
+        """Whether something of this tenant and collection goes there, for some scope; a
+        tenant of None stands for any.
+        """
+        return (tenant is None or not self.tenants or tenant in self.tenants) and (
+            not self.collections or collection in self.collections
+        )
+
+    def is_for_some(self, partition: Partition) -> bool:
+        """Whether some collection of this partition goes there."""
+        kind = partition.scope.partition(":")[0]
+        kind = ScopeKind.SESSION if kind == CONVERSATION else kind
+        return (not self.tenants or partition.tenant in self.tenants) and (
+            not self.scope_kinds or kind in self.scope_kinds
+        )
+
+    def is_for(self, partition: Partition, collection: str) -> bool:
+        return self.is_for_some(partition) and (not self.collections or collection in self.collections)
+
+
+def _to_its_end(
+    call: Callable[Concatenate[SplitStore, P], Awaitable[T]],
+) -> Callable[Concatenate[SplitStore, P], Coroutine[Any, Any, T]]:
+    """A call of several steps, which closing waits for: a part that is closed between
+    two of them would cut it short.
+    """
+
+    @functools.wraps(call)
+    async def waited_for(self: SplitStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._under_way():
+            return await call(self, *args, **kwargs)
+
+    return waited_for
+
+
+class SplitStore:
+    """One store made of several: the first share that takes a record holds it, `rest`
+    what none takes.
+    """
+
+    def __init__(self, name: str, shares: Sequence[Share], rest: Store) -> None:
+        self._name = name
+        self._shares = (*shares, Share(rest))
+        self._calls = 0
+        self._all_over = asyncio.Event()
+        self._closing = 0
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def parts(self) -> tuple[Store, ...]:
+        """The distinct stores it is made of."""
+        return tuple(dict.fromkeys(share.store for share in self._shares))
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What every part can do. Never `atomic`: a batch may touch several parts."""
+        claims = [part.capabilities for part in self.parts]
+        flags: dict[str, Any] = {name: all(getattr(c, name) for c in claims) for name in FLAGS}
+        limits: dict[str, Any] = {
+            name: min((v for c in claims if (v := getattr(c, name)) is not None), default=None)
+            for name in LIMITS
+        }
+        return replace(Capabilities(**flags, **limits, loss_window=_widest(claims)), atomic=False)
+
+    @property
+    def epoch(self) -> str:
+        return "/".join(part.epoch for part in self.parts)
+
+    @property
+    def lost(self) -> str:
+        return "; ".join(filter(None, [getattr(part, "lost", "") for part in self.parts]))
+
+    @property
+    def reads_only(self) -> bool:
+        return all(getattr(part, "reads_only", False) for part in self.parts)
+
+    # -- life --------------------------------------------------------------------------
+
+    async def open(self, collections: Sequence[Collection]) -> None:
+        await open_all(self.parts, collections)
+
+    async def close(self) -> None:
+        self._closing += 1
+        try:
+            while self._calls:
+                self._all_over.clear()
+                await self._all_over.wait()
+            await close_all(self.parts)
+        finally:
+            self._closing -= 1
+
+    @contextlib.contextmanager
+    def _under_way(self) -> Iterator[None]:
+        """A call that closing waits for; while it does, none begins."""
+        if self._closing:
+            raise NotOpen(f"store '{self.name}'")
+        self._calls += 1
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            if not self._calls:
+                self._all_over.set()
+
+    @_to_its_end
+    async def check(self) -> Health:
+        """As healthy as the least healthy part."""
+        healths = {part.name: await part.check() for part in self.parts}
+        facts: dict[str, JsonValue] = {
+            name: {"ok": h.ok, "detail": h.detail, "version": h.version, **h.facts}
+            for name, h in healths.items()
+        }
+        bad = [f"{name}: {h.detail}" for name, h in healths.items() if not h.ok]
+        version, in_quarantine = (
+            ", ".join(h.version for h in healths.values()),
+            sum(h.quarantined for h in healths.values()),
+        )
+        return Health(not bad, "; ".join(bad), version, self.epoch, facts, in_quarantine)
+
+    # -- reading -----------------------------------------------------------------------
+
+    @_to_its_end
+    async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
+        if not keys:
+            return await self.parts[0].get(collection, keys)  # whether it is open, a part tells
+        standing = await self._standing(collection, keys)
+        return [counting(found.values()) if (found := standing.get(key)) else None for key in keys]
+
+    async def _standing(self, collection: Collection, keys: Sequence[Key]) -> dict[Key, dict[Store, Stored]]:
+        """What stands under each key, part by part. More than one thing only where a
+        tombstone was left in each.
+        """
+        asked: dict[Store, list[Key]] = {}
+        for key in dict.fromkeys(keys):
+            for part in self._parts_of(key.tenant, collection):
+                asked.setdefault(part, []).append(key)
+        found: dict[Key, dict[Store, Stored]] = {}
+        answers = await each_at_once(part.get(collection, there) for part, there in asked.items())
+        for (part, there), rows in zip(asked.items(), answers, strict=True):
+            for key, stored in zip(there, rows, strict=True):
+                if stored is not None:
+                    found.setdefault(key, {})[part] = stored
+        return found
+
+    @_to_its_end
+    async def query(self, query: Query) -> Page:
+        return await self._page(query)
+
+    async def _page(self, query: Query) -> Page:
+        asked = self._asked(query.collection, query.where)
+        if len(asked) == 1:
+            ((part, where),) = asked
+            return await part.query(replace(query, where=where))
+        if query.select is not None:
+            return await self._page_of_heads(query, query.select, asked)
+        pages = await each_at_once(part.query(replace(query, where=where)) for part, where in asked)
+        corrupt = tuple(key for page in pages for key in page.corrupt)
+        found: list[Standing]
+        found, cursor = merged([(page.records, page.cursor) for page in pages], query)
+        if query.types != {
+            RowType.RECORD
+        }:  # a tombstone may stand in several parts, and a record newer than it in one
+            standing = await self._standing(query.collection, [f.key for f in found])
+            found = list(
+                {f.key: f for f in found if f == counting(standing.get(f.key, {None: f}).values())}.values()
+            )
+        return Page(tuple(found), cursor, corrupt)
+
+    async def _page_of_heads(
+        self, query: Query, select: frozenset[str], asked: Sequence[tuple[Store, Where]]
+    ) -> Page:
+        """The heads tell what they are sorted by until they are merged."""
+        wider = select | {by.field for by in query.order}
+        pages = await each_at_once(
+            part.query(replace(query, where=where, select=wider)) for part, where in asked
+        )
+        heads, cursor = merged([(page.heads, page.cursor) for page in pages], query)
+        return Page(
+            (),
+            cursor,
+            tuple(key for page in pages for key in page.corrupt),
+            tuple(cut(head, select) for head in heads),
+        )
+
+    @_to_its_end
+    async def count(self, query: Query) -> Count:
+        asked = self._asked(query.collection, query.where)
+        counts = await each_at_once(part.count(replace(query, where=where)) for part, where in asked)
+        records = sum(c.records for c in counts)
+        if RowType.TOMBSTONE in query.types and len(asked) > 1:  # one may stand in each part
+            records = 0
+            async for page in follow(self._page, replace(query, order=(), limit=MAX_LIMIT, cursor=None)):
+                records += len(page.records)
+        return Count(records, sum(c.bytes for c in counts))
+
+    def counted_bytes(self, collection: Collection, record: Record) -> int:
+        return self.holder(record.partition, collection).counted_bytes(collection, record)
+
+    @_to_its_end
+    async def search(self, search: Search) -> list[Hit]:
+        """The best of all parts. Scores by words are of each part's own statistics."""
+        found = await each_at_once(
+            part.search(replace(search, where=where))
+            for part, where in self._asked(search.collection, search.where)
+        )
+        hits = sorted((hit for hits in found for hit in hits), key=lambda hit: (-hit.score, hit.head.key.id))
+        return hits[: search.limit]
+
+    @_to_its_end
+    async def candidates(self, asked: Candidates) -> Measured:
+        """Those of all parts."""
+        parts = self._asked(asked.collection, asked.where)
+        return joined(
+            await each_at_once(part.candidates(replace(asked, where=where)) for part, where in parts)
+        )
+
+    @_to_its_end
+    async def partitions(
+        self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None
+    ) -> PartitionPage:
+        """A partition of which several parts have some is named once, with the highest
+        of its generations.
+        """
+        pages = await each_at_once(
+            part.partitions(where, prefix=prefix, limit=limit, cursor=cursor) for part in self.parts
+        )
+        found: dict[Partition, int] = {}
+        for partition, generation in (one for page in pages for one in page.partitions):
+            found[partition] = max(generation, found.get(partition, 0))
+        first = tuple(sorted(found.items())[:limit])
+        more = len(found) > limit or any(page.cursor is not None for page in pages)
+        return PartitionPage(first, encode_partition(first[-1][0]) if more else None)
+
+    # -- writing -----------------------------------------------------------------------
+
+    @_to_its_end
+    async def delete_matching(
+        self,
+        query: Query,
+        version: int,
+        discard_at: datetime | None = None,
+        carry: frozenset[str] = frozenset(),
+    ) -> int:
+        asked = self._asked(query.collection, query.where)
+        return sum(
+            await each_at_once(
+                part.delete_matching(replace(query, where=where), version, discard_at, carry)
+                for part, where in asked
+            )
+        )
+
+    @_to_its_end
+    async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
+        if together:
+            raise Unsupported("atomic", store=self.name)
+        if not writes:
+            return await self.parts[0].apply(writes)
+        limit = self.capabilities.max_batch
+        if limit is not None and len(writes) > limit:
+            raise InvalidInput(
+                "writes", f"store '{self.name}' takes at most {limit} writes at once, not {len(writes)}"
+            )
+        places, behind = await self._places(writes)
+        answers = await self._taken(writes, places)
+        outcomes = [
+            await self._one(write, [found[part] for part in there], there)
+            for write, there, found in zip(writes, places, answers, strict=True)
+        ]
+        late = [
+            (_over(writes[i], stored), part)
+            for i, left in behind.items()
+            if outcomes[i].applied
+            for part, stored in left.items()
+        ]
+        await self._taken([write for write, _ in late], [(part,) for _, part in late])
+        return outcomes
+
+    async def _taken(
+        self, writes: Sequence[Write], places: Sequence[Sequence[Store]]
+    ) -> list[dict[Store, Outcome]]:
+        """What each part answers that a write goes to."""
+        batches = {
+            part: numbers
+            for part in self.parts
+            if (numbers := [i for i, there in enumerate(places) if part in there])
+        }
+        calls = [part.apply([writes[i] for i in numbers]) for part, numbers in batches.items()]
+        answers: list[dict[Store, Outcome]] = [{} for _ in writes]
+        for (part, numbers), outcomes in zip(batches.items(), await each_at_once(calls), strict=True):
+            for i, outcome in zip(numbers, outcomes, strict=True):
+                answers[i][part] = outcome
+        return answers
+
+    async def _places(
+        self, writes: Sequence[Write]
+    ) -> tuple[list[tuple[Store, ...]], dict[int, dict[Store, Stored]]]:
+        """The parts that each write goes to; and what stands, under the same key, in
+        parts that follow where these have applied it.
+        """
+        behind: dict[int, dict[Store, Stored]] = {}
+        places: list[tuple[Store, ...]] = []
+        lost: dict[Collection, list[int]] = {}
+        born: dict[tuple[str, Key], tuple[Store, ...]] = {}
+        for number, write in enumerate(writes):
+            if isinstance(write, RaiseGeneration):
+                places.append(self._parts_of_partition(write.partition))
+            elif isinstance(write, Put):
+                places.append((self.holder(write.record.partition, write.collection),))
+                born[write.collection.name, write.key] = places[-1]
+            else:
+                places.append(
+                    born.get((write.collection.name, write.key))
+                    or self._parts_of(write.key.tenant, write.collection)
+                )
+                if len(places[-1]) > 1:
+                    lost.setdefault(write.collection, []).append(number)
+        for collection, numbers in lost.items():
+            behind |= await self._find(collection, writes, numbers, places)
+        return places, behind
+
+    async def _find(
+        self,
+        collection: Collection,
+        writes: Sequence[Write],
+        numbers: Sequence[int],
+        places: list[tuple[Store, ...]],
+    ) -> dict[int, dict[Store, Stored]]:
+        """Ask who holds the keys whose scope nobody told. What nobody holds goes to one
+        part, but a tombstone for it to each; what several hold, to the one whose
+        counts: the others' follow.
+        """
+        behind: dict[int, dict[Store, Stored]] = {}
+        keys = {
+            number: write.key
+            for number in numbers
+            if not isinstance(write := writes[number], RaiseGeneration)
+        }
+        standing = await self._standing(collection, [key for key in keys.values() if is_id(key.id)])
+        for number, key in keys.items():
+            if found := standing.get(key):
+                counts = max(found, key=lambda part: _rank(found[part]))
+                places[number] = (counts,)
+                behind[number] = {part: stored for part, stored in found.items() if part is not counts}
+            elif not (
+                isinstance(write := writes[number], Delete)
+                and isinstance(write.when, Newer)
+                and is_id(key.id)
+            ):
+                places[number] = places[number][:1]
+        return behind
+
+    async def _one(self, write: Write, outcomes: Sequence[Outcome], places: Sequence[Store]) -> Outcome:
+        """One outcome of those of several parts: that of the first; generations are
+        made equal.
+        """
+        if isinstance(write, RaiseGeneration) and len({o.number for o in outcomes}) > 1:
+            highest = max(o.number or 0 for o in outcomes)
+            equal = [(await part.apply([RaiseGeneration(write.partition, highest)]))[0] for part in places]
+            return equal[0]
+        return outcomes[0]
+
+    @_to_its_end
+    async def due(
+        self,
+        now: datetime,
+        limit: int = 500,
+        cursor: str | None = None,
+        *,
+        expired: Mapping[Collection, datetime] | None = None,
+    ) -> Due:
+        """Part after part. Of a key of which something stands in several parts, what
+        counts.
+        """
+        check_limit(limit)
+        rows: list[DueRow] = []
+        number, inner = place_of(cursor, len(self.parts))
+        while True:
+            part = self.parts[number]
+            found = await part.due(now, limit - len(rows), inner, expired=expired)
+            rows += await self._counting_rows(part, found.rows)
+            number, inner = (number, found.cursor) if found.cursor is not None else (number + 1, None)
+            if number == len(self.parts) or len(rows) >= limit:
+                return Due(tuple(rows), cursor_at(number, inner, len(self.parts)))
+
+    async def _counting_rows(self, part: Store, rows: Sequence[DueRow]) -> list[DueRow]:
+        """Those that are told by this part: where the same stands in several, by the
+        first.
+        """
+        standing = {
+            c: await self._standing(c, [r.key for r in rows if r.collection is c])
+            for c in dict.fromkeys(r.collection for r in rows)
+        }
+        kept: list[DueRow] = []
+        for row in rows:
+            found = standing[row.collection].get(row.key, {})
+            counts = max(found, key=lambda held: _rank(found[held]), default=part)
+            kept += [row] if counts is part else []
+        return kept
+
+    # -- upkeep ------------------------------------------------------------------------
+
+    @_to_its_end
+    async def audit(self, *, repair: bool = False) -> Audit:
+        audits = await each_at_once(part.audit(repair=repair) for part in self.parts)
+        problems, damaged = (
+            [said for a in audits for said in getattr(a, of)] for of in ("problems", "damaged")
+        )
+        return Audit(
+            sum(a.checked for a in audits), tuple(problems[:MOST_NAMED]), tuple(damaged[:MOST_NAMED])
+        )
+
+    @_to_its_end
+    async def vacuum(self) -> int:
+        return sum(await each_at_once(part.vacuum() for part in self.parts))
+
+    @_to_its_end
+    async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
+        """Those that are idle in every part that knows their generation: what is idle
+        in one part may be in use in another.
+        """
+        asked = limit
+        while True:
+            found, all_told = await self._idle(asked)
+            if all_told or len(found) >= limit:
+                return list(found)[:limit]
+            asked *= 2
+
+    @_to_its_end
+    async def forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
+        standing, _ = await self._idle(_ALL)
+        together: dict[tuple[Store, ...], list[tuple[Partition, int]]] = {}
+        for one in dict.fromkeys(idle):
+            if one in standing:
+                together.setdefault(standing[one], []).append(one)
+        calls = [[part.forget_partitions(some) for part in parts] for parts, some in together.items()]
+        return sum([min(await each_at_once(some)) for some in calls])
+
+    async def _idle(self, limit: int) -> tuple[dict[tuple[Partition, int], tuple[Store, ...]], bool]:
+        """The idle partitions among the first so many of each part, with the parts that
+        keep something of them; and whether those were all.
+
+        A generation is raised in every part where the partition may have records; one
+        of nought may be known to some of them alone.
+        """
+        lists = await each_at_once(part.idle_partitions(limit) for part in self.parts)
+        listed: dict[tuple[Partition, int], tuple[Store, ...]] = {}
+        for part, found in zip(self.parts, lists, strict=True):
+            for one in found:
+                listed[one] = (*listed.get(one, ()), part)
+        idle = {
+            one: parts
+            for one, parts in listed.items()
+            if one[1] == 0 or set(self._parts_of_partition(one[0])) <= set(parts)
+        }
+        return idle, all(len(found) < limit for found in lists)
+
+    # -- who holds what ----------------------------------------------------------------
+
+    def holder(self, partition: Partition, collection: Collection) -> Store:
+        """The part that holds this partition's records of the collection."""
+        return next(share.store for share in self._shares if share.is_for(partition, collection.name))
+
+    def _parts_of_partition(self, partition: Partition) -> tuple[Store, ...]:
+        """Where the partition may have records of some collection."""
+        reached = []
+        for share in self._shares:
+            if share.is_for_some(partition):
+                reached.append(share.store)
+                if not share.collections:
+                    break
+        return tuple(dict.fromkeys(reached))
+
+    def _parts_of(self, tenant: str | None, collection: Collection) -> tuple[Store, ...]:
+        """Where records of this tenant and collection may be, for some scope; of a
+        tenant of None, for some tenant.
+        """
+        reached = []
+        for share in self._shares:
+            if share.may_take(tenant, collection.name):
+                reached.append(share.store)
+                if not share.scope_kinds and (tenant is not None or not share.tenants):
+                    break
+        return tuple(dict.fromkeys(reached))
+
+    def _asked(self, collection: Collection, where: Where) -> list[tuple[Store, Where]]:
+        """What to ask of which part."""
+        if isinstance(where, Partitions):
+            apart: dict[Store, list[Partition]] = {}
+            for partition in where.partitions:
+                apart.setdefault(self.holder(partition, collection), []).append(partition)
+            return [(part, Partitions(tuple(partitions))) for part, partitions in apart.items()]
+        tenant = where.tenant if isinstance(where, Tenant) else None
+        return [(part, where) for part in self._parts_of(tenant, collection)]
+
+
+def _widest(claims: Iterable[Capabilities]) -> timedelta | None:
+    """How much the death of a server may cost; None, for all of it, where one part says
+    so, and where nothing can be lost.
+    """
+    windows = [c.loss_window for c in claims if not c.durable]
+    return None if None in windows else max((w for w in windows if w is not None), default=None)
+
+
+async def open_all(stores: Sequence[Store], collections: Sequence[Collection]) -> None:
+    """Open every store; on failure close those that were opened."""
+    opened: list[Store] = []
+    try:
+        for store in stores:
+            await store.open(collections)
+            opened.append(store)
+    except BaseException:
+        with contextlib.suppress(Exception):  # why it did not open is what the caller is to hear
+            await close_all(opened)
+        raise
+
+
+async def close_all(stores: Sequence[Store]) -> None:
+    """Close every store, also where one fails to; then the first failure is raised."""
+    failures: list[Exception] = []
+    for store in stores:
+        try:
+            await store.close()
+        except Exception as error:  # noqa: BLE001 - raised below
+            failures.append(error)
+    if failures:
+        raise failures[0]
+
+
+def counting(stored: Iterable[Stored]) -> Stored:
+    """Of what stands under one key in several parts, what counts: tombstones are left
+    in each, also where the record is, so they hide nothing.
+    """
+    return max(stored, key=_rank)
+
+
+def _over(write: Write, stored: Stored) -> Write:
+    """The write as it goes to a part where something older stands: forgetting what
+    counts forgets an older tombstone too.
+    """
+    return (
+        replace(write, at=stored.version, role_is=None)
+        if isinstance(write, Purge) and isinstance(stored, Tombstone)
+        else write
+    )
+
+
+def _rank(stored: Stored) -> tuple[bool, int]:
+    return (not isinstance(stored, Tombstone), 0 if isinstance(stored, Corrupt) else stored.version)

@@ -1,0 +1,144 @@
+"""What stands under one key over all stores, held against what should: one home, its
+replicas equal to it, nothing of what was deleted.
+
+Pure: what differs follows from what was read, in the direction records move, and from
+which stores were set back (see `setbacks`). Each answer is one step towards what should
+be, and what is left differs less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from memory.orchestrator.storage.kinds import Kind
+from memory.orchestrator.storage.topology import Topology
+from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Role, Standing, Stored, Tombstone
+from memory.ports.store import Store
+
+
+class DifferenceKind(StrEnum):
+    """What is wrong with an entry, as people are told of it."""
+
+    BACK = "deleted, and there again"
+    TWO_HOMES = "at home twice, of which the later one counts"
+    EDITED_WHERE_IT_WAS = "edited where it had been before it moved"
+    OLD_HOME = "older at home than its replica"
+    NO_HOME = "without a home, and its replica tells what it said"
+    MOVED_ON = "told by a mark, or by what is gone before it, to be home where it is a copy"
+    NO_REPLICA = "without the replica that it should have"
+    UNSURE = "a copy of something whose home is nowhere, in stores that were not set back lately"
+    LOST = "lost: a mark tells where it went, and nothing stands there"
+    PAST_BACK = "an earlier version of what was deleted"
+    OLDER_THAN_ITS_PAST = "not newer at home than an earlier version that is kept of it"
+    ONLY_ITS_PAST = "nowhere but in its earlier versions"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is wrong: which copy it is about and where, what it is held
+    against, and the tier that it belongs to.
+    """
+
+    differs: DifferenceKind
+    store: Store
+    standing: Standing
+    against: Stored | None = None
+    tier: str = ""
+
+    @property
+    def key(self) -> Key:
+        return self.standing.key
+
+
+WasSetBack: TypeAlias = Callable[[Store, Partition], bool]
+"""Whether what a store holds of a partition was set back, not longer ago than
+tombstones last.
+"""
+Rows: TypeAlias = Sequence[tuple[Store, Stored | None]]
+"""What stands under one key, store by store, in the direction records move."""
+
+
+def difference(topology: Topology, kind: Kind, rows: Rows, was_set_back: WasSetBack) -> Difference | None:
+    """The first thing to do about what stands under a key; None where nothing is, or
+    something that cannot be read.
+    """
+    if any(isinstance(row, Corrupt) for _, row in rows):
+        return None
+    records = [(store, row) for store, row in rows if isinstance(row, Record) and row.role is not Role.CACHED]
+    tombstones = [row for _, row in rows if isinstance(row, Tombstone)]
+    deleted = max(tombstones, key=lambda tombstone: tombstone.version, default=None)
+    for store, record in records:
+        if deleted is not None and deleted.version > record.version:
+            return Difference(DifferenceKind.BACK, store, record, deleted)
+    homes = [(store, record) for store, record in records if record.role is Role.HOME]
+    if len(homes) > 1:
+        return _two_homes(homes)
+    if homes:
+        return _replicas(topology, kind, homes[0], rows)
+    marks = [(store, row) for store, row in rows if isinstance(row, Mark)]
+    if records:
+        return _homeless(topology, kind, records, marks, was_set_back)
+    if marks and (deleted is None or deleted.version < marks[-1][1].version):
+        return Difference(DifferenceKind.LOST, topology.home(marks[-1][1].to), marks[-1][1])
+    return None
+
+
+def _two_homes(homes: Sequence[tuple[Store, Record]]) -> Difference:
+    """Records move onward: the later home counts, unless the earlier one was edited
+    since.
+    """
+    (earlier, old), (later, new) = homes[:2]
+    if old.version > new.version:
+        return Difference(DifferenceKind.EDITED_WHERE_IT_WAS, later, new, old, new.tier)
+    return Difference(DifferenceKind.TWO_HOMES, earlier, old, new, new.tier)
+
+
+def _replicas(topology: Topology, kind: Kind, at_home: tuple[Store, Record], rows: Rows) -> Difference | None:
+    home, record = at_home
+    there = dict(rows)
+    for tier in kind.replicas(record.tier):
+        store = topology.home(tier)
+        copy = there.get(store)
+        if store is home or (
+            isinstance(copy, Record) and (copy.role is not Role.REPLICA or copy.version == record.version)
+        ):
+            continue
+        if isinstance(copy, Record) and copy.version > record.version:
+            return Difference(DifferenceKind.OLD_HOME, home, record, copy, record.tier)
+        if not any(owed.data.get("to") == tier for owed in record.owed):
+            return Difference(DifferenceKind.NO_REPLICA, store, record, copy, tier)
+    return None
+
+
+def _homeless(
+    topology: Topology,
+    kind: Kind,
+    records: Sequence[tuple[Store, Record]],
+    marks: Sequence[tuple[Store, Mark]],
+    was_set_back: WasSetBack,
+) -> Difference | None:
+    """Copies without a home. A mark says where that is; else a store that was set back
+    had it, or has it without having been told.
+    """
+    for store, copy in records:
+        to_here = [mark for _, mark in marks if topology.home(mark.to) is store]
+        if to_here and copy.role is Role.ARRIVING and to_here[-1].owed:
+            return None  # it owes just that
+        if to_here:
+            return Difference(DifferenceKind.MOVED_ON, store, copy, to_here[-1], to_here[-1].to)
+        if copy.role is Role.ARRIVING and was_set_back(store, copy.partition):
+            return Difference(DifferenceKind.MOVED_ON, store, copy, None, copy.tier)
+    store, copy = records[-1]
+    for tier in topology.serving:
+        if (
+            copy.role is Role.REPLICA
+            and copy.tier in kind.replicas(tier)
+            and was_set_back(topology.home(tier), copy.partition)
+        ):
+            return Difference(DifferenceKind.NO_HOME, topology.home(tier), copy, None, tier)
+    if was_set_back(store, copy.partition):
+        return Difference(DifferenceKind.MOVED_ON, store, copy, None, copy.tier)
+    return Difference(DifferenceKind.UNSURE, store, copy) if copy.role is Role.REPLICA else None

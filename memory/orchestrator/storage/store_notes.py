@@ -1,0 +1,265 @@
+"""Notes in every store about which tiers it serves beside which other stores.
+
+A configuration that omits a store hides what that store holds: nothing fails, and
+searches find less. Each store therefore notes the stores beside it, by ids that are
+kept in the stores themselves. If one of them is missing later, opening warns and
+`memory doctor` fails.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from memory.domain import ids
+from memory.domain.errors import MemoryTiersError, StoreError
+from memory.orchestrator.storage.collections import ENTRIES, SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.steps import step
+from memory.orchestrator.storage.topology import leaves_of
+from memory.policies.routing import TIERS
+from memory.ports.query import Eq, Everywhere, Query
+from memory.ports.record import Key, Record
+from memory.ports.store import Store
+from memory.ports.writes import Absent, AtVersion, Put
+
+log = logging.getLogger(__name__)
+
+KEY = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, SETTINGS_SCOPE, "stores"))
+
+
+class StoreNotes:
+    """Reads the notes, says what a configuration hides, and writes them where they
+    changed.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self._some_are_empty = True
+
+    async def opened(self) -> None:
+        """Warn about what the configuration hides, and note the stores as they are now.
+        Never keeps a memory from opening.
+        """
+        try:
+            for problem in await self.look():
+                log.warning("%s", problem)
+            await self.note()
+        except MemoryTiersError as error:
+            log.info("which stores serve beside each other was not noted: %s", error)
+
+    async def closing(self) -> None:
+        """Note that stores hold something by now."""
+        if self._some_are_empty:
+            await self.note()
+
+    async def look(self, absent: Collection[str] = ()) -> list[str]:
+        """What the configuration hides, a sentence each; empty if it hides nothing.
+        Stores in `absent` do not exist yet.
+        """
+        notes = await self._read(absent)
+        problems = [
+            self._omitted(
+                other,
+                next(
+                    store.name
+                    for store, note in notes.items()
+                    if note is not None and other_id in note.body["beside"]
+                ),
+                notes,
+            )
+            for other_id, other in self._missing(notes).items()
+            if other["holds"]
+        ]
+        if len(self._stores) > 1:
+            found = [
+                await self._misplaced(store, note)
+                for store, note in notes.items()
+                if store.name not in absent
+            ]
+            problems += [sentence for one in found for sentence in one.values()]
+        return problems
+
+    async def note(self) -> None:
+        """Write what has changed. A topology of one store notes nothing new."""
+        notes = await self._read()
+        if len(self._stores) < 2:
+            return
+        mine = {
+            store: str(note.body["id"]) if note is not None else secrets.token_hex(8)
+            for store, note in notes.items()
+        }
+        holding = {
+            other
+            for note in notes.values()
+            if note is not None
+            for other, one in note.body["beside"].items()
+            if one["holds"]
+        }
+        said = {
+            store: {
+                "name": store.name,
+                "tiers": self._tiers(store),
+                "holds": mine[store] in holding or await self._holds(store),
+            }
+            for store in notes
+        }
+        self._some_are_empty = not all(one["holds"] for one in said.values())
+        missing = self._missing(notes)
+        for store, note in notes.items():
+            beside = {mine[other]: said[other] for other in notes if other is not store} | missing
+            if note is not None:  # stores that are away now
+                beside = {
+                    **{other: one for other, one in note.body["beside"].items() if one["name"] in self._away},
+                    **beside,
+                }
+            former = sorted(await self._misplaced(store, note))
+            await self._write(
+                store,
+                note,
+                {"id": mine[store], "tiers": self._tiers(store), "former": former, "beside": beside},
+            )
+
+    async def forget(self, name: str) -> int:
+        """Take a store that is not used any more out of all notes; how many notes named
+        it.
+        """
+        return await self._forget({name})
+
+    async def healed(self) -> None:
+        """Take out of all notes the stores in whose place another of the same name is:
+        it was healed from the others.
+        """
+        await self._forget({store.name for store in self._stores})
+
+    async def _forget(self, names: Collection[str]) -> int:
+        notes = await self._read()
+        gone = {other for other, one in self._missing(notes).items() if one["name"] in names}
+        changed = 0
+        for store, note in notes.items():
+            if note is not None and not gone.isdisjoint(note.body["beside"]):
+                left = {other: one for other, one in note.body["beside"].items() if other not in gone}
+                await self._write(store, note, {**note.body, "beside": left})
+                changed += 1
+        return changed
+
+    # -- parts -------------------------------------------------------------------------
+
+    @property
+    def _stores(self) -> tuple[Store, ...]:
+        """The distinct stores that keep what they acknowledge."""
+        homes = self._placement.topology.homes
+        return tuple(
+            dict.fromkeys(leaf for home in homes for leaf in leaves_of(home) if leaf.capabilities.durable)
+        )
+
+    @property
+    def _away(self) -> Collection[str]:
+        return self._placement.topology.away
+
+    def _tiers(self, store: Store) -> list[str]:
+        """The tiers whose homes the store has, or some of them."""
+        return [tier for tier in TIERS if store in leaves_of(self._placement.topology.home(tier))]
+
+    async def _read(self, absent: Collection[str] = ()) -> dict[Store, Record | None]:
+        """The note of each store that answers; None for a store that has none."""
+        found: dict[Store, Record | None] = {}
+        for store in self._stores:
+            if store.name in absent:
+                found[store] = None
+            elif store.name not in self._away:
+                try:
+                    with step("stores.look"):
+                        (row,) = await store.get(SETTINGS, [KEY])
+                except StoreError as error:
+                    log.debug("store '%s' does not say which stores it serves beside: %s", store.name, error)
+                    continue
+                found[store] = row if isinstance(row, Record) else None
+        return found
+
+    def _missing(self, notes: Mapping[Store, Record | None]) -> dict[str, dict[str, Any]]:
+        """The stores that a note names and that are not used now, by id. One that does
+        not answer is known by its name.
+        """
+        used = {str(note.body["id"]) for note in notes.values() if note is not None}
+        unread = {store.name for store in self._stores if store not in notes} | set(self._away)
+        named: dict[str, dict[str, Any]] = {}
+        for note in notes.values():
+            beside: Mapping[str, Any] = {} if note is None else note.body["beside"]
+            for other, one in beside.items():
+                if other not in used and one["name"] not in unread:
+                    named[other] = {**one, "holds": one["holds"] or named.get(other, {}).get("holds", False)}
+        return named
+
+    def _omitted(self, other: Mapping[str, Any], beside: str, notes: Mapping[Store, Record | None]) -> str:
+        served = (
+            f"store '{other['name']}' served {_listed(other['tiers'])} beside store '{beside}' and holds data"
+        )
+        if other["name"] in {store.name for store in self._stores}:
+            return (
+                f"{served}, and another store has its name and place now: restore the store that was there; or run `memory doctor --repair`, "
+                "which heals what the other stores can tell"
+            )
+        instead = [
+            store.name
+            for store, note in notes.items()
+            if note is None and set(self._tiers(store)) & set(other["tiers"])
+        ]
+        replaced = f"; store '{instead[0]}', which serves it now, is new" if instead else ""
+        return (
+            f"{served}, and this configuration omits it: what it holds is not found{replaced}. Put it back into the configuration; or, if its data "
+            f"was moved or is not needed, run `memory doctor --forget-store {other['name']}`"
+        )
+
+    async def _misplaced(self, store: Store, note: Record | None) -> dict[str, str]:
+        """The tiers whose entries a store has although another store serves them by
+        now, with a sentence for each.
+
+        Only the tiers are looked at that it served before; of a store without a note
+        that may be every tier.
+        """
+        before = TIERS if note is None else (*note.body["tiers"], *note.body["former"])
+        found: dict[str, str] = {}
+        for tier in before:
+            if tier in self._tiers(store) or not (
+                store.capabilities.tenant_wide and store.capabilities.filter
+            ):
+                continue
+            page = await self._placement.page(
+                "stores.look", store, Query(ENTRIES, Everywhere(), Eq("tier", tier), limit=1)
+            )
+            if page.records:
+                found[tier] = (
+                    f"store '{store.name}' holds entries of tier '{tier}', which store '{self._placement.topology.home(tier).name}' serves now: they "
+                    "may not be found. Give the tier back to it; or move them: `memory export` with the configuration from before, then "
+                    "`memory import --same-ids` with this one into new stores"
+                )
+        return found
+
+    async def _holds(self, store: Store) -> bool:
+        """Whether a store holds something of a tenant; true if that cannot be told."""
+        if not store.capabilities.tenant_wide:
+            return True
+        async for partition, _ in self._placement.partitions("stores.look", store, Everywhere()):
+            if partition.tenant != SYSTEM_TENANT:
+                return True
+        return False
+
+    async def _write(self, store: Store, note: Record | None, body: Mapping[str, Any]) -> None:
+        if note is not None and note.body == body:
+            return
+        now, version = (
+            self._placement.now(),
+            self._placement.next_version(0 if note is None else note.version),
+        )
+        record = Record(KEY, SETTINGS_SCOPE, version, now, now, body=dict(body), tier="mid")
+        condition = Absent() if note is None else AtVersion(note.version)
+        await self._placement.write_one(
+            "stores.note", store, Put(SETTINGS, record, condition)
+        )  # lost to another process: it notes the same
+
+
+def _listed(tiers: Collection[str]) -> str:
+    return f"tier{'s' * (len(tiers) != 1)} {', '.join(map(repr, tiers))}" if tiers else "no tier"

@@ -1,0 +1,14 @@
+"""What rules do: moves between tiers, promotion, retention, quotas, session ends.
+
+Also the dry run, which plans the same without writing.
+It imports `enrichment` and the packages below it.
+"""
+
+__all__ = [
+    "after_writes",
+    "moves",
+    "plan",
+    "promotion",
+    "quotas",
+    "retention",
+]

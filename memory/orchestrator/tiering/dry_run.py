@@ -1,0 +1,220 @@
+"""What a plan foresees: records as they will be when what it has named so far is done.
+Who walks over a store then meets them so.
+
+A plan may name as many records as a store holds, so it keeps their keys. More is kept
+of those alone that walks have yet to meet, and, where there are quotas, what these
+count.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from memory.domain.scope import ScopeKind
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.topology import Topology
+from memory.ports.collections import Collection
+from memory.ports.heads import head_of
+from memory.ports.query import Everywhere, Head, Partitions, Tenant, Where
+from memory.ports.record import Key, Partition, Record, Role
+from memory.ports.store import Store
+
+Row: TypeAlias = Head | Record
+
+
+@dataclass(slots=True)
+class Counted:
+    """What quotas count of a record in one tier. `size` is None until it is asked for."""
+
+    key: Key
+    scope: str
+    role: Role
+    tier: str
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Keeps:
+    """What later steps of a plan ask for: whether rules measure texts, which fields
+    they look at, and what quotas count of a record in hand; None without quotas.
+    """
+
+    texts: bool
+    fields: Set[str]
+    size: Callable[[Record], int | None] | None
+
+
+class DryRunState:
+    """The records that will be gone, in another tier, or new."""
+
+    def __init__(self, topology: Topology, keeps: Keeps) -> None:
+        self._topology = topology
+        self.keeps = keeps
+        self._known = dict[tuple[str, Key], Row | None]()
+        self._new = set[tuple[str, Key]]()
+        self._passed = set[tuple[str, Key]]()
+        self._touched = set[tuple[str, Partition]]()
+        self._there = dict[tuple[str, str], dict[Partition, dict[Key, Row]]]()
+        """Those that will stand, by tenant and scope."""
+        self.revision = 0
+        """Another whenever others will stand than before."""
+        self._counted = dict[Key, Counted | None]()
+        self._changes = dict[tuple[str, str], list[tuple[Counted | None, Counted | None]]]()
+        self.settled = set[tuple[Key, str]]()
+        """Steps that events of sessions will not owe any more."""
+
+    def goes(self, collection: Collection, row: Row) -> None:
+        """It will have been deleted."""
+        self._know(collection, row, None)
+
+    def moves(self, collection: Collection, row: Row, tier: str) -> None:
+        self._know(collection, row, replace(row, tier=tier))
+
+    def comes(self, collection: Collection, record: Record) -> None:
+        """It will have been made."""
+        self._new.add((collection.name, record.key))
+        self._know(collection, record, record)
+
+    def passes(self, collection: Collection, key: Key) -> None:
+        """It will have moved to where no step that is still to come looks."""
+        self._passed.add((collection.name, key))
+
+    def _know(self, collection: Collection, row: Row, will_be: Row | None) -> None:
+        at = collection.name, row.key
+        self._count(collection, row, will_be)
+        kept = None if will_be is None else self._kept(collection, will_be)
+        of_tenant = self._there.setdefault((collection.name, row.key.tenant), {})
+        if kept is not None:
+            of_tenant.setdefault(row.partition, {})[row.key] = kept
+        elif self._known.get(at) is not None:
+            del of_tenant[row.partition][row.key]
+        self.revision += kept is not None or self._known.get(at) is not None
+        self._known[at] = kept
+        self._touched.add((collection.name, row.partition))
+
+    def _kept(self, collection: Collection, row: Row) -> Row:
+        """Without its texts, where nobody will ask for them. Of what is new in a
+        session, copies may have to be made.
+        """
+        if not isinstance(row, Record) or self.keeps.texts:
+            return row
+        copied = (collection.name, row.key) in self._new and row.scope.startswith(f"{ScopeKind.SESSION}:")
+        return row if copied else head_of(collection, row, self.keeps.fields)
+
+    def knows(self, collection: Collection, key: Key) -> bool:
+        """Whether it will be otherwise than it stands."""
+        return (collection.name, key) in self._known
+
+    def is_met(self, collection: Collection, key: Key) -> bool:
+        """Whether who walks over a store meets it as it stands."""
+        return (collection.name, key) not in self._known and (collection.name, key) not in self._passed
+
+    def will_be(self, collection: Collection, key: Key) -> Row | None:
+        """What it knows of a record; None where that will be gone, or is not known."""
+        return self._known.get((collection.name, key))
+
+    def comes_to_be(self, collection: Collection, key: Key) -> bool:
+        """Whether it is new: nothing stands for it yet."""
+        return (collection.name, key) in self._new
+
+    def is_gone(self, collection: Collection, key: Key) -> bool:
+        return self.knows(collection, key) and self.will_be(collection, key) is None
+
+    def touches(self, collection: Collection, partition: Partition) -> bool:
+        """Whether it knows of a record of this scope."""
+        return (collection.name, partition) in self._touched
+
+    def there(self, collection: Collection, where: Where, store: Store, tier: str) -> list[Row]:
+        """What it knows that a store will hold, of a tier where one is named, oldest
+        first.
+        """
+        known = [row for rows in self._in(collection, where) for row in rows.values()]
+        return sorted(
+            (row for row in known if tier in ("", row.tier) and self._topology.home(row.tier) is store),
+            key=_position,
+        )
+
+    def _in(self, collection: Collection, where: Where) -> Iterable[dict[Key, Row]]:
+        match where:
+            case Everywhere():
+                return [
+                    rows
+                    for (name, _), scopes in self._there.items()
+                    if name == collection.name
+                    for rows in scopes.values()
+                ]
+            case Tenant(tenant):
+                return self._there.get((collection.name, tenant), {}).values()
+            case Partitions(partitions):
+                scopes = self._there.get((collection.name, where.tenant), {})
+                return [scopes[partition] for partition in dict.fromkeys(partitions) if partition in scopes]
+
+    # -- what quotas count -------------------------------------------------------------
+
+    def _count(self, collection: Collection, row: Row, will_be: Row | None) -> None:
+        if self.keeps.size is None or collection is not ENTRIES:
+            return
+        if row.key not in self._counted:
+            self._counted[row.key] = None if (collection.name, row.key) in self._new else self._counts(row)
+        before, after = self._counted[row.key], None if will_be is None else self._counts(will_be)
+        self._counted[row.key] = after
+        for scope in (row.scope, ""):
+            self._changes.setdefault((row.key.tenant, scope), []).append((before, after))
+
+    def _counts(self, row: Row) -> Counted:
+        size = self.keeps.size(row) if isinstance(row, Record) and self.keeps.size is not None else None
+        return Counted(row.key, row.scope, row.role, row.tier, size)
+
+    def changes(self, tenant: str, scope: str) -> Sequence[tuple[Counted | None, Counted | None]]:
+        """What became of entries of a scope, or, where none is named, of a tenant, one
+        after the other: each as it was counted before, and then.
+        """
+        return self._changes.get((tenant, scope), ())
+
+    def counted(self, key: Key) -> Counted | None:
+        """An entry as it will be counted; None where that will be gone, or is not
+        known.
+        """
+        return self._counted.get(key)
+
+
+class Walk:
+    """Pages of a walk over what a store holds, oldest first, as they will be."""
+
+    def __init__(
+        self, ahead: DryRunState, collection: Collection, where: Where, store: Store, tier: str
+    ) -> None:
+        self._ahead = ahead
+        self._about = (collection, where, store, tier)
+        self._behind: tuple[Any, ...] | None = None
+        self._revision = -1
+        self._there: list[Row] = []
+        self._at: list[tuple[Any, ...]] = []
+
+    def page(self, rows: Sequence[Row], *, is_last: bool) -> list[Row]:
+        """The rows of a page, without those that will not be there, with those that
+        will. What comes to stand behind where the walk is is not met.
+        """
+        if not rows and not is_last:
+            return []
+        collection, begin, end = self._about[0], self._behind, None if is_last else _position(rows[-1])
+        self._behind = _position(rows[-1]) if rows else begin
+        stay = [row for row in rows if self._ahead.is_met(collection, row.key)]
+        come = self._come(begin, end)
+        return sorted([*stay, *come], key=_position) if come else stay
+
+    def _come(self, begin: tuple[Any, ...] | None, end: tuple[Any, ...] | None) -> list[Row]:
+        if self._revision != self._ahead.revision:
+            self._revision, self._there = self._ahead.revision, self._ahead.there(*self._about)
+            self._at = [_position(row) for row in self._there]
+        first = 0 if begin is None else bisect_right(self._at, begin)
+        return self._there[first : len(self._at) if end is None else bisect_right(self._at, end)]
+
+
+def _position(row: Row) -> tuple[Any, ...]:
+    """As stores order them: the id last."""
+    created_at: Any = row.created_at if isinstance(row, Record) else row.fields["created_at"]
+    return created_at, row.key.id

@@ -1,0 +1,96 @@
+"""Which moves will not be made, while a plan is made: what `Tiering` finds when it
+comes to them, as far as what stands tells it beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memory.domain.errors import StoreError, StoreUnavailable
+from memory.orchestrator.enrichment.enrichment import ENRICH
+from memory.orchestrator.storage.outbox import CACHE, DELIVER
+from memory.orchestrator.storage.placement import Located, Placement
+from memory.orchestrator.storage.steps import step
+from memory.orchestrator.tiering.plan import Planning
+from memory.policies.routing import is_later_tier
+from memory.ports.base import record_bytes
+from memory.ports.collections import Collection
+from memory.ports.record import Key, Mark, Owed, Stored, Tombstone
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """Why a record stays where it is; whether what is to come behind its move has to
+    wait.
+    """
+
+    because: str
+    waits: bool = False
+
+
+class DryRunMoves:
+    """Foresees what becomes of moves."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+
+    async def that_stay(
+        self, collection: Collection, keys: Sequence[Key], to: str, planning: Planning
+    ) -> dict[Key, Stay]:
+        """Those of these records that would not move to this tier, each with why. A
+        record that a plan has come is as fresh as can be.
+        """
+        fresh = {key: row for key in keys if (row := planning.ahead.will_be(collection, key)) is not None}
+        standing = [key for key in keys if not planning.ahead.comes_to_be(collection, key)]
+        target, stay = self._placement.topology.home(to), dict[Key, Stay]()
+        located = {
+            one.key: one for one in await self._placement.locate_many(collection, standing, partial=True)
+        }
+        try:
+            with step("plan.target"):
+                there = dict(zip(keys, await target.get(collection, keys), strict=True))
+        except StoreError as error:
+            return {key: Stay(str(error), isinstance(error, StoreUnavailable)) for key in keys}
+        for key in standing:
+            tier = fresh[key].tier if key in fresh else ""
+            if (why := await self._why(located[key], tier, there[key], to, planning)) is not None:
+                stay[key] = why
+        return stay
+
+    async def _why(
+        self, located: Located, tier: str, there: Stored | None, to: str, planning: Planning
+    ) -> Stay | None:
+        if (error := located.corrupt or located.unknown) is not None:
+            return Stay(str(error), isinstance(error, StoreUnavailable))
+        if located.record is None:
+            return Stay("there is no such record")
+        record, target = located.record, self._placement.topology.home(to)
+        if not is_later_tier(tier or record.tier, to):
+            return Stay("it is there or further already")
+        for owed in record.owed:
+            if await self._lasts(owed, planning):
+                return Stay("it still owes a step, and can move once that is done", waits=True)
+        if target is located.store:
+            return None
+        if (
+            isinstance(there, Mark | Tombstone)
+            and there.version >= record.version
+            and not planning.forgets(there)
+        ):
+            return Stay(
+                "what is left of an earlier life stands in the target: it can move once that is forgotten",
+                waits=True,
+            )
+        limit = target.capabilities.max_record_bytes
+        return Stay("the target refuses it") if limit is not None and record_bytes(record) > limit else None
+
+    async def _lasts(self, owed: Owed, planning: Planning) -> bool:
+        """Whether a step that a record owes will be owed still when it is to move.
+        Advisors are asked beside a sweep.
+        """
+        if owed.step == ENRICH:
+            return True
+        if owed.step.partition(".")[0] != DELIVER or (to := owed.data["to"]) == CACHE:
+            return False
+        return not await planning.answers(self._placement.topology.home(to))

@@ -1,0 +1,278 @@
+"""Quotas, kept where entries are born: what there is is counted by the stores' indexes
+before anything is written.
+
+Near a quota each write counts, and those of one process take turns. Far from it a
+process uses a sixteenth of the room that it found before it counts again. So a quota is
+exact for one writer. Several exceed it by what they have under way, and by what each
+found free a minute ago at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from memory.domain.errors import QuotaExceeded, StoreError
+from memory.orchestrator.entries.admission import NewEntry
+from memory.orchestrator.erasure.erasure import Came, Erasure
+from memory.orchestrator.storage.collections import ENTRIES
+from memory.orchestrator.storage.placement import Placement
+from memory.orchestrator.storage.steps import step
+from memory.orchestrator.tiering.rules import LOOKED_AT, facts_of, fields_of
+from memory.policies.quotas import Oldest, Quota
+from memory.policies.retention import RetentionRule, retained
+from memory.ports.query import Condition, Eq, Head, In, Order, Query, Tenant, Where, within
+from memory.ports.record import Key, Partition
+from memory.ports.store import Store
+
+log = logging.getLogger(__name__)
+
+SHARE = 16
+SPARE = 20
+REMEMBERED_FOR = timedelta(minutes=1)
+MOST_REMEMBERED = 10_000
+_ORDERS: dict[Oldest, tuple[Order, ...]] = {
+    "oldest": (Order("created_at"),),
+    "least_read": (Order("accesses"), Order("created_at")),
+    "least_confident": (Order("confidence"), Order("created_at")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What one quota counts together: a tenant's entries, or those of one of its
+    scopes.
+    """
+
+    quota: Quota
+    tenant: str
+    scope: str
+
+    @property
+    def where(self) -> Where:
+        return within(Partition(self.tenant, self.scope)) if self.scope else Tenant(self.tenant)
+
+    @property
+    def asked(self) -> Condition | None:
+        return (
+            In("scope_kind", tuple(str(kind) for kind in self.quota.scope_kinds))
+            if self.quota.scope_kinds and not self.scope
+            else None
+        )
+
+    def says(self) -> str:
+        return f"scope '{self.scope}'" if self.scope else f"tenant '{self.tenant}'"
+
+
+@dataclass(slots=True)
+class _Room:
+    """What may be written still before it is counted again, and until when."""
+
+    left: int
+    until: datetime
+
+
+class Quotas:
+    """Keeps the quotas."""
+
+    def __init__(
+        self, placement: Placement, erasure: Erasure, quotas: Sequence[Quota], rules: Sequence[RetentionRule]
+    ) -> None:
+        self._placement = placement
+        self._erasure = erasure
+        self.quotas = tuple(quota for quota in quotas if quota.artifact_bytes is None)
+        self.of_artifacts = tuple(quota for quota in quotas if quota.artifact_bytes is not None)
+        """Kept by `conversations.reservations`."""
+        self._rules = tuple(rules)
+        self._rooms: dict[Place, _Room] = {}
+        self._locks: dict[Place, asyncio.Lock] = {}
+        self.evicted = Counter[tuple[str, str]]()
+        """By tenant and quota, how many this process has evicted."""
+
+    @asynccontextmanager
+    async def admitted(
+        self, tenant: str, new_entries: Sequence[NewEntry], less: int = 0
+    ) -> AsyncIterator[set[Key]]:
+        """Let these be written inside, or raise `QuotaExceeded` before anything is.
+        `less`: how many go with it. Behind it others are evicted, none of those that
+        are put into what this gives.
+        """
+        written = set[Key]()
+        if not self.quotas or len(new_entries) <= less:
+            yield written
+            return
+        async with AsyncExitStack() as turns:
+            near: list[Place] = []
+            for place, some in self._places(tenant, new_entries):
+                if not self._fits(place, some):
+                    await turns.enter_async_context(self._locks.setdefault(place, asyncio.Lock()))
+                    await self._count(place, some)
+                    near.append(place)
+            yield written
+            for place in near:
+                if place.quota.then == "evict":
+                    await self._evict_behind(place, written)
+            self._forget()
+
+    def demand(self, tenant: str, new_entries: Sequence[NewEntry]) -> Counter[Place]:
+        """How much these take of each quota that refuses."""
+        if not self.quotas:
+            return Counter()
+        return Counter(
+            {
+                place: _sum_of(place.quota, some)
+                for place, some in self._places(tenant, new_entries)
+                if place.quota.then == "refuse"
+            }
+        )
+
+    async def check(self, demand: Mapping[Place, int]) -> None:
+        """Raise `QuotaExceeded` where there is no room for this now."""
+        for place, more in demand.items():
+            there = await self._held(place)
+            if there + more > place.quota.most:
+                raise QuotaExceeded(
+                    place.quota.name, place.says(), place.quota.measure, place.quota.most, there, more
+                )
+
+    def _places(self, tenant: str, new_entries: Sequence[NewEntry]) -> Iterable[tuple[Place, list[NewEntry]]]:
+        """What counts them, always in the same order, so that no two wait for each
+        other.
+        """
+        found: dict[Place, list[NewEntry]] = {}
+        for quota in self.quotas:
+            for one in new_entries:
+                if quota.is_for(tenant, one.scope):
+                    found.setdefault(
+                        Place(quota, tenant, one.scope if quota.per == "scope" else ""), []
+                    ).append(one)
+        return sorted(found.items(), key=lambda item: (item[0].quota.name, item[0].scope))
+
+    def _fits(self, place: Place, some: Sequence[NewEntry]) -> bool:
+        """Whether there is room that was counted lately; then it is taken."""
+        room, more = self._rooms.get(place), _sum_of(place.quota, some)
+        if room is None or room.left < more or self._placement.now() >= room.until:
+            return False
+        room.left -= more
+        return True
+
+    async def _count(self, place: Place, some: Sequence[NewEntry]) -> None:
+        quota, there = place.quota, await self._held(place)
+        more = _sum_of(quota, some)
+        if there + more > quota.most and any(one.derived for one in some):
+            before = await self._written_before([one.key for one in some if one.derived])
+            more = _sum_of(quota, [one for one in some if one.key not in before])
+        if more > quota.most or (quota.then == "refuse" and more and there + more > quota.most):
+            raise QuotaExceeded(quota.name, place.says(), quota.measure, quota.most, there, more)
+        self._rooms[place] = _Room(
+            max(quota.most - there - more, 0) // SHARE, self._placement.now() + REMEMBERED_FOR
+        )
+
+    async def _written_before(self, keys: Sequence[Key]) -> set[Key]:
+        return {at.key for at in await self._placement.locate_many(ENTRIES, keys) if at.record is not None}
+
+    async def _held(self, place: Place) -> int:
+        """How much there is, over all stores. Raises where one does not answer: what it
+        holds counts.
+        """
+        held = 0
+        for store in self._placement.topology.homes:
+            with step("quota.count"):
+                counted = await store.count(Query(ENTRIES, place.where, place.asked))
+            held += counted.records if place.quota.measure == "entries" else counted.bytes
+        return held
+
+    # -- evicting ----------------------------------------------------------------------
+
+    async def _evict_behind(self, place: Place, written: set[Key]) -> None:
+        """What was written is written: where a store keeps others from going, the next
+        write has them go.
+        """
+        try:
+            await self._evict(place, written)
+        except StoreError as error:
+            log.warning("quota '%s' of %s is exceeded for now: %s", place.quota.name, place.says(), error)
+
+    async def _evict(self, place: Place, written: set[Key]) -> None:
+        """Have the first in order go until the quota holds. Asked before it is counted:
+        what another evicts meanwhile is not evicted twice.
+        """
+        candidates = await self._candidates(place, written)
+        over, away = await self._held(place) - place.quota.most, set[str]()
+        for store, head in candidates:
+            if over <= 0:
+                return
+            size = 1 if place.quota.measure == "entries" else await self._size(store, head)
+            came = await self._let_go(place, store, head, away)
+            if isinstance(came, bool):  # where it has gone or changed meanwhile somebody else is at it
+                over -= size
+                self.evicted[place.tenant, place.quota.name] += came
+
+    async def _let_go(self, place: Place, store: Store, head: Head, away: set[str]) -> Came:
+        return (await self._erasure.delete_at(ENTRIES, {head.key: head.version}, store, away))[head.key]
+
+    async def _candidates(self, place: Place, written: set[Key]) -> list[tuple[Store, Head]]:
+        """The first that may go, in order, of each store as many as were written and
+        some more: none that was written just now, that a rule keeps, or that is under
+        legal hold.
+        """
+        order, enough = _ORDERS[place.quota.evict], len(written) + SPARE
+        select = frozenset(name for name in LOOKED_AT if name in fields_of(ENTRIES))
+        found: list[tuple[Store, Head]] = []
+        for store in self._placement.topology.homes:
+            query = Query(
+                ENTRIES,
+                place.where,
+                order=order,
+                limit=min(enough, self._placement.settings.page),
+                select=select,
+            )
+            of_store: list[tuple[Store, Head]] = []
+            async for heads in self._in_order(store, query):
+                held = await self._erasure.holds.over(heads)
+                of_store += [
+                    (store, head)
+                    for head in heads
+                    if head.key not in written and head.key not in held and not self._keeps(head)
+                ]
+                if len(of_store) >= enough:
+                    break
+            found += of_store
+        return sorted(found, key=lambda one: _sort_key(one[1], order))
+
+    async def _in_order(self, store: Store, query: Query) -> AsyncIterator[Sequence[Head]]:
+        async for page in self._placement.pages("quota.first", store, query):
+            yield page.heads
+
+    def _keeps(self, head: Head) -> bool:
+        decision = retained(self._rules, "entries", facts_of(head), self._placement.now())
+        return decision.then == "keep" and bool(decision.rule)
+
+    async def _size(self, store: Store, head: Head) -> int:
+        with step("quota.count"):
+            return (await store.count(Query(ENTRIES, within(head.partition), Eq("id", head.key.id)))).bytes
+
+    def _forget(self) -> None:
+        if len(self._rooms) > MOST_REMEMBERED:
+            self._rooms.clear()
+        self._locks = (
+            {place: lock for place, lock in self._locks.items() if lock.locked()}
+            if len(self._locks) > MOST_REMEMBERED
+            else self._locks
+        )
+
+
+def _sum_of(quota: Quota, some: Sequence[NewEntry]) -> int:
+    return len(some) if quota.measure == "entries" else sum(one.size for one in some)
+
+
+def _sort_key(head: Head, order: Sequence[Order]) -> tuple[Any, ...]:
+    """As stores order it: missing values first, the id last."""
+    values = [head.fields.get(one.field) for one in order]
+    return (*((value is not None, value if value is not None else 0) for value in values), head.key.id)

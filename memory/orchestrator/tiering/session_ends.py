@@ -1,0 +1,212 @@
+"""Ends of sessions asked for by hand: what a store keeps from being done of one is
+owed, and done by a sweep once the stores answer again.
+
+The event that ends a conversation owes `end` from its first put on, so a process that
+dies leaves it too. A session that has only entries has no log to owe it by: where
+something waits, an operation record does, for the entries that there were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+from memory.domain import ids
+from memory.domain.errors import MemoryTiersError, NotFound, StoreError, StoreUnavailable
+from memory.domain.scope import Scope
+from memory.domain.time import micros, moment
+from memory.orchestrator.conversations.log.events import EventType
+from memory.orchestrator.conversations.sessions import END, SessionRecords
+from memory.orchestrator.conversations.window_exits import LEAVE
+from memory.orchestrator.storage.collections import LEASES, MESSAGES, OPERATIONS, SYSTEM_TENANT
+from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
+from memory.orchestrator.storage.lease import lease_key
+from memory.orchestrator.storage.outbox import Came, Item, Outbox
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.session_keys import scope_of
+from memory.orchestrator.storage.steps import step
+from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
+from memory.ports.query import And, Eq, Gt, Query, within
+from memory.ports.record import Corrupt, Key, Owed, Partition, Record, Standing
+from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Put, When
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSessionEnd:
+    """A session end that is still to be carried out.
+
+    It moves only entries written before `until`; None moves all entries of the session.
+    """
+
+    tenant: str
+    scope: Scope
+    until: datetime | None
+
+
+class SessionClosing:
+    """Ends sessions, and carries out the pending session ends."""
+
+    def __init__(
+        self, placement: Placement, *, outbox: Outbox, sessions: SessionRecords, promotion: Promotion
+    ) -> None:
+        self._placement = placement
+        self._sessions = sessions
+        self._promote: Callable[[str, Scope, datetime | None, set[str]], Awaitable[PromotionReport]] = (
+            promotion.end_session
+        )
+        outbox.register_together(END, self._carry_out, is_last=True)  # what is made of messages is there then
+
+    async def end(self, tenant: str, scope: Scope, owing: Sequence[Record] | None = None) -> PromotionReport:
+        """See `Promotion.end_session`. What waits is owed when this returns; it raises
+        where that cannot be noted.
+
+        `owing`: the events of the session that owe something, where they were read just
+        now. Only ends that were owed before any entry was looked at are over with this:
+        another's, of what was said since, is its own.
+        """
+        begun = self._placement.now()
+        before = await self._owing(tenant, scope) if owing is None else owing
+        report = await self._promote(tenant, scope, None, set())
+        if report.waiting:
+            if not _that_owe(END, await self._owing(tenant, scope)):
+                await self._note(tenant, scope, begun)
+        elif not _that_owe(LEAVE, before):
+            with suppress(StoreError):  # a sweep finds nothing more to do
+                await self._settle(_that_owe(END, before))
+        return report
+
+    async def _owing(self, tenant: str, scope: Scope) -> list[Record]:
+        """The events of the session that owe something."""
+        where = within(Partition(tenant, scope_of(scope.id)))
+        query = Query(MESSAGES, where, Eq("owing", True), limit=self._placement.settings.page)
+        pages = self._placement.pages("end.owed", self._placement.topology.archive, query)
+        return [row async for page in pages for row in page.records if isinstance(row, Record)]
+
+    async def _settle(self, owing: Sequence[Record]) -> None:
+        if owing:
+            done = [Annotate(MESSAGES, row.key, at=row.version, settle=(END,)) for row in owing]
+            await self._placement.write("end.settle", self._placement.topology.archive, *done)
+
+    async def _note(self, tenant: str, scope: Scope, until: datetime) -> None:
+        """Owe the end by an operation; one that is owed already takes the later entries
+        too.
+        """
+        now, archive, version = (
+            self._placement.now(),
+            self._placement.topology.archive,
+            self._placement.next_version(),
+        )
+        key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, END, tenant, scope.id))
+        owed = Owed(END, END, {"tenant": tenant, "session_id": scope.id, "until": micros(until)})
+        when: When = Absent()
+        while True:
+            operation = Record(
+                key, OPERATIONS_SCOPE, version, now, now, fields={"kind": END}, tier="mid", owed=(owed,)
+            )
+            noted = await self._placement.write_one("end.note", archive, Put(OPERATIONS, operation, when))
+            if noted.applied:
+                return
+            if (error := refused(archive, noted)) is not None:
+                raise error
+            there = noted.stored
+            if isinstance(there, Record) and any(
+                other.data["until"] >= owed.data["until"] for other in there.owed
+            ):
+                return  # another call's, of a later moment
+            when = (
+                Absent()
+                if there is None
+                else Newer()
+                if isinstance(there, Corrupt)
+                else AtVersion(there.version)
+            )
+            version = self._placement.next_version(
+                noted.version or 0
+            )  # what stands there may be by a clock that is ahead of this one
+
+    # -- what is owed ------------------------------------------------------------------
+
+    async def _carry_out(self, items: Sequence[Item]) -> Sequence[Came]:
+        """None of them while a store does not answer, and none behind one that had to
+        wait for a store: each would wait for it.
+        """
+        try:
+            for store in self._placement.topology.homes:
+                with step("end.answers"):
+                    await store.get(LEASES, [lease_key()])
+        except StoreError as error:
+            return [error] * len(items)
+        came: list[Came] = []
+        for pending, owed in items:
+            away = set[str]()
+            try:
+                came.append(await self._do(pending.owner, owed, away))
+            except MemoryTiersError as error:
+                came.append(error)
+                if away or isinstance(error, StoreUnavailable):
+                    return came + [error] * (len(items) - len(came))
+        return came
+
+    async def _do(self, owner: Standing, owed: Owed, away: set[str]) -> bool:
+        """Once for what is there; it stays owed to what is yet to be made of messages.
+        `away` learns of the stores that did not answer.
+        """
+        if (ending := await self.due(owner, owed)) is not None:
+            leaving = ending.until is None and _that_owe(
+                LEAVE, await self._owing(ending.tenant, ending.scope)
+            )
+            waiting = (await self._promote(ending.tenant, ending.scope, ending.until, away)).waiting
+            waiting += ["messages that left its window are not handled yet"] if leaving else []
+            if waiting:
+                raise SessionEndDeferred("; ".join(waiting))
+        if "tenant" in owed.data and isinstance(
+            owner, Record
+        ):  # nothing is left of an operation that is over, which names the session
+            version, until = self._placement.next_version(owner.version), self._placement.tombstone_until()
+            gone = Delete(
+                OPERATIONS,
+                owner.key,
+                version,
+                AtVersion(owner.version),
+                discard_at=until,
+                settles=frozenset({END}),
+            )
+            await self._placement.write_one("end.over", self._placement.topology.archive, gone)
+        return True
+
+    async def due(self, owner: Standing, owed: Owed) -> PendingSessionEnd | None:
+        """The end that this owes; None where it is not due any more: the session was
+        deleted, or was resumed since, and its next end does all of it.
+
+        It is due too where the session has expired meanwhile: its entries have an
+        expiry of their own.
+        """
+        if not isinstance(owner, Record):
+            return None
+        if "tenant" in owed.data:
+            return PendingSessionEnd(
+                owed.data["tenant"], Scope.session(owed.data["session_id"]), moment(owed.data["until"])
+            )
+        tenant, scope = owner.key.tenant, Scope.session(str(owner.fields["conversation_id"]))
+        if (record := await self._sessions.stored(tenant, scope.id)) is None:
+            return None
+        log = self._sessions.log(record)
+        if not (ended := log.events_of([owner])):
+            return None
+        with suppress(NotFound):  # the event that resumed it may be damaged: then what is said since tells
+            resumed = And((Eq("event", EventType.RESUMED.value), Gt("place", ended[0].place)))
+            if (await log.load()).state.after.status != "active" and await log.first(resumed) is None:
+                return PendingSessionEnd(tenant, scope, None)
+        return None
+
+
+def _that_owe(name: str, events: Sequence[Record]) -> list[Record]:
+    return [event for event in events if any(owed.step == name for owed in event.owed)]
+
+
+class SessionEndDeferred(MemoryTiersError):
+    """A session end could not finish all its steps. It is tried again."""
+
+    retryable = True

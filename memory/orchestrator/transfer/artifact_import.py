@@ -1,0 +1,52 @@
+"""What becomes of an artifact that was exported where it is imported.
+
+It is put under its path as any other is, where nothing ever stood under that: an import
+replaces nothing, and brings nothing back that was deleted. Its id there derives from
+the old one, so an import that is repeated finds what it wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from memory.domain import ids
+from memory.domain.errors import InvalidInput, NotFound
+from memory.orchestrator.conversations.blobs.manifests import Manifests, Stands, artifact_of
+from memory.orchestrator.storage.collections import MANIFESTS
+from memory.orchestrator.storage.session_keys import scope_of
+from memory.orchestrator.transfer.records import DELETED, THERE, WRITTEN, Fate, Restored
+from memory.ports.record import Record
+
+
+async def restore_artifact(
+    manifests: Manifests,
+    tenant: str,
+    session_id: str,
+    path: str,
+    media_type: str,
+    old_id: str,
+    sha256: str,
+    size: int,
+    data: AsyncIterator[bytes],
+) -> tuple[Restored, str | None]:
+    """Put an artifact that was exported; what became of it, and its id here. Nothing of
+    `data` is read where something stands under the path.
+
+    Raises `QuotaExceeded`.
+    """
+    here = ids.derived_id(tenant, scope_of(session_id), "import", MANIFESTS.name, path, old_id)
+    try:
+        return WRITTEN, (
+            await manifests.put(tenant, session_id, path, media_type, data, size, artifact_id=here)
+        ).id
+    except NotFound:
+        return DELETED, None
+    except InvalidInput as error:
+        return Restored(Fate.REFUSED, str(error)), None
+    except Stands as met:
+        if not isinstance(met.stands, Record):
+            return DELETED, None
+        there = artifact_of(met.stands)
+        if there.id in (here, old_id) or (there.sha256, there.size) == (sha256, size):
+            return THERE, there.id
+        return Restored(Fate.REFUSED, "path: something else stands under it here"), None

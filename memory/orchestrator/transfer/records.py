@@ -1,0 +1,477 @@
+"""What an export carries out of the stores, and an import brings back as it stood:
+entries with their kept versions, and records of other kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from memory.domain import ids
+from memory.domain.enriched import NOTES
+from memory.domain.entry import ImportedDraft
+from memory.domain.errors import InvalidInput, RejectedByGate, StoreUnavailable
+from memory.domain.scope import Scope
+from memory.domain.time import EPOCH
+from memory.orchestrator.conversations.blobs.large_texts import chunk_key, chunks_of
+from memory.orchestrator.conversations.blobs.uploads import READ_AT_ONCE
+from memory.orchestrator.conversations.log.events import artifacts_of
+from memory.orchestrator.embeddings.embeddings import Embeddings
+from memory.orchestrator.entries.admission import Admission, NewEntry
+from memory.orchestrator.entries.browsing import Browsing
+from memory.orchestrator.erasure.erasure import Erasure
+from memory.orchestrator.storage.collections import (
+    ARTIFACTS,
+    DIGEST,
+    ENTRIES,
+    ENTRY_VERSIONS,
+    MESSAGES,
+    RELATIONS,
+    SESSIONS,
+)
+from memory.orchestrator.storage.deliveries import Deliveries
+from memory.orchestrator.storage.entry_records import PARTS, entry_of, record_of
+from memory.orchestrator.storage.kinds import Kind, Kinds
+from memory.orchestrator.storage.outbox import OutboxRecord, owed_by_writing
+from memory.orchestrator.storage.past_versions import kept_versions, same_life
+from memory.orchestrator.storage.placement import Located, Placement, refused
+from memory.orchestrator.storage.sources import with_notes, with_sources
+from memory.orchestrator.storage.steps import step
+from memory.orchestrator.storage.versions import kept_version, version_at
+from memory.orchestrator.trust.trust import Trust
+from memory.ports.checking import record_problem
+from memory.ports.collections import Collection
+from memory.ports.pace import paced
+from memory.ports.record import JsonValue, Key, Record, Tombstone
+from memory.ports.writes import Absent, Outcome, Put, Status
+
+WITH_A_FORM_OF_THEIR_OWN = frozenset({ENTRIES, RELATIONS})
+"""Their modules export and restore them."""
+
+
+def carried(kinds: Kinds) -> tuple[Kind, ...]:
+    """The kinds that are carried as records."""
+    return tuple(
+        kind for kind in kinds.scoped if kind.exported and kind.collection not in WITH_A_FORM_OF_THEIR_OWN
+    )
+
+
+def id_here(tenant: str, kind: Kind, scope: str, record_id: str) -> str:
+    """The id that a record which was exported elsewhere has here: the same however
+    often it is imported.
+    """
+    return ids.derived_id(tenant, scope, "import", kind.collection.name, record_id)
+
+
+@dataclass(frozen=True, slots=True)
+class AsItWas:
+    """An entry as it stood where it was exported or, with `replaced_by`, one of its
+    kept versions.
+    """
+
+    id: str
+    draft: ImportedDraft
+    """With the ids it names as they were there, and a `created_at`."""
+    version: int
+    updated_at: datetime
+    tier: str
+    previous: int | None = None
+    digest: str | None = None
+    noted: Mapping[str, JsonValue] = field(default_factory=dict)
+    """What the engine noted in the body beside what the entry says."""
+    replaced_by: int | None = None
+
+
+class Fate(StrEnum):
+    """What became of one restored thing."""
+
+    WRITTEN = "written"
+    THERE = "there"
+    DELETED = "deleted"
+    """It, or what it belongs to, was deleted since an earlier import."""
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What became of one restored thing; of a refused one, why."""
+
+    fate: Fate
+    problem: str = ""
+
+
+WRITTEN, THERE, DELETED = Restored(Fate.WRITTEN), Restored(Fate.THERE), Restored(Fate.DELETED)
+TAKEN = Restored(Fate.REFUSED, "id: is taken here by something else")
+
+SAID = frozenset({"content", "title", "metadata", "compacted_from_ids", "contributors"})
+"""What an entry says itself: nothing that is noted beside it is called so."""
+DERIVED = frozenset({PARTS})
+"""What is noted beside it for what is made of it here, and is made anew elsewhere."""
+
+
+class Transfer:
+    """Reads and restores them."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        browsing: Browsing,
+        meaning: Embeddings,
+        deliveries: Deliveries,
+        erasure: Erasure,
+        quotas: Admission,
+        trust: Trust,
+    ) -> None:
+        self._placement = placement
+        self._browsing = browsing
+        self._meaning = meaning
+        self._deliveries = deliveries
+        self._erasure = erasure
+        self._quotas = quotas
+        self._trust = trust
+
+    # -- out ---------------------------------------------------------------------------
+
+    async def entries(self, tenant: str, scope: Scope | None) -> AsyncIterator[tuple[Record, list[Record]]]:
+        """Every entry of a tenant or of one scope, retired ones too, each with its kept
+        versions, oldest first.
+        """
+        async for record in self._browsing.every_record(
+            ENTRIES, tenant, None if scope is None else scope.text
+        ):
+            yield record, [] if record.previous is None else await kept_versions(self._placement, record)
+
+    async def of_sessions(
+        self, collection: Collection, tenant: str, scope: Scope | None
+    ) -> AsyncIterator[Record]:
+        """Every record of sessions themselves, or every manifest of their artifacts, of
+        a tenant or of one scope, oldest first.
+        """
+        text = None if scope is None else self._placement.kinds.of(SESSIONS).scope_of(scope)
+        if scope is None or text is not None:
+            async for record in self._browsing.every_record(collection, tenant, text):
+                yield record
+
+    async def records(self, tenant: str, scope: Scope | None) -> AsyncIterator[tuple[Kind, Record]]:
+        """Every record of the kinds without a form of their own but sessions, of a
+        tenant or of one scope, with a session's its conversation; before a message the
+        chunks of its large texts.
+        """
+        for kind in carried(self._placement.kinds):
+            if kind.collection not in (SESSIONS, ARTIFACTS) and (
+                scope is None or (text := kind.scope_of(scope)) is not None
+            ):
+                async for record in self._browsing.every_record(
+                    kind.collection, tenant, None if scope is None else text
+                ):
+                    if kind.collection is MESSAGES and artifacts_of(record):
+                        row, chunks = await self._with_chunks(record)
+                        for chunk in chunks:
+                            yield self._placement.kinds.of(ARTIFACTS), chunk
+                        if row is not None:
+                            yield kind, row
+                    else:
+                        yield kind, record
+
+    async def _with_chunks(self, row: Record) -> tuple[Record | None, list[Record]]:
+        """The row of a message as it is now, and the chunks that it names, as far as
+        they can be read; none where it is gone.
+        """
+        archive = self._placement.topology.archive
+        while True:
+            keys, found = (
+                [chunk_key(row.key.tenant, row.scope, chunk) for chunk in chunks_of(artifacts_of(row))],
+                list[Record](),
+            )
+            for start in range(0, len(keys), READ_AT_ONCE):
+                with step("artifacts.read"):
+                    chunks = await archive.get(ARTIFACTS, keys[start : start + READ_AT_ONCE])
+                found += [chunk for chunk in chunks if isinstance(chunk, Record)]
+            if len(found) == len(keys):
+                return row, found
+            with step("log.read"):
+                (now,) = await archive.get(MESSAGES, [row.key])
+            if not isinstance(now, Record):
+                return None, []
+            if now.version == row.version:
+                return row, found
+            row = now
+
+    # -- in: entries -------------------------------------------------------------------
+
+    async def restore_entries(self, tenant: str, entries: Sequence[AsItWas]) -> list[Restored]:
+        """Store entries under their own ids and versions where nothing stands; what
+        became of each. No id is named twice. Raises `QuotaExceeded` before any of them
+        is stored.
+        """
+        fates: dict[Key, Restored] = {}
+        let_in = [await self._let_in(tenant, one, fates) for one in entries]
+        records = [_record(tenant, one, self._placement.next_sequence()) async for one in paced(let_in)]
+        located = await self._placement.locate_many(ENTRIES, [record.key for record in records])
+        for record, there in zip(records, located, strict=True):
+            if record.key in fates:
+                continue
+            if there.record or there.tombstone or there.corrupt:
+                fates[record.key] = await self._met(record, there)
+        fresh = [record for record in records if record.key not in fates]
+        new_entries = [NewEntry.of(record, derived=True) for record in fresh] if self._quotas.quotas else []
+        async with self._quotas.admitted(tenant, new_entries) as stay:
+            await self._put(fresh, fates)
+            stay |= {record.key for record in fresh}
+        return [fates[record.key] for record in records]
+
+    async def _let_in(self, tenant: str, one: AsItWas, fates: dict[Key, Restored]) -> AsItWas:
+        """The entry as the write gate lets it in; where it refuses it, that is its
+        fate.
+        """
+        try:
+            [draft] = await self._trust.let_in(tenant, [one.draft])
+        except RejectedByGate as refusal:
+            fates[Key(tenant, one.id)] = Restored(Fate.REFUSED, refusal.reason)
+            return one
+        return replace(one, draft=draft)
+
+    async def _put(self, records: Sequence[Record], fates: dict[Key, Restored]) -> None:
+        records = await self._meaning.embedded(records)
+        for store in dict.fromkeys(self._placement.topology.home(record.tier) for record in records):
+            here = [record for record in records if self._placement.topology.home(record.tier) is store]
+            here = [
+                replace(record, owed=owed_by_writing(self._placement, ENTRIES, record, store))
+                for record in here
+            ]
+            outcomes = await self._placement.write(
+                "write.home", store, *(Put(ENTRIES, record, Absent()) for record in here)
+            )
+            met = list(zip(here, outcomes, strict=True))
+            born = [
+                replace(record, generation=outcome.generation) for record, outcome in met if outcome.applied
+            ]
+            await self._deliveries.deliver([OutboxRecord(ENTRIES, store, record) for record in born])
+            for record, outcome in met:
+                if outcome.applied:
+                    fates[record.key] = WRITTEN
+                elif (error := refused(store, outcome)) is not None:
+                    fates[record.key] = Restored(Fate.REFUSED, error.problem)
+                else:
+                    fates[record.key] = await self._met(
+                        record, await self._placement.locate(ENTRIES, record.key)
+                    )
+
+    async def _met(self, record: Record, there: Located) -> Restored:
+        """What an entry meets under its id: itself, edited since perhaps; its
+        tombstone; or something else.
+        """
+        if there.corrupt is not None:
+            return Restored(Fate.REFUSED, "id: what stands under it is damaged")
+        if there.record is None:
+            if there.tombstone is None:
+                raise StoreUnavailable(
+                    self._placement.topology.home(record.tier).name,
+                    f"entry {record.key.id} is moving; try again",
+                )
+            return DELETED
+        before = [] if there.record.previous is None else await kept_versions(self._placement, there.record)
+        return THERE if any(_says_the_same(one, record) for one in (there.record, *before)) else TAKEN
+
+    # -- in: kept versions -------------------------------------------------------------
+
+    async def restore_versions(self, tenant: str, versions: Sequence[AsItWas]) -> list[Restored]:
+        """Store kept versions of entries that stand here; what became of each. One
+        deleted meanwhile takes its versions along.
+        """
+        keys = list(dict.fromkeys(Key(tenant, one.id) for one in versions))
+        located = {at.key: at for at in await self._placement.locate_many(ENTRIES, keys)}
+        fates: list[Restored | None] = [None] * len(versions)
+        kept: dict[int, Record] = {}
+        for place, one in enumerate(versions):
+            found = self._of_its_entry(one, located[Key(tenant, one.id)])
+            if isinstance(found, Restored):
+                fates[place] = found
+            else:
+                kept[place] = found
+        embedded = dict(zip(kept, await self._meaning.embedded(list(kept.values())), strict=True))
+        archive = self._placement.topology.archive
+        outcomes = await self._placement.write(
+            "version.keep", archive, *(Put(ENTRY_VERSIONS, row, Absent()) for row in embedded.values())
+        )
+        for (place, row), outcome in zip(embedded.items(), outcomes, strict=True):
+            fates[place] = _kept(row, outcome)
+        written = {place: row for place, row in embedded.items() if fates[place] is WRITTEN}
+        for place in await self._left_behind(written):
+            fates[place] = DELETED
+        return [fate or DELETED for fate in fates]
+
+    def _of_its_entry(self, one: AsItWas, there: Located) -> Record | Restored:
+        """The kept version as the entry that stands here has it, or why that cannot be."""
+        home, version = there.record, _record(there.key.tenant, one, self._placement.next_sequence())
+        if there.corrupt is not None:
+            return Restored(Fate.REFUSED, "id: the entry that stands under it is damaged")
+        if home is None:
+            if there.mark is not None and there.tombstone is None:
+                raise StoreUnavailable(
+                    self._placement.topology.archive.name, f"entry {one.id} is moving; try again"
+                )
+            return DELETED
+        if not same_life(version, home):
+            return Restored(Fate.REFUSED, "id: this version is of another life of the entry that stands here")
+        if one.replaced_by is None or one.replaced_by > home.version:
+            return Restored(
+                Fate.REFUSED, "replaced_version: lies after the version of the entry that stands here"
+            )
+        return kept_version(replace(version, generation=home.generation), one.replaced_by)
+
+    async def _left_behind(self, written: Mapping[int, Record]) -> list[int]:
+        """Which of these kept versions came after their entry was deleted, and are
+        erased therefore.
+        """
+        keys = {place: Key(row.key.tenant, str(row.fields["entry_id"])) for place, row in written.items()}
+        homes = (
+            {
+                at.key: at.record
+                for at in await self._placement.locate_many(ENTRIES, list(dict.fromkeys(keys.values())))
+            }
+            if keys
+            else {}
+        )
+        gone = [
+            place
+            for place, row in written.items()
+            if (home := homes[keys[place]]) is None or not same_life(row, home)
+        ]
+        for place in gone:
+            await self._erasure.delete(ENTRY_VERSIONS, written[place].key, held="deleted")
+        return gone
+
+    # -- in: other kinds ---------------------------------------------------------------
+
+    async def restore(self, tenant: str, kind: Kind, record: Record, *, as_it_was: bool = False) -> Restored:
+        """Store a record under its id here; `as_it_was` with its version, its moments
+        and its tier too, where it says them (a version of 0: it does not), and only
+        where nothing else stands under the id.
+        """
+        said = as_it_was and record.version > 0
+        tier = record.tier if said else kind.route(Scope.parse(record.scope).kind).tier
+        key, now = Key(tenant, record.key.id), self._placement.now()
+        store = self._placement.topology.home(tier)
+        there = await self._placement.locate(kind.collection, key, born_in=None if as_it_was else store)
+        if there.record is not None:
+            same = not as_it_was or _content(there.record) == _content(record)
+            return THERE if same else TAKEN
+        if there.tombstone is not None:
+            return DELETED
+        fresh = Record(
+            key,
+            record.scope,
+            record.version if said else version_at(now),
+            record.created_at,
+            record.updated_at if said else now,
+            expires_at=record.expires_at,
+            fields=record.fields,
+            body=record.body,
+            texts=record.texts,
+            tier=tier,
+        )
+        if kind.collection.vector:
+            fresh = (await self._meaning.embedded([fresh]))[0]
+        fresh = replace(fresh, owed=owed_by_writing(self._placement, kind.collection, fresh, store))
+        outcome = await self._placement.write_one("write.home", store, Put(kind.collection, fresh, Absent()))
+        if (error := refused(store, outcome)) is not None:
+            if as_it_was:
+                return Restored(Fate.REFUSED, error.problem)
+            raise error
+        if not outcome.applied:
+            return await self.restore(tenant, kind, record, as_it_was=True) if as_it_was else THERE
+        await self._deliveries.deliver(
+            [OutboxRecord(kind.collection, store, replace(fresh, generation=outcome.generation))]
+        )
+        return WRITTEN
+
+
+def check_storable(draft: ImportedDraft, one: AsItWas | None) -> None:
+    """Raise `InvalidInput` if no store takes the entry; `one` is how it is restored if
+    it keeps its id.
+    """
+    if one is None:
+        born = draft.created_at or EPOCH
+        record = with_sources(
+            record_of(draft, key=Key(_ANY, _ANY), version=1, now=born, tier="mid", sequence=0), draft.sources
+        )
+    else:
+        record = _record(_ANY, one, 0)
+    if problem := stores_problem(ENTRIES, record):
+        raise InvalidInput("entry", problem)
+
+
+_ANY = "any"
+
+
+def stores_problem(collection: Collection, record: Record) -> str:
+    """Why no store takes the record, whatever its id and its version become here."""
+    return record_problem(
+        collection, replace(record, key=_any_key(record.scope), version=max(1, record.version))
+    )
+
+
+@lru_cache
+def _any_key(scope: str) -> Key:
+    return Key(_ANY, ids.derived_id(_ANY, scope, "import"))
+
+
+def _record(tenant: str, one: AsItWas, sequence: int) -> Record:
+    born = one.draft.created_at
+    assert born is not None  # noqa: S101 - who makes these sees to it
+    key = Key(tenant, one.id)
+    record = record_of(
+        one.draft, key=key, version=one.version, now=born, tier=one.tier, sequence=sequence, digest=one.digest
+    )
+    record = replace(
+        record, updated_at=one.updated_at, body={**one.noted, **record.body}, previous=one.previous
+    )
+    return with_sources(with_notes(record, _shown_to_an_advisor(one.noted)), one.draft.sources)
+
+
+def _shown_to_an_advisor(noted: Mapping[str, Any]) -> Sequence[str]:
+    """The entries of which an advisor's note may speak."""
+    told: Mapping[str, Any] = (noted.get(NOTES) or {}).get("auto_supersede") or {}
+    return told["candidates"] if told.get("named") else ()
+
+
+def _says_the_same(there: Record, record: Record) -> bool:
+    """Whether both are the same version of the same entry, in whichever tier. Of an
+    artifact that is gone its entry lets go without a version.
+    """
+    one, other = (
+        entry_of(replace(row, tier=record.tier)).model_copy(update={"artifact_id": None})
+        for row in (there, record)
+    )
+    return there.version == record.version and one == other
+
+
+def _kept(row: Record, outcome: Outcome) -> Restored:
+    if outcome.applied:
+        return WRITTEN
+    if outcome.status is Status.REJECTED:
+        return DELETED if outcome.reason == "generation" else Restored(Fate.REFUSED, outcome.reason)
+    if isinstance(outcome.stored, Tombstone):
+        return DELETED
+    same = isinstance(outcome.stored, Record) and _says_the_same(outcome.stored, row)
+    return THERE if same else Restored(Fate.REFUSED, "version: another stands here under its number")
+
+
+def _content(record: Record) -> tuple[object, ...]:
+    given = {name: value for name, value in record.fields.items() if value is not None}
+    return record.scope, record.created_at, record.expires_at, given, dict(record.body), dict(record.texts)
+
+
+def noted_of(record: Record) -> dict[str, JsonValue]:
+    """What of an entry's record is beside what the entry says, and tells how it came to
+    be: for who restores it as it was.
+    """
+    said = {name: value for name, value in record.body.items() if name not in SAID | DERIVED}
+    found = {"previous": record.previous, "request_digest": record.fields.get(DIGEST), "body": said}
+    return {name: value for name, value in found.items() if value not in (None, {})}

@@ -1,0 +1,287 @@
+"""Sessions carried elsewhere: each one's own record, then its log, event by event, as
+it stood, so that history, window and counts come back. The chunks of a message's large
+texts come before it, and are stored anew.
+
+A session keeps its id. Its incarnation, which the keys of its events derive from,
+belongs to tenant and session: in another tenant it has one that derives from it, and
+what names an event by its key names it by the key it has there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from memory.domain import ids, validation
+from memory.domain.entry import check_title
+from memory.domain.errors import InvalidInput, QuotaExceeded, StoreUnavailable
+from memory.domain.session import STATUSES
+from memory.orchestrator.conversations.blobs.large_texts import (
+    Chunk,
+    chunks_of,
+    completed,
+    digest_of,
+    uploads_of,
+)
+from memory.orchestrator.conversations.blobs.uploads import Overtaken, Uploads
+from memory.orchestrator.conversations.log.events import (
+    FIRST_PLACE,
+    EventType,
+    artifacts_of,
+    event_of,
+    place_key,
+    with_artifacts,
+)
+from memory.orchestrator.conversations.log.folding import back_by, late_by, left_by
+from memory.orchestrator.conversations.log.forks import carried_elsewhere, check_copied
+from memory.orchestrator.conversations.log.passages import Passages
+from memory.orchestrator.conversations.sessions import MADE_FROM, life_of, system_of
+from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES, SESSIONS
+from memory.orchestrator.storage.kinds import Kind
+from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.session_keys import scope_of, session_key
+from memory.orchestrator.storage.steps import step
+from memory.orchestrator.transfer.records import DELETED, TAKEN, THERE, WRITTEN, Fate, Restored
+from memory.ports.record import JsonValue, Key, Record, Stored, Tombstone
+from memory.ports.writes import Absent, Outcome, Put, Status
+
+
+def check_carried(kind: Kind, record: Record) -> None:
+    """Raise where a record that was exported is none of a session, or none of a log."""
+    fields: Mapping[str, Any] = record.fields
+    for name in fields:
+        if kind.collection.field(name) is None:
+            raise InvalidInput("fields", f"{name!r} is no field of a record of kind '{kind.collection.name}'")
+    named = "session_id" if kind.collection is SESSIONS else "conversation_id"
+    if record.scope != scope_of(validation.identifier(named, fields[named])):
+        raise InvalidInput("scope", "is not that of its session")
+    if kind.collection is ARTIFACTS:
+        if not isinstance(fields["data"], bytes) or digest_of(fields["data"]) != fields["digest"]:
+            raise InvalidInput("data", "is not what its digest tells")
+        fields["data"].decode()
+        validation.identifier("upload", fields["upload"])
+        return
+    if kind.collection is MESSAGES:
+        event = event_of(record)
+        left_by(event.draft).with_all(back_by(event.draft)).with_all(late_by(event.draft))
+        if (
+            event.draft.message is not None and event.draft.artifacts
+        ):  # its large texts have their places in it
+            completed(
+                event.draft.message,
+                event.draft.artifacts,
+                dict.fromkeys(chunks_of(event.draft.artifacts), ""),
+            )
+        if event.place < FIRST_PLACE:
+            raise InvalidInput("place", f"must be a whole number, not below {FIRST_PLACE}")
+        return
+    validation.one_of("status", fields["status"], STATUSES)
+    if not ids.is_id(record.body["incarnation"]) or fields["touched_at"] is None:
+        raise InvalidInput("body", "is not as an export writes it")
+    if type(record.body.get(MADE_FROM, 0)) is not int:
+        raise InvalidInput(MADE_FROM, "must be a whole number of microseconds")
+    check_copied(record.body)
+    check_title(record.body.get("title"))
+    validation.json_object("metadata", record.body.get("metadata", {}))
+    system_of(record)
+
+
+def incarnation_here(tenant: str, scope: str, was: str) -> str:
+    """The incarnation that the session of this scope has in a tenant into which it is
+    carried.
+    """
+    if not ids.is_id(was) or ids.digest_of(was) == ids.partition_digest(tenant, scope):
+        return was
+    return ids.derived_id(tenant, scope, "import", was)
+
+
+class Moving:
+    """What the sessions of a file are called in a tenant."""
+
+    def __init__(self, tenant: str) -> None:
+        self._tenant = tenant
+        self._was: dict[str, str] = {}
+        self._compactions: dict[str, str] = {}
+
+    def note(self, session: Record) -> None:
+        """Learn of a session before its events are `here`."""
+        self._was[session.scope] = str(session.body["incarnation"])
+
+    def here(self, record: Record) -> Record:
+        """The record as it stands in this tenant. An event that is of no place of its
+        session stays what it is, and is refused.
+        """
+        was = self._was.get(record.scope, "")
+        now = incarnation_here(self._tenant, record.scope, was)
+        if "session_id" in record.fields:
+            body = carried_elsewhere(
+                record.body, lambda session_id, was: incarnation_here(self._tenant, scope_of(session_id), was)
+            )
+            return replace(
+                record,
+                key=session_key(self._tenant, str(record.fields["session_id"])),
+                body={**body, "incarnation": now},
+            )
+        event, here = event_of(record), Key(self._tenant, record.key.id)
+        if was == now or record.key.id != place_key(self._tenant, was, event.place).id:
+            return replace(record, key=here)
+        here, body = place_key(self._tenant, now, event.place), dict(record.body)
+        if event.type is EventType.COMPACTION:
+            self._compactions[record.key.id] = here.id
+            names = {
+                place_key(self._tenant, was, place).id: place_key(self._tenant, now, place).id
+                for place in left_by(event.draft)
+            }
+            data: dict[str, JsonValue] = dict(event.draft.data)
+            body["data"] = data | {"archived": [names.get(name, name) for name in data.get("archived", ())]}
+        last = event.after.last_compaction
+        body["after"] = replace(
+            event.after, last_compaction=self._compactions.get(last, last) if last is not None else None
+        ).to_json()
+        return replace(record, key=here, body=body)
+
+
+class Carrying:
+    """Restores them."""
+
+    def __init__(self, placement: Placement, uploads: Uploads, passages: Passages) -> None:
+        self._placement = placement
+        self._uploads = uploads
+        self._passages = passages
+
+    async def restore_session(self, record: Record) -> Restored:
+        """Store a session's own record where there is none; one of the same incarnation
+        is there already, whatever was said since.
+        """
+        archive = self._placement.topology.archive
+        outcome = await self._placement.write_one(
+            "session.restore", archive, Put(SESSIONS, _born(record, None), Absent())
+        )
+        if outcome.applied or (error := refused(archive, outcome)) is not None:
+            return WRITTEN if outcome.applied else Restored(Fate.REFUSED, str(error))
+        there = outcome.stored
+        if isinstance(there, Record):
+            same = there.body["incarnation"] == record.body["incarnation"]
+            return THERE if same else Restored(Fate.REFUSED, "id: there is another session of this id here")
+        return DELETED if isinstance(there, Tombstone) or outcome.status is Status.REJECTED else TAKEN
+
+    async def restore_events(
+        self, records: Sequence[Record], chunks: MutableMapping[tuple[str, Chunk], str]
+    ) -> list[Restored]:
+        """Store events, in their order, each where nothing stands at its place; those
+        of a session that was deleted are not brought back.
+
+        `chunks` has the large texts of messages, by the scope of their session; those
+        that these name are taken from it. Raises `QuotaExceeded` at the first message
+        whose large texts have no room: those before it are stored.
+        """
+        archive = self._placement.topology.archive
+        named = [session_key(record.key.tenant, str(record.fields["conversation_id"])) for record in records]
+        keys = list(dict.fromkeys(named))
+        with step("session.read"):
+            sessions = dict(zip(keys, await archive.get(SESSIONS, keys) if keys else [], strict=True))
+        fates: list[Restored] = []
+        puts: list[tuple[int, Put]] = []
+        refusal: QuotaExceeded | None = None
+        for at, (record, key) in enumerate(zip(records, named, strict=True)):
+            fates.append(_fate(record, session := sessions[key]))
+            texts = {
+                chunk: text
+                for chunk in chunks_of(artifacts_of(record))
+                if (text := chunks.pop((record.scope, chunk), None)) is not None
+            }
+            if isinstance(session, Record) and fates[at] is WRITTEN:
+                try:
+                    here = await self._with_texts(record, session, texts) if artifacts_of(record) else record
+                except QuotaExceeded as refused_now:
+                    refusal = refused_now
+                    break
+                if isinstance(here, Restored):
+                    fates[at] = here
+                else:
+                    born = _born(here, session.generation)
+                    owed = (*born.owed, *self._passages.owed_by(event_of(record).draft))
+                    puts.append((at, Put(MESSAGES, replace(born, owed=owed), Absent())))
+        outcomes = (
+            await self._placement.write("log.restore", archive, *[put for _, put in puts]) if puts else []
+        )
+        for (at, put), outcome in zip(puts, outcomes, strict=True):
+            if outcome.applied:
+                self._passages.note(event_of(put.record))
+            error = refused(archive, outcome)
+            fates[at] = _put(put.record, outcome) if error is None else Restored(Fate.REFUSED, str(error))
+            if (artifacts := artifacts_of(put.record)) and isinstance(session := sessions[named[at]], Record):
+                if not outcome.applied:
+                    await self._uploads.give_up(life_of(session), artifacts)
+                elif not await self._uploads.hold(life_of(session), uploads_of(artifacts)):
+                    raise StoreUnavailable(
+                        archive.name,
+                        "took so long that the large texts of a message were given up: erase it, and import again",
+                    )
+        if refusal is not None:
+            raise refusal
+        return fates
+
+    async def _with_texts(
+        self, record: Record, session: Record, texts: Mapping[Chunk, str]
+    ) -> Record | Restored:
+        """The record once its large texts are stored here; or what stands at its place,
+        or why they cannot be.
+        """
+        archive, event = self._placement.topology.archive, event_of(record)
+        with step("log.read"):
+            (there,) = await archive.get(MESSAGES, [record.key])
+        if there is not None:
+            return _met(record, there)
+        lacking = [chunk for chunk in chunks_of(event.draft.artifacts) if chunk not in texts]
+        if lacking or event.draft.message is None:
+            return Restored(
+                Fate.REFUSED, f"artifacts: {len(lacking)} of their chunks do not stand before it in this file"
+            )
+        try:
+            message = completed(event.draft.message, event.draft.artifacts, texts)
+            (artifacts,) = await self._uploads.lay(life_of(session), [(message, ())])
+        except Overtaken:
+            return DELETED
+        return with_artifacts(record, artifacts)
+
+
+def _fate(record: Record, session: object) -> Restored:
+    """What becomes of an event, as far as its session tells; written, if nothing stands
+    at its place.
+    """
+    if not isinstance(session, Record):
+        return DELETED
+    place: Any = record.fields["place"]
+    is_its = record.key == place_key(record.key.tenant, str(session.body["incarnation"]), place)
+    return WRITTEN if is_its else Restored(Fate.REFUSED, "id: is no place of the session that stands here")
+
+
+def _put(record: Record, outcome: Outcome) -> Restored:
+    if outcome.applied:
+        return WRITTEN
+    return DELETED if outcome.status is Status.REJECTED else _met(record, outcome.stored)
+
+
+def _met(record: Record, there: Stored | None) -> Restored:
+    """What an event meets at its place."""
+    if isinstance(there, Record):
+        return THERE if there.body.get("nonce") == record.body["nonce"] else TAKEN
+    return DELETED if isinstance(there, Tombstone) else TAKEN
+
+
+def _born(record: Record, generation: int | None) -> Record:
+    return Record(
+        record.key,
+        record.scope,
+        record.version,
+        record.created_at,
+        record.updated_at,
+        fields=record.fields,
+        body=record.body,
+        texts=record.texts,
+        generation=generation,
+        tier="mid",
+        owed=record.owed,
+    )

@@ -1,0 +1,10 @@
+"""What may be written and what may be shown: gates and blocked sources.
+
+It imports `storage` and the packages below it.
+"""
+
+__all__ = [
+    "blocked_sources",
+    "gates",
+    "trust",
+]
