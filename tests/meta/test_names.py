@@ -1,5 +1,5 @@
 """Words that went out of use: no identifier of the library has them any more, so that
-each thing has one name (docs/architecture.md).
+each thing has one name (docs/protocols.md).
 """
 
 from __future__ import annotations
