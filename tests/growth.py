@@ -25,7 +25,16 @@ from statistics import median
 
 from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.support import T0, asked, done, found, hit_ids, live, put, record
+from memory.ports.contract.support import (
+    T0,
+    apply_all,
+    fetch_record,
+    fetch_stored,
+    hit_ids,
+    put,
+    query_ids,
+    record,
+)
 from memory.ports.query import Has
 from memory.ports.record import Record
 from memory.ports.store import Store
@@ -88,21 +97,21 @@ async def course(harness: Harness, store: Store, updates: int) -> Course:
     measure.
     """
     await store.open(DECLARED)
-    await done(store, *[put(_entry(n, 1)) for n in range(ENTRIES_KEPT)])
+    await apply_all(store, *[put(_entry(n, 1)) for n in range(ENTRIES_KEPT)])
     come_to, version = Course(each=updates // TENTHS), 1
     for tenth in range(TENTHS):
         took = []
         for n in range(come_to.each):
             version += n % ENTRIES_KEPT == 0
             begun = time.perf_counter()
-            await done(store, put(_entry(n % ENTRIES_KEPT, version)))
+            await apply_all(store, put(_entry(n % ENTRIES_KEPT, version)))
             took.append(time.perf_counter() - begun)
         come_to.updates.append(median(took))
         come_to.questions.append(median([await _asked(store, word) for word in WORDS]))
         if tenth + 1 in (HALF_WAY, TENTHS):
             await store.vacuum()
             come_to.sizes.append(await _size(harness))
-    assert (await live(store, 0)).version == version
+    assert (await fetch_record(store, 0)).version == version
     assert not (await store.audit()).problems
     return come_to
 
@@ -125,8 +134,8 @@ async def _asked(store: Store, word: str) -> float:
     if store.capabilities.lexical:
         assert await hit_ids(store, word)
     if store.capabilities.filter:
-        await asked(store, part=Has("tags", "even"), limit=20)
-    assert await found(store) is not None
+        await query_ids(store, part=Has("tags", "even"), limit=20)
+    assert await fetch_stored(store) is not None
     return time.perf_counter() - begun
 
 

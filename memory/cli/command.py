@@ -138,15 +138,15 @@ def command(
     """
 
     def register(function: Callable[Concatenate[Cli, P], Result]) -> Callable[Concatenate[Cli, P], Result]:
-        def called(ctx: typer.Context, **given: Any) -> None:
+        def wrapper(ctx: typer.Context, **given: Any) -> None:
             cli = _with_options_here(ctx.obj or Cli(), given)
             code = run(cli, lambda: function(cli, **given))  # type: ignore[call-arg]
             raise typer.Exit(code)
 
-        called.__doc__ = function.__doc__
-        called.__name__ = function.__name__
-        _show_to_typer(called, function)
-        app.command(name, **options)(called)
+        wrapper.__doc__ = function.__doc__
+        wrapper.__name__ = function.__name__
+        _show_to_typer(wrapper, function)
+        app.command(name, **options)(wrapper)
         return function
 
     return register
@@ -161,7 +161,7 @@ def run(cli: Cli, work: Callable[[], int | Awaitable[int | None] | None]) -> int
         if inspect.isawaitable(result):
             import asyncio
 
-            result = asyncio.run(_awaited(result))
+            result = asyncio.run(_await_work(result))
         sys.stdout.flush()
         return int(result or 0)
     except BrokenPipeError:
@@ -181,7 +181,7 @@ def run(cli: Cli, work: Callable[[], int | Awaitable[int | None] | None]) -> int
         return fail(cli, exc)
 
 
-async def _awaited(work: Awaitable[int | None]) -> int | None:
+async def _await_work(work: Awaitable[int | None]) -> int | None:
     return await work
 
 
@@ -189,9 +189,9 @@ def fail(cli: Cli, exc: Exception) -> int:
     """Say what went wrong in one line on standard error, with --json also as an object
     on standard output.
     """
-    from memory.cli.exits import BUG, judged
+    from memory.cli.exits import BUG, classify_error
 
-    code, name = judged(exc)
+    code, name = classify_error(exc)
     message = (
         _message(exc)
         if code != BUG

@@ -107,7 +107,7 @@ def draw(found: Expansion) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{right - left:.0f}" height="{bottom - top:.0f}" '
             f'viewBox="{left:.0f} {top:.0f} {right - left:.0f} {bottom - top:.0f}">',
-            f"<title>{_text('What is linked to: ' + _said(seed), TOLD)}</title>",
+            f"<title>{_text('What is linked to: ' + _label(seed), TOLD)}</title>",
             f"<style>{_STYLE}</style>",
             "<defs>" + "".join(_arrow(label) for label in COLOURS) + "</defs>",
             f'<rect x="{left:.0f}" y="{top:.0f}" width="100%" height="100%" fill="#ffffff"/>',
@@ -239,12 +239,12 @@ def _box(entry: Entry, at: Place, *, is_seed: bool, is_retired: bool) -> str:
     kind = " ".join(["entry", *["seed"] * is_seed, *["retired"] * is_retired])
     until = f" · until {entry.valid_to:%Y-%m-%d}" if is_retired and entry.valid_to is not None else ""
     about = f"{entry.type.value} · {entry.valid_from:%Y-%m-%d}{until}"
-    told = f"{_said(entry)}\n{entry.type.value} · {entry.scope.text} · {entry.id}"
+    told = f"{_label(entry)}\n{entry.type.value} · {entry.scope.text} · {entry.id}"
     return (
         f'<svg class="{kind}" x="{at.x - WIDTH / 2:.0f}" y="{at.y - HEIGHT / 2:.0f}" width="{WIDTH}" height="{HEIGHT}">'
         f"<title>{_text(told, TOLD)}</title>"
         f'<rect class="box" x="1.5" y="1.5" width="{WIDTH - 3}" height="{HEIGHT - 3}" rx="7"/>'
-        f'<text class="title" x="{WIDTH / 2:.0f}" y="17">{_text(cut(_said(entry)))}</text>'
+        f'<text class="title" x="{WIDTH / 2:.0f}" y="17">{_text(cut(_label(entry)))}</text>'
         f'<text class="about" x="{WIDTH / 2:.0f}" y="32">{_text(about)}</text></svg>'
     )
 
@@ -259,7 +259,7 @@ def _arrow(label: str) -> str:
 # -- texts -----------------------------------------------------------------------------
 
 
-def _said(entry: Entry) -> str:
+def _label(entry: Entry) -> str:
     return entry.title or entry.content
 
 

@@ -16,8 +16,8 @@ from memory.cli.options import (
     OptionalScope,
     ScopeOption,
     TagsOption,
+    drop_none,
     expiry,
-    given,
     json_object,
     moment,
 )
@@ -116,7 +116,7 @@ async def write(
     from memory.cli import show
 
     text = sys.stdin.read() if content == "-" else content
-    options = given(
+    options = drop_none(
         type=kind,
         title=title,
         source=source,
@@ -126,13 +126,15 @@ async def write(
         metadata=json_object("metadata", metadata),
         key=key,
     )
-    options |= given(
+    options |= drop_none(
         conversation_id=conversation_id, number_in_conversation=number, speaker=speaker, confidence=confidence
     )
     async with cli.memory() as memory:
-        options |= given(artifact_id=None if artifact is None else await id_of(memory, artifact, "artifact"))
-        options |= given(supersedes=None if supersedes is None else await ids_of(memory, supersedes))
-        options |= given(if_exists=if_exists)
+        options |= drop_none(
+            artifact_id=None if artifact is None else await id_of(memory, artifact, "artifact")
+        )
+        options |= drop_none(supersedes=None if supersedes is None else await ids_of(memory, supersedes))
+        options |= drop_none(if_exists=if_exists)
         entry = await memory.write(
             text,
             scope=scope,
@@ -281,13 +283,13 @@ async def list_entries(
     ] = None,
 ) -> int:
     """List the entries of a scope, the newest first. Ends with 1 where there are none."""
-    asked = given(
+    asked = drop_none(
         types=kind, tags=tag, since=moment("since", since), before=moment("before", before), cursor=cursor
     )
     async with cli.memory() as memory:
         page = await memory.retrieve(scope, limit=limit, order="oldest" if oldest else "newest", **asked)
         numbers = await numbers_of(cli, memory, (entry.id for entry in page))
-    return _paged(cli, page, numbers, scope)
+    return _show_page(cli, page, numbers, scope)
 
 
 async def browse(
@@ -326,15 +328,15 @@ async def browse(
     """List all entries by their last change, the newest first. Ends with 1 where there
     are none.
     """
-    asked = given(conversation=conversation, types=kind, tags=tag, cursor=cursor)
-    asked |= given(since=moment("since", since), updated_before=moment("updated_before", updated_before))
+    asked = drop_none(conversation=conversation, types=kind, tags=tag, cursor=cursor)
+    asked |= drop_none(since=moment("since", since), updated_before=moment("updated_before", updated_before))
     async with cli.memory() as memory:
         page = await memory.browse(scope or None, limit=limit, include_retired=include_retired, **asked)
         numbers = await numbers_of(cli, memory, (entry.id for entry in page))
-    return _paged(cli, page, numbers, ", ".join(scope or ["any scope"]))
+    return _show_page(cli, page, numbers, ", ".join(scope or ["any scope"]))
 
 
-def _paged(cli: Cli, page: Retrieved, numbers: Mapping[str, int], where: str) -> int:
+def _show_page(cli: Cli, page: Retrieved, numbers: Mapping[str, int], where: str) -> int:
     """Show a page of entries, and how to go on."""
     from memory.cli import show
 
@@ -458,11 +460,13 @@ def _stores(cli: Cli) -> str:
     password.
     """
     from memory.facade.places import path_of
-    from memory.facade.values import masked
+    from memory.facade.values import mask_url
 
     config = cli.settings()
     return (
-        ", ".join(f"{store.name} ({path_of(store) or masked(store.url)})" for store in config.stores_in_use())
+        ", ".join(
+            f"{store.name} ({path_of(store) or mask_url(store.url)})" for store in config.stores_in_use()
+        )
         + f", tenant {config.tenant}"
     )
 
@@ -505,7 +509,7 @@ async def forget(
 async def _forget_entries(cli: Cli, entry_ids: list[str]) -> int:
     async with cli.memory() as memory:
         gone = {entry_id: await memory.delete(entry_id) for entry_id in await ids_of(memory, entry_ids)}
-    lines = [f"{entry_id}  {_forgotten(deleted)}" for entry_id, deleted in gone.items()]
+    lines = [f"{entry_id}  {_deletion_text(deleted)}" for entry_id, deleted in gone.items()]
     data = {"deleted": [i for i, d in gone.items() if d], "not_found": [i for i, d in gone.items() if not d]}
     kept = {entry_id: list(deleted.kept) for entry_id, deleted in gone.items() if deleted.kept}
     cli.emit(
@@ -515,7 +519,7 @@ async def _forget_entries(cli: Cli, entry_ids: list[str]) -> int:
     return 0 if all(gone.values()) else 1
 
 
-def _forgotten(deleted: DeletedEntry) -> str:
+def _deletion_text(deleted: DeletedEntry) -> str:
     if not deleted:
         return "not found"
     kept = f"; made of it and kept: {', '.join(deleted.kept)}" if deleted.kept else ""
@@ -553,7 +557,7 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
                 "sessions_left": list(of_scope.sessions_left),
             }
             said, count = (
-                f"{of_scope} entries of {whole} {would}{_left(whole, of_scope.sessions_left)}",
+                f"{of_scope} entries of {whole} {would}{_sessions_left_text(whole, of_scope.sessions_left)}",
                 int(of_scope),
             )
         elif person is not None:
@@ -575,7 +579,7 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
     return 0 if count else 1
 
 
-def _left(scope: Scope, sessions: Sequence[str]) -> str:
+def _sessions_left_text(scope: Scope, sessions: Sequence[str]) -> str:
     """The sessions that an erasure of a scope leaves, and what reaches them."""
     from memory.domain.scope import ScopeKind
 

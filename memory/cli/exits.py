@@ -57,6 +57,6 @@ _KINDS: tuple[tuple[type[BaseException], int, str], ...] = (  # the most specifi
 )
 
 
-def judged(exc: BaseException) -> tuple[int, str]:
+def classify_error(exc: BaseException) -> tuple[int, str]:
     """The exit code of an error and its name for programs."""
     return next(((code, name) for kind, code, name in _KINDS if isinstance(exc, kind)), (BUG, "internal"))

@@ -12,7 +12,15 @@ import typer
 
 from memory.cli.command import Cli, command, is_utf8
 from memory.cli.numbered import id_of, ids_of, numbers_of
-from memory.cli.options import MetadataOption, OptionalScope, TagsOption, expiry, given, json_object, moment
+from memory.cli.options import (
+    MetadataOption,
+    OptionalScope,
+    TagsOption,
+    drop_none,
+    expiry,
+    json_object,
+    moment,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +35,7 @@ def register(app: typer.Typer) -> None:
     command(app, "history")(history)
     command(app, "relate")(relate)
     command(app, "unrelate")(unrelate)
-    command(app, "related")(related)
+    command(app, "related")(list_related)
     command(app, "graph")(graph)
 
 
@@ -57,7 +65,7 @@ async def update(
     """
     from memory.cli import show
 
-    changes = given(
+    changes = drop_none(
         content=content,
         title=title,
         type=kind,
@@ -65,7 +73,7 @@ async def update(
         tags=tag,
         metadata=json_object("metadata", metadata),
     )
-    changes |= given(expires_at=expiry("expires", expires))
+    changes |= drop_none(expires_at=expiry("expires", expires))
     async with cli.memory() as memory:
         entry = await memory.update(await id_of(memory, entry_id), **changes)
         numbers = await numbers_of(cli, memory, [entry.id])
@@ -147,7 +155,7 @@ async def unrelate(cli: Cli, relation_id: Annotated[str, typer.Argument(metavar=
     return 0 if gone else 1
 
 
-async def related(
+async def list_related(
     cli: Cli,
     entry_id: EntryId,
     depth: Depth = 1,

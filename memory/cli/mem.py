@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memory.cli.command import Cli, command
-from memory.cli.options import ScopeOption, given
+from memory.cli.options import ScopeOption, drop_none
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,7 +53,7 @@ async def mem(
     within = "tenant" if reads == ["tenant"] else reads
     async with cli.memory() as memory:
         found = await memory.commands.run(
-            asked, scope=scope, **given(reads=within, conversation=conversation, agent=agent)
+            asked, scope=scope, **drop_none(reads=within, conversation=conversation, agent=agent)
         )
     if not found:
         cli.say("no line begins with /mem: nothing was done; `/mem` alone says what there is")

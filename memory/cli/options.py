@@ -71,6 +71,6 @@ def json_object(field: str, text: str | None) -> dict[str, Any] | None:
         raise InvalidInput(field, f"not a JSON object such as '{{\"confidence\": 0.9}}' ({exc})") from None
 
 
-def given(**options: Any) -> dict[str, Any]:
+def drop_none(**options: Any) -> dict[str, Any]:
     """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}

@@ -54,7 +54,7 @@ def show_stats(out: Any, counted: Stats) -> None:
     if counted.owed:
         out.print(
             show.plain(
-                f"{_owing(counted.owed)}; sweeps do that, and `memory doctor` tells what cannot be done"
+                f"{_pending_text(counted.owed)}; sweeps do that, and `memory doctor` tells what cannot be done"
             )
         )
     in_quarantine = [
@@ -65,7 +65,7 @@ def show_stats(out: Any, counted: Stats) -> None:
         out.print(show.plain(f"- {sentence}", "yellow"))
 
 
-def _owing(owed: int) -> str:
+def _pending_text(owed: int) -> str:
     return "1 record owes a step" if owed == 1 else f"{owed:,} records owe a step"
 
 
@@ -191,7 +191,7 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
     for problem in data["problems"]:
         out.print(show.plain(f"\n{problem}", "bold red"))
     if data["owed"]:
-        out.print(show.plain(f"\n{_owing(data['owed'])} still", "yellow"))
+        out.print(show.plain(f"\n{_pending_text(data['owed'])} still", "yellow"))
     if data["reindex"]:
         out.print(show.plain(f"\n{data['reindex']}", "yellow"))
     for sentence in (*data["overdue"], *data["healed"]):
@@ -214,7 +214,7 @@ def _show_audited(out: Any, one: dict[str, Any]) -> None:
 
     out.print()
     out.print(
-        show.plain(_audited(one), "bold red" if one["error"] else "yellow" if one["problems"] else "green")
+        show.plain(_audit_text(one), "bold red" if one["error"] else "yellow" if one["problems"] else "green")
     )
     for problem in one["problems"]:
         out.print(show.plain(f"- {problem}"))
@@ -263,7 +263,7 @@ def _show_compared(out: Any, came: dict[str, Any]) -> None:
         out.print(show.plain(f"- {sentence}", "yellow"))
 
 
-def _audited(one: dict[str, Any]) -> str:
+def _audit_text(one: dict[str, Any]) -> str:
     if one["error"]:
         return f"{one['store']} could not be looked through: {one['error']}"
     if not one["problems"]:

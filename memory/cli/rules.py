@@ -46,7 +46,7 @@ def _show_plan(out: Any, made: Plan) -> None:
             if all_was_asked
             else "Nothing would be done now, as far as is known."
         )
-    alike = show.grouped(
+    alike = show.group_by(
         made.planned,
         lambda one: (one.rule, one.action, one.because, one.tier, one.to, one.collection, one.depends),
     )
@@ -83,7 +83,8 @@ def _show_plan(out: Any, made: Plan) -> None:
             out.print(f"and {len(some) - LISTED:,} more; --json lists them all")
     if made.stays:
         rows = [
-            [one.id, f"{one.tenant}\n{one.scope}\n{_left(one)}: {one.because}"] for one in made.stays[:LISTED]
+            [one.id, f"{one.tenant}\n{one.scope}\n{_action_text(one)}: {one.because}"]
+            for one in made.stays[:LISTED]
         ]
         out.print(show.table("Stays", ["id", "tenant, scope, and what is not done"], rows))
         if len(made.stays) > LISTED:
@@ -94,7 +95,7 @@ def _show_plan(out: Any, made: Plan) -> None:
         out.print(f"and {len(made.waiting) - LISTED:,} more that is not known; --json lists it all")
 
 
-def _left(one: Stays) -> str:
+def _action_text(one: Stays) -> str:
     return one.action + (f" to {one.to}" if one.to else "") + (f" by {one.rule}" if one.rule else "")
 
 

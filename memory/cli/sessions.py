@@ -12,7 +12,7 @@ import typer
 
 from memory.cli.command import Cli, command, is_utf8
 from memory.cli.options import TagsOption
-from memory.cli.transfer import opened, progress
+from memory.cli.transfer import open_input, progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -260,7 +260,7 @@ async def import_messages(
     name = "stdin" if file == "-" else Path(file).name
     if session_id is None and file == "-":
         raise InvalidInput("--id", "is needed for standard input: which session it is")
-    with opened(file) as stream:
+    with open_input(file) as stream:
         messages = read_messages(stream, name)
     if not messages:
         cli.emit(
@@ -271,7 +271,7 @@ async def import_messages(
     async with cli.memory() as memory:
         with progress(cli) as advance:
 
-            def told(done: int, total: int) -> None:
+            def report_progress(done: int, total: int) -> None:
                 advance(done, total)
                 cli.kept[:] = [
                     f"{done} of {total} messages are kept; import the same file again for the rest, nothing is said twice"
@@ -279,7 +279,14 @@ async def import_messages(
 
             session = session_id or Path(file).stem
             result = await import_chat(
-                memory, session, messages, told, user=user, agent=agent, namespace=namespace, revive=revive
+                memory,
+                session,
+                messages,
+                report_progress,
+                user=user,
+                agent=agent,
+                namespace=namespace,
+                revive=revive,
             )
     said = f"{name}: {result.new} messages added to session {result.session_id}"
     said += f"; {result.already_there} were there already, not added twice" if result.already_there else ""

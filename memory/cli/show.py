@@ -212,14 +212,14 @@ def hits(
     """Search results, best first; explained, each with how it came to its place."""
     rows = []
     for place, hit in enumerate(found, start=1):
-        in_tier, said = _said(hit, numbers, limit)
-        body = Group(*said, *(explained(hit.explanation) if explain else []))
+        in_tier, said = _tier_and_text(hit, numbers, limit)
+        body = Group(*said, *(explanation_lines(hit.explanation) if explain else []))
         rows.append([str(place), sort_key(hit.score), relevance(hit.relevance), in_tier, body])
     columns = ["#", "score", "relevance", "tier", "what was found"]
     return table("", columns, rows, right=("#", "score", "relevance"))
 
 
-def _said(
+def _tier_and_text(
     hit: FoundEntry | FoundMessage, numbers: Mapping[str, int], limit: int | None
 ) -> tuple[Text, list[Text]]:
     """The tier and the text of a hit, and what it is."""
@@ -240,14 +240,14 @@ def _said(
     return tier(entry.tier), [*title, plain(entry.content, limit=limit), about]
 
 
-def explained(explanation: Mapping[str, Any]) -> list[Text]:
+def explanation_lines(explanation: Mapping[str, Any]) -> list[Text]:
     """Return how a hit came to its relevance and its place, a line each.
 
     The lines are the relevance in words, its ranks, the nearest part of a long text,
     the terms of its order with what multiplies them, and where it lives.
     """
     factors = [
-        f"× {_named(name)} {by:.2f}"
+        f"× {_humanize(name)} {by:.2f}"
         for name, by in explanation.get("multipliers", {}).items()
         if f"{by:.2f}" != "1.00"
     ]
@@ -268,7 +268,7 @@ def explained(explanation: Mapping[str, Any]) -> list[Text]:
     lines = (
         relevant,
         supposed,
-        ranked(explanation.get("ranks", {})),
+        ranks_text(explanation.get("ranks", {})),
         nearest,
         _sum(explanation.get("terms", {})),
         " ".join(factors + order),
@@ -277,9 +277,9 @@ def explained(explanation: Mapping[str, Any]) -> list[Text]:
     return [plain(line) for line in lines if line]
 
 
-def ranked(ranks: Mapping[str, int | None]) -> str:
+def ranks_text(ranks: Mapping[str, int | None]) -> str:
     """The rank by each way that found it."""
-    return " · ".join(f"{_named(way)} #{rank}" for way, rank in ranks.items() if rank is not None)
+    return " · ".join(f"{_humanize(way)} #{rank}" for way, rank in ranks.items() if rank is not None)
 
 
 def _sum(terms: Mapping[str, float]) -> str:
@@ -287,21 +287,23 @@ def _sum(terms: Mapping[str, float]) -> str:
     ordered = sorted(terms.items(), key=lambda term: -abs(term[1]))
     told = [*ordered[:TERMS], ("others", sum(value for _, value in ordered[TERMS:]))]
     signed = [
-        f"{'−' if value < 0 else '+'} {_named(name)} {abs(value):.2f}"
+        f"{'−' if value < 0 else '+'} {_humanize(name)} {abs(value):.2f}"
         for name, value in told
         if f"{abs(value):.2f}" != "0.00"
     ]
     return " ".join(signed).removeprefix("+ ")
 
 
-def _named(name: str) -> str:
+def _humanize(name: str) -> str:
     return name.replace("_", " ")
 
 
 def left_out(left: Mapping[str, Any]) -> Text:
     """How much was found and is not shown, by why."""
     counted = {why: what if isinstance(what, int) else len(what) for why, what in left.items()}
-    return plain("not shown: " + ", ".join(f"{count} {_named(why)}" for why, count in counted.items()), "dim")
+    return plain(
+        "not shown: " + ", ".join(f"{count} {_humanize(why)}" for why, count in counted.items()), "dim"
+    )
 
 
 def report_json(report: PromotionReport) -> dict[str, Any]:
@@ -315,7 +317,7 @@ def promotion(out: Console, report: PromotionReport) -> None:
     """
     if report.derived:
         out.print(plain(f"{len(report.derived)} entries made of its messages"))
-    for (rule, because, start, end), moved in grouped(
+    for (rule, because, start, end), moved in group_by(
         report.moved, lambda item: (item.rule, item.because, item.from_tier, item.to_tier)
     ).items():
         out.print(
@@ -331,7 +333,7 @@ def promotion(out: Console, report: PromotionReport) -> None:
             )
         )
         out.print(plain("\n".join(f"  {item.entry_id}" for item in moved)))
-    for (rule, because, scope), copied in grouped(
+    for (rule, because, scope), copied in group_by(
         report.copied, lambda item: (item.rule, item.because, item.to_scope)
     ).items():
         out.print(
@@ -340,13 +342,13 @@ def promotion(out: Console, report: PromotionReport) -> None:
             )
         )
         out.print(plain("\n".join(f"  {item.entry_id} → {item.copy_id}" for item in copied)))
-    for (name, because), kept in grouped(report.kept, lambda item: (item.tier, item.because)).items():
+    for (name, because), kept in group_by(report.kept, lambda item: (item.tier, item.because)).items():
         where = Text.assemble(" kept in ", tier(name)) if name else Text(" not moved")
         out.print(Text.assemble(f"{len(kept)}", where, ": ", plain(because)))
         out.print(plain("\n".join(f"  {item.entry_id}" for item in kept)))
 
 
-def grouped(items: Iterable[T], reason: Callable[[T], K]) -> dict[K, list[T]]:
+def group_by(items: Iterable[T], reason: Callable[[T], K]) -> dict[K, list[T]]:
     """The items by what they have in common, in the order they came."""
     groups: dict[K, list[T]] = {}
     for item in items:

@@ -83,11 +83,11 @@ async def import_file(
         else None
     )
     read = 0
-    with opened(file) as stream:
+    with open_input(file) as stream:
         async with cli.memory() as memory:
             with progress(cli) as advance:
 
-                def told(done: int, total: int) -> None:
+                def report_progress(done: int, total: int) -> None:
                     nonlocal read
                     read = total
                     advance(done, total)
@@ -107,7 +107,7 @@ async def import_file(
                         same_ids=same_ids,
                         revive=revive,
                         skip_bad=skip_bad,
-                        progress=told,
+                        progress=report_progress,
                     )
                 except BadFile as bad:
                     _spell_out("bad", bad.problems if len(bad.problems) > 1 else [])
@@ -119,7 +119,7 @@ async def import_file(
     return 0 if read else 1
 
 
-def opened(file: str) -> AbstractContextManager[IO[bytes]]:
+def open_input(file: str) -> AbstractContextManager[IO[bytes]]:
     return nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb")
 
 

@@ -126,7 +126,7 @@ class Reach(Protocol):
         told. Never fails.
         """
 
-    async def listed(self, types: Sequence[str], tag: str | None, limit: int) -> Listed:
+    async def list_entries(self, types: Sequence[str], tag: str | None, limit: int) -> Listed:
         """The newest entries of these types, with this tag."""
 
     async def around(self, entry: Entry) -> Around: ...

@@ -17,12 +17,12 @@ one.
 """
 
 
-def _spelt(word: str) -> str:
+def _word_pattern(word: str) -> str:
     """The word, whatever stands unseen between its letters, blanks aside."""
     return rf"(?:(?!\s)[{_UNSEEN}])*".join(word)
 
 
-_MEM, _ENDMEM, _END, _MEMORY = (_spelt(word) for word in ("/mem", "/endmem", "end", "memory"))
+_MEM, _ENDMEM, _END, _MEMORY = (_word_pattern(word) for word in ("/mem", "/endmem", "end", "memory"))
 _LOOKS_LIKE_ONE = (
     rf"{_MEM}(?!\w)|{_ENDMEM}(?!\w)|\[[{_UNSEEN}]*{_MEM}(?!\w)|\[[{_UNSEEN}]*{_END}[{_UNSEEN}]+{_MEMORY}"
 )
@@ -32,7 +32,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _CUT = "…"
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """The text with a backslash before what begins a line like a frame or a command;
     `unescaped` gives the text back, to the letter.
     """
@@ -42,7 +42,7 @@ def escaped(text: str) -> str:
     )
 
 
-def unescaped(text: str) -> str:
+def unescape_text(text: str) -> str:
     """The text without these backslashes."""
     return "".join(
         _ESCAPED.sub(r"\1", line, count=1) if _ESCAPED.match(line) else line
@@ -57,7 +57,7 @@ def one_line(text: str) -> str:
     return _CONTROL.sub("\ufffd", " ".join(text.split()))
 
 
-def begun(text: str, most: int) -> str:
+def excerpt_line(text: str, most: int) -> str:
     """The text as one line of so many bytes at most, cut between characters."""
     flat = one_line(text[: 4 * most])  # blanks may go
     data = flat.encode()

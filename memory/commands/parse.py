@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from memory.commands.escape import one_line, unescaped
+from memory.commands.escape import one_line, unescape_text
 
 BEGINS, ENDS = "/mem", "/endmem"
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -196,7 +196,7 @@ def _from(numbers: Sequence[int], number: int, otherwise: int) -> int:
 
 def _body(lines: Sequence[str]) -> str:
     """The text of a body, without the end of its last line."""
-    text = unescaped("".join(lines))
+    text = unescape_text("".join(lines))
     last = text.splitlines(keepends=True)[-1:]
     return text[: len(text) - len(last[0]) + len(last[0].splitlines()[0])] if last else text
 
@@ -290,7 +290,7 @@ def _write(line: _Line, has_body: bool) -> Command:
     return Write(line.said, whole, shared)
 
 
-def _shared(line: _Line) -> bool:
+def _is_shared(line: _Line) -> bool:
     if line.words and list(line.words) != [SHARED]:
         raise _Misused
     return bool(line.words)
@@ -320,6 +320,6 @@ _MADE: Mapping[str, Callable[[_Line], Command]] = {
     "add link": _add_link,
     "invalidate": lambda line: Invalidate(line.said, _id(line.rest)),
     "read": lambda line: ReadArtifact(line.said, _id(line.rest)),
-    "scratchpad": lambda line: Scratchpad(line.said, _shared(line)),
-    "clear": lambda line: Clear(line.said, _shared(line)),
+    "scratchpad": lambda line: Scratchpad(line.said, _is_shared(line)),
+    "clear": lambda line: Clear(line.said, _is_shared(line)),
 }

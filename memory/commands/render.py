@@ -21,7 +21,7 @@ from memory.commands.command_context import (
     Noted,
     Reached,
 )
-from memory.commands.escape import begun, escaped, one_line
+from memory.commands.escape import escape_text, excerpt_line, one_line
 from memory.commands.parse import Command
 from memory.domain.artifact import Artifact
 from memory.domain.entry import Entry
@@ -39,8 +39,8 @@ UNAVAILABLE = "(unavailable)"
 Numbers = Mapping[str, int]
 
 
-def framed(command: Command, text: str) -> str:
-    return f"[{begun(command.said, SAID_BYTES)}]\n{escaped(text)}\n{END}"
+def frame_answer(command: Command, text: str) -> str:
+    return f"[{excerpt_line(command.said, SAID_BYTES)}]\n{escape_text(text)}\n{END}"
 
 
 def error(problem: str) -> str:
@@ -68,7 +68,7 @@ def line(entry: Entry, numbers: Numbers, now: datetime, *, mark: str = "") -> st
     return f"- {name(entry.id, numbers)}  [{entry.type.value}] ({' · '.join(days)})  {_title(entry)}{tags}{source}{mark}"
 
 
-def listed(found: Listed, tag: str | None, numbers: Numbers, now: datetime) -> str:
+def entry_list(found: Listed, tag: str | None, numbers: Numbers, now: datetime) -> str:
     if not found.entries:
         nothing = "(no entries)" if tag is None else f"(no entries tagged '{one_line(tag)}')"
         return _lines([nothing, *_notes(found.notes)])
@@ -89,7 +89,7 @@ def entry(shown: Entry, around: Around, numbers: Numbers, now: datetime) -> str:
         ),
     ]
     parts = [line(shown, numbers, now), shown.content] + (
-        [attached(around.artifact, numbers)] if around.artifact is not None else []
+        [artifact_line(around.artifact, numbers)] if around.artifact is not None else []
     )
     parts += ["\n".join([head, *links]) for head, links in sides if links]
     parts += _notes(["more links are there; the newest are shown"]) if around.more else []
@@ -106,12 +106,12 @@ def hits(query: str, found: Hits, numbers: Numbers, now: datetime, conversation:
     for rank, one in enumerate(found.entries):
         pinned = conversation is not None and one.conversation_id == conversation
         lines.append(line(one, numbers, now, mark="  [conversation]" if pinned else ""))
-        excerpt = begun(one.content, EXCERPT_BYTES) if rank < EXCERPTS else ""
+        excerpt = excerpt_line(one.content, EXCERPT_BYTES) if rank < EXCERPTS else ""
         lines += [f"  {excerpt}"] if excerpt else []
     return _lines([*lines, *_notes(found.notes)])
 
 
-def reached(found: Reached, depth: int, numbers: Numbers, now: datetime) -> str:
+def linked_entries(found: Reached, depth: int, numbers: Numbers, now: datetime) -> str:
     """What is linked to an entry (D117)."""
     first, *others = found.entries
     head = f"{name(first.id, numbers)} in {depth} step{'s' * (depth > 1)}: {len(others)} linked entries, {len(found.links)} relations"
@@ -121,7 +121,7 @@ def reached(found: Reached, depth: int, numbers: Numbers, now: datetime) -> str:
             head,
             *(line(one, numbers, now) for one in found.entries),
             *(["relations:", *links] if links else []),
-            *_named(found.notes, numbers),
+            *_numbered_notes(found.notes, numbers),
         ]
     )
 
@@ -137,12 +137,12 @@ def density(entry_id: str, found: Linked, numbers: Numbers) -> str:
             f"distinct relations: {len(found.labels)}{labels}",
             f"1-hop nodes: {found.one_step}",
             f"2-hop nodes: {found.two_steps}",
-            *_named(found.notes, numbers),
+            *_numbered_notes(found.notes, numbers),
         ]
     )
 
 
-def attached(found: Artifact, numbers: Numbers) -> str:
+def artifact_line(found: Artifact, numbers: Numbers) -> str:
     """What is known of an artifact, in a line (D18)."""
     return f"artifact: {name(found.id, numbers)}  {one_line(found.path)}  ({one_line(found.media_type)}, {found.size:,} bytes)"
 
@@ -153,9 +153,9 @@ def artifact(found: Artifact, data: bytes, numbers: Numbers) -> str:
     """
     text = data.decode(errors="ignore") if is_text(data, whole=len(data) >= found.size) else None
     if text is None:
-        return _lines([attached(found, numbers), "(it is not text)"])
+        return _lines([artifact_line(found, numbers), "(it is not text)"])
     cut = [f"(the first {len(data):,} bytes)"] if len(data) < found.size else []
-    return _lines([attached(found, numbers), *cut, "", text.removesuffix("\n")])
+    return _lines([artifact_line(found, numbers), *cut, "", text.removesuffix("\n")])
 
 
 def is_text(data: bytes, *, whole: bool) -> bool:
@@ -169,7 +169,7 @@ def is_text(data: bytes, *, whole: bool) -> bool:
     return True
 
 
-def noted(found: Noted) -> str:
+def scratchpad(found: Noted) -> str:
     """A scratchpad; of a long one the end."""
     if not found.content:
         return "(empty)" if found.exists else "(empty: nothing was ever written)"
@@ -186,7 +186,7 @@ def repr_of(text: str) -> str:
 
 
 def _title(one: Entry) -> str:
-    return one_line(one.title or "") or begun(one.content, UNTITLED_BYTES)
+    return one_line(one.title or "") or excerpt_line(one.content, UNTITLED_BYTES)
 
 
 def _other(entry_id: str, around: Around, numbers: Numbers) -> str:
@@ -204,7 +204,7 @@ def _notes(notes: Iterable[str]) -> list[str]:
     return [note if note.startswith("(") and note.endswith(")") else f"({note})" for note in flat]
 
 
-def _named(notes: Iterable[str], numbers: Numbers) -> list[str]:
+def _numbered_notes(notes: Iterable[str], numbers: Numbers) -> list[str]:
     """Notes that name entries by their ids."""
     said = list(notes)
     for entry_id in numbers:

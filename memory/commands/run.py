@@ -87,15 +87,18 @@ async def _result(reach: Reach | None, command: parse.Command) -> Result:
         log.exception("a command failed")
         return _error(command, render.error(f"it failed ({type(failed).__name__}); the log says more"))
     return Result(
-        command.said, render.framed(command, said.text), False, said.whole and isinstance(command, READS)
+        command.said,
+        render.frame_answer(command, said.text),
+        False,
+        said.whole and isinstance(command, READS),
     )
 
 
 def _error(command: parse.Command, text: str) -> Result:
-    return Result(command.said, render.framed(command, text), True, False)
+    return Result(command.said, render.frame_answer(command, text), True, False)
 
 
-async def _found(reach: Reach, *named: str, missing: str = "entry {} not found") -> list[Entry]:
+async def _find_entries(reach: Reach, *named: str, missing: str = "entry {} not found") -> list[Entry]:
     """The entries that are named: each must be one that may be read."""
     found = await reach.find(named)
     if (lacks := next((one for one in named if one not in found), None)) is not None:
@@ -114,13 +117,13 @@ async def _artifact(reach: Reach, named: str) -> Artifact:
 
 
 async def _entries(reach: Reach, command: parse.ListEntries) -> _Answer:
-    found = await reach.listed(command.types, command.tag, MOST_ENTRIES)
+    found = await reach.list_entries(command.types, command.tag, MOST_ENTRIES)
     numbers = await reach.numbers(one.id for one in found.entries)
-    return _Answer(render.listed(found, command.tag, numbers, reach.now), not found.notes)
+    return _Answer(render.entry_list(found, command.tag, numbers, reach.now), not found.notes)
 
 
 async def _entry(reach: Reach, command: parse.ShowEntry) -> _Answer:
-    [shown] = await _found(reach, command.id)
+    [shown] = await _find_entries(reach, command.id)
     around = await reach.around(shown)
     numbers = await reach.numbers([shown.id, *around.others])
     if around.artifact is not None:
@@ -138,14 +141,14 @@ async def _search(reach: Reach, command: parse.Search) -> _Answer:
 
 
 async def _expand(reach: Reach, command: parse.Expand) -> _Answer:
-    [begin] = await _found(reach, command.id)
+    [begin] = await _find_entries(reach, command.id)
     found = await reach.expand(begin.id, command.depth)
     numbers = await reach.numbers(one.id for one in found.entries)
-    return _Answer(render.reached(found, command.depth, numbers, reach.now))
+    return _Answer(render.linked_entries(found, command.depth, numbers, reach.now))
 
 
 async def _density(reach: Reach, command: parse.Density) -> _Answer:
-    [entry] = await _found(reach, command.id)
+    [entry] = await _find_entries(reach, command.id)
     return _Answer(render.density(entry.id, await reach.density(entry.id), await reach.numbers([entry.id])))
 
 
@@ -156,7 +159,7 @@ async def _read(reach: Reach, command: parse.ReadArtifact) -> _Answer:
 
 
 async def _scratchpad(reach: Reach, command: parse.Scratchpad) -> _Answer:
-    return _Answer(render.noted(await reach.scratchpad(shared=command.shared)))
+    return _Answer(render.scratchpad(await reach.scratchpad(shared=command.shared)))
 
 
 # -- writing ---------------------------------------------------------------------------
@@ -169,7 +172,7 @@ async def _add_entry(reach: Reach, command: parse.AddEntry) -> _Answer:
             f"at most {MOST_SUPERSEDED} entries are superseded at once, not {len(command.supersedes)}: nothing was written"
         )
     old = (
-        await _found(reach, *command.supersedes, missing=f"{GONE}: nothing was written")
+        await _find_entries(reach, *command.supersedes, missing=f"{GONE}: nothing was written")
         if command.supersedes
         else []
     )
@@ -187,7 +190,9 @@ async def _add_link(reach: Reach, command: parse.AddLink) -> _Answer:
     missing = "both entries must exist, be active and be of this memory"
     if command.source == command.target:
         raise _Refused("self-loops not allowed")
-    source, target = (one.id for one in await _found(reach, command.source, command.target, missing=missing))
+    source, target = (
+        one.id for one in await _find_entries(reach, command.source, command.target, missing=missing)
+    )
     try:
         await reach.link(source, command.relation, target)
     except InvalidInput as refused:
@@ -197,7 +202,7 @@ async def _add_link(reach: Reach, command: parse.AddLink) -> _Answer:
 
 
 async def _invalidate(reach: Reach, command: parse.Invalidate) -> _Answer:
-    [entry] = await _found(reach, command.id, missing=GONE)
+    [entry] = await _find_entries(reach, command.id, missing=GONE)
     if not await reach.invalidate(entry.id):
         raise _Refused(GONE.format(as_typed(command.id)))
     return _Answer(f"OK: entry {render.name(entry.id, await reach.numbers([entry.id]))} invalidated")

@@ -40,7 +40,10 @@ def derived_id(tenant: str, scope: str, *source: str) -> str:
     for the same source.
     """
     hashed = int.from_bytes(
-        blake2b("\x00".join((tenant, scope, *map(_framed, source))).encode(), digest_size=12).digest(), "big"
+        blake2b(
+            "\x00".join((tenant, scope, *map(_with_length_prefix, source))).encode(), digest_size=12
+        ).digest(),
+        "big",
     )
     return _assemble(
         hashed >> 48, hashed >> 36 & 0xFFF, partition_digest(tenant, scope), hashed & (2**30 - 1)
@@ -57,7 +60,10 @@ def beside(record_id: str, *source: str) -> str:
     the same for the same source.
     """
     hashed = int.from_bytes(
-        blake2b("\x00".join((record_id, *map(_framed, source))).encode(), digest_size=12).digest(), "big"
+        blake2b(
+            "\x00".join((record_id, *map(_with_length_prefix, source))).encode(), digest_size=12
+        ).digest(),
+        "big",
     )
     return _assemble(hashed >> 48, hashed >> 36 & 0xFFF, digest_of(record_id), hashed & (2**30 - 1))
 
@@ -80,7 +86,7 @@ def digest_of(record_id: str) -> int:
     return int(record_id[19:23] + record_id[24:], 16) >> 30 & (2**32 - 1)
 
 
-def _framed(part: str) -> str:
+def _with_length_prefix(part: str) -> str:
     return f"{len(part)}:{part}"
 
 

@@ -45,7 +45,7 @@ class Scope(validation.Checked):
     object_type: str | None = Field(default=None, strict=True)
 
     @model_validator(mode="after")
-    def _checked(self) -> Scope:
+    def _check_fields(self) -> Scope:
         validation.identifier(f"{self.kind}_id", self.id)
         if self.kind is ScopeKind.OBJECT:
             validation.identifier("object_type", self.object_type)

@@ -186,7 +186,7 @@ def placeholders(field: str, value: object) -> list[str]:
     return []
 
 
-def _serialized(value: object) -> Any:
+def _to_json_value(value: object) -> Any:
     """The value as JSON would have it, its parts perhaps not yet; the same value where
     it is of no known type.
     """
@@ -257,7 +257,7 @@ class _Copy:
         if isinstance(value, list | tuple):
             self._take(4)
             return [self._part(number, inner, depth) for number, inner in enumerate(value)]
-        known = _serialized(value)
+        known = _to_json_value(value)
         if known is value:
             return self._instead_of(value, f"got a {type(value).__name__}; {_USE}")
         return self.of(known, depth)
@@ -268,7 +268,7 @@ class _Copy:
         for given, inner in value.items():
             name = given
             if not isinstance(name, str):
-                key = _serialized(given)
+                key = _to_json_value(given)
                 problem = f"has a key that is not text: {type(given).__name__}"
                 if not (isinstance(key, str | int | float | None) and self._is_replaceable()):
                     return self._instead_of(value, problem)
@@ -306,7 +306,7 @@ class _Copy:
         if not large:
             self._take(len(value) + 3)  # as JSON has it, and before it is encoded
         elif len(value) > self._room_large:
-            raise InvalidInput(self._field, self._exceeded())
+            raise InvalidInput(self._field, self._size_message())
         try:
             copied = text(self._field, value)
         except InvalidInput as exc:
@@ -323,7 +323,7 @@ class _Copy:
             return value
         self._room_large -= size
         if self._room_large < 0:
-            raise InvalidInput(self._field, self._exceeded())
+            raise InvalidInput(self._field, self._size_message())
         return value
 
     def _take(self, size: int) -> None:
@@ -332,7 +332,7 @@ class _Copy:
             apart = f", its texts of more than {LARGE_TEXT_BYTES} bytes aside" if self._most_large else ""
             raise InvalidInput(self._field, f"exceeds {self._most} bytes{apart}")
 
-    def _exceeded(self) -> str:
+    def _size_message(self) -> str:
         return f"exceeds {self._most_large} bytes; keep what is larger elsewhere, and its address here"
 
 
@@ -386,7 +386,7 @@ def time(field: str, value: object) -> datetime:
             raise InvalidInput(field, "must be a number of seconds since 1970, not beyond the year 9999")
         return moment(round(seconds * 1_000_000))
     if isinstance(value, str):
-        value = _parsed(field, value)
+        value = _parse_time(field, value)
     if not isinstance(value, datetime):
         is_placeholder = isinstance(value, dict) and value.keys() == {
             PLACEHOLDER
@@ -428,7 +428,7 @@ def length(value: timedelta) -> timedelta:
     return value
 
 
-def _parsed(field: str, value: str) -> datetime:
+def _parse_time(field: str, value: str) -> datetime:
     try:
         return datetime.fromisoformat(text(field, value))  # which reads on past a NUL as if nothing followed
     except ValueError as exc:
@@ -482,10 +482,10 @@ class Checked(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as exc:
-            raise _explained(type(self), exc) from None
+            raise _to_invalid_input(type(self), exc) from None
 
 
-def _explained(model: type[BaseModel], exc: ValidationError) -> InvalidInput:
+def _to_invalid_input(model: type[BaseModel], exc: ValidationError) -> InvalidInput:
     errors = exc.errors(include_url=False, include_input=False)
     unknown = [str(e["loc"][0]) for e in errors if e["type"] == "extra_forbidden" and len(e["loc"]) == 1]
     if unknown:

@@ -38,16 +38,16 @@ from memory.facade.written import (
 )
 from memory.orchestrator.conversations.blobs.manifests import artifact_of
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.enrichment.superseding import Superseded
+from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.retrieval.search import FoundEntry, SearchResult
-from memory.orchestrator.storage.callbacks import called
+from memory.orchestrator.storage.callbacks import invoke
 from memory.orchestrator.storage.collections import SYSTEM_TENANT
 from memory.orchestrator.storage.entry_records import entry_of
 from memory.policies.asked import EntryQuery, Scalar, SearchMode
 from memory.policies.pages import place_of
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.advisor import Advisor
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.record import Key
 
 log = logging.getLogger(__name__)
@@ -106,15 +106,15 @@ class Access:
     @property
     def engine(self) -> Engine:
         """The open engine, on the event loop that opened it."""
-        return self._held.working
+        return self._open_life.working_engine
 
     @property
     def engine_anywhere(self) -> Engine:
         """The open engine, on any event loop: for questions that no store is asked."""
-        return self._held.engine
+        return self._open_life.engine
 
     @property
-    def _held(self) -> Life:
+    def _open_life(self) -> Life:
         if self._let_go:
             raise NotOpen("this memory")
         return self._life
@@ -157,10 +157,10 @@ class Access:
         patience = self.config.durations.deadline if wait is None else length("wait", wait)
         entry, superseded, gave_way = await self._write(*split_options(scope, content, options), within)
         enriching, key = self.engine.enricher, Key(self.tenant, entry.id)
-        await enriching.tried(key, patience.total_seconds())
+        await enriching.wait_until_tried(key, patience.total_seconds())
         manual = ManuallySuperseded(superseded, gave_way or superseded) if superseded else None
         try:
-            record, enriched = await enriching.told(self.tenant, entry.id)
+            record, enriched = await enriching.load_enrichment(self.tenant, entry.id)
         except NotFound:  # deleted since
             return WriteReport(entry, manual)
         except StoreError as error:
@@ -177,7 +177,9 @@ class Access:
         written alone, the others between them together.
         """
         engine = self.engine
-        parts = [split_draft(one) async for one in paced(validation.sequence("drafts", given))]
+        parts = [
+            split_draft(one) async for one in iterate_cooperatively(validation.sequence("drafts", given))
+        ]
         drafts = [draft for draft, _ in parts]
         calls = {
             at: self._plan_write(drafts[at], {**mode, **own}, None)
@@ -226,7 +228,7 @@ class Access:
         self, draft: EntryDraft, mode: WriteMode, within: Scope | None
     ) -> Callable[[], Awaitable[_Done]]:
         """Check a write, and return the function that makes it; see `_write`."""
-        superseded = Superseded.checked(mode.get("supersedes", ()), within)
+        superseded = SupersedeRequest.parse(mode.get("supersedes", ()), within)
         detects = flag("detect_conflicts", mode.get("detect_conflicts", False))
         resolve = mode.get("resolve")
         check_resolver(resolve, detects=detects)
@@ -241,7 +243,7 @@ class Access:
         async def write() -> _Done:
             if replaces:
                 return await self.engine.entries.upsert(self.tenant, draft, waits), (), ()
-            steps = self.engine.enricher.owed(wanted)
+            steps = self.engine.enricher.pending_steps(wanted)
             if superseded.ids:
                 engine = self.engine.supersede_writer
                 entry, gave_way = await engine.write(
@@ -249,7 +251,7 @@ class Access:
                 )
                 return entry, tuple(superseded.ids), tuple(gave_way)
             if detects:
-                asks = None if resolve is None else partial(called, resolve)
+                asks = None if resolve is None else partial(invoke, resolve)
                 entry, report = await self.engine.conflict_detector.write(
                     self.tenant, draft, asks, revive=revived, consistency=waits, steps=steps
                 )
@@ -308,7 +310,7 @@ class Access:
     async def refuse_unknown_artifacts(self, artifact_ids: Sequence[str | None]) -> None:
         """Raise `InvalidInput` where one of these is no artifact of the tenant (D6)."""
         named = list(dict.fromkeys(one for one in artifact_ids if one is not None))
-        known = await self.engine.conversations.manifests.known(self.tenant, named) if named else set()
+        known = await self.engine.conversations.manifests.existing_ids(self.tenant, named) if named else set()
         for one in named:
             if one not in known:
                 raise InvalidInput("artifact_id", f"there is no artifact {one[:64]}: nothing was written")
@@ -326,7 +328,7 @@ class Access:
             return entry
         return entry if found is None else entry.with_artifact(artifact_of(found))
 
-    def asked(
+    def entry_query(
         self,
         scope: Scopes | None,
         *,
@@ -423,7 +425,7 @@ class Access:
         search prefers (D51, D54). `advisor`: in place of the memory's.
         """
         text = validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
-        asked = self.asked(
+        asked = self.entry_query(
             scope,
             **filter_of(filter),
             within="filter.",
@@ -472,7 +474,7 @@ class Access:
         return found
 
 
-def _check_upsert(draft: EntryDraft, superseded: Superseded, detects: bool) -> None:
+def _check_upsert(draft: EntryDraft, superseded: SupersedeRequest, detects: bool) -> None:
     if draft.key is None:
         raise InvalidInput("if_exists", "'replace' needs a key. Pass the key= of the entry to replace")
     if draft.created_at is not None:

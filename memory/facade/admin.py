@@ -22,7 +22,7 @@ from memory.facade.explain import RouteReport, explain_route
 from memory.facade.exporting import lines_of
 from memory.facade.forgetting import erase_scope, would_erase_tenant, would_erase_user
 from memory.facade.holding import LegalHolds
-from memory.facade.importing import Import, ImportReport, Progress, Source, opened
+from memory.facade.importing import Import, ImportReport, Progress, Source, open_source
 from memory.facade.reports import CopyLocation, Stats, StoreAudit, StoreReport, VacuumReport
 from memory.facade.why import WhyReport, why
 from memory.orchestrator.maintenance.reindexing import ReindexReport
@@ -299,7 +299,7 @@ class Admin:
             skip_bad=flag("skip_bad", skip_bad),
             progress=progress,
         )
-        async with opened(source) as (stream, unread):
+        async with open_source(source) as (stream, unread):
             return await work.run(stream, unread)
 
     async def embed_messages(self) -> int:

@@ -172,7 +172,7 @@ class Sequences:
         self._open = None
         self.pass_over(artifact.id)
 
-    def met(self, item: object) -> Iterator[tuple[int, str]]:
+    def check_next(self, item: object) -> Iterator[tuple[int, str]]:
         """The lines that are bad now that this item comes next, and why; None where the
         file ends.
         """
@@ -181,7 +181,7 @@ class Sequences:
             yield from self._goes_on(at, item)
             return
         if at is not None:
-            yield self._torn(at, f"breaks off after {self._size:,} of its {at.size:,} bytes")
+            yield self._reject(at, f"breaks off after {self._size:,} of its {at.size:,} bytes")
         if isinstance(item, ArtifactLine):
             self._open, self._size, self._number, self._hash = item, 0, 0, hashlib.sha256()
             self._passed_over.discard(item.id)
@@ -197,9 +197,9 @@ class Sequences:
         if chunk.broken in ("deleted", "replaced"):  # a later sequence has what it was replaced by
             self._open = None
         elif chunk.broken is not None:
-            yield self._torn(at, "was damaged where it was exported")
+            yield self._reject(at, "was damaged where it was exported")
         elif chunk.number != self._number:
-            yield self._torn(
+            yield self._reject(
                 at, f"breaks off: line {chunk.line} has chunk {chunk.number} where {self._number} belongs"
             )
         else:
@@ -210,12 +210,12 @@ class Sequences:
 
     def _ends(self, at: ArtifactLine) -> Iterator[tuple[int, str]]:
         if self._size != at.size:
-            yield self._torn(at, f"has more than its {at.size:,} bytes")
+            yield self._reject(at, f"has more than its {at.size:,} bytes")
         elif self._hash.hexdigest() != at.sha256:
-            yield self._torn(at, "is damaged: the SHA-256 of its bytes is another")
+            yield self._reject(at, "is damaged: the SHA-256 of its bytes is another")
         else:
             self.whole[at.line], self._open = self._number, None
 
-    def _torn(self, at: ArtifactLine, problem: str) -> tuple[int, str]:
+    def _reject(self, at: ArtifactLine, problem: str) -> tuple[int, str]:
         self.give_up(at)
         return at.line, f"artifact {at.id} {problem}; nothing of it is imported"

@@ -60,7 +60,7 @@ class Artifacts:
             check_path(path),
             check_media_type(media_type),
         )
-        pieces, size = await _opened(data)
+        pieces, size = await _open_pieces(data)
         try:
             return await self._access.engine.conversations.manifests.put(
                 self._access.tenant, session, named, kind, pieces, size
@@ -83,14 +83,16 @@ class Artifacts:
         where it is replaced meanwhile; `CorruptRecord` where bytes are missing, or
         their SHA-256 is not that of what was put.
         """
-        async for data in self._access.engine.conversations.manifests.stream(await self._found(artifact)):
+        async for data in self._access.engine.conversations.manifests.stream(
+            await self._require_record(artifact)
+        ):
             yield data
 
     async def read(self, artifact: ArtifactRef, limit: int = MOST_READ) -> bytes:
         """All bytes of an artifact. Raises `InvalidInput` where they are more than
         `limit` (16 MiB): `stream` them then. See `stream`.
         """
-        most, found = whole("limit", limit), await self._found(artifact)
+        most, found = whole("limit", limit), await self._require_record(artifact)
         if artifact_of(found).size > most:
             raise InvalidInput(
                 "limit", f"the artifact has {artifact_of(found).size:,} bytes, more than {most:,}: stream it"
@@ -130,14 +132,14 @@ class Artifacts:
             return await manifests.at(self._access.tenant, session, path)
         return await manifests.get(self._access.tenant, id_of(artifact))
 
-    async def _found(self, artifact: ArtifactRef) -> Record:
+    async def _require_record(self, artifact: ArtifactRef) -> Record:
         found = await self._find(artifact)
         if found is None:
             raise NotFound(": ".join(artifact) if isinstance(artifact, tuple) else artifact, "artifact")
         return found
 
 
-async def _opened(data: object) -> tuple[AsyncGenerator[bytes, None], int | None]:
+async def _open_pieces(data: object) -> tuple[AsyncGenerator[bytes, None], int | None]:
     """What is handed in as pieces of bytes, and how many bytes there are, where that is
     known.
     """
@@ -149,7 +151,7 @@ async def _opened(data: object) -> tuple[AsyncGenerator[bytes, None], int | None
         size = await asyncio.to_thread(_size_at, data)
         return _read_at(data), size
     if isinstance(data, AsyncIterable):
-        return _checked(data), None
+        return _check_pieces(data), None
     if callable(getattr(data, "read", None)):
         return _read(data), _size_of(data)
     raise InvalidInput(
@@ -184,7 +186,7 @@ async def _read(file: Any) -> AsyncGenerator[bytes, None]:
         yield _bytes(piece)
 
 
-async def _checked(data: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+async def _check_pieces(data: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
     async for piece in data:
         yield _bytes(piece)
 

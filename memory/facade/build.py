@@ -69,7 +69,7 @@ def build_engine(
     made: dict[str, Store] = {}
     for store in config.stores_in_use():
         tiers, mark_life = config.tiers_on(store.name), config.engine.mark_life
-        whole = guarded(
+        whole = with_guards(
             build_store(store), store.guards, config.telemetry, tiers, mark_life=mark_life, clock=clock
         )
         made[store.name] = (
@@ -105,7 +105,7 @@ def _tiers(config: MemoryConfig, made: Mapping[str, Store]) -> dict[str, Store]:
     """The store of each tier; tiers that are split alike get the very same one."""
     alike: dict[Any, Store] = {}
     tiers: dict[str, Store] = {}
-    for tier, store in config.serving().items():
+    for tier, store in config.serving_stores().items():
         shares = tuple(
             Share(
                 made[to.name],
@@ -113,7 +113,7 @@ def _tiers(config: MemoryConfig, made: Mapping[str, Store]) -> dict[str, Store]:
                 frozenset(route.scope_kinds),
                 frozenset(route.collections),
             )
-            for route, to in config.routed(tier)
+            for route, to in config.routes_of(tier)
         )
         name = "+".join(dict.fromkeys([*(share.store.name for share in shares), store.name]))
         whole = SplitStore(name, shares, made[store.name]) if shares else made[store.name]
@@ -132,7 +132,7 @@ def build_store(store: ServingStore) -> Store:
     try:
         return adapter.build(store.name, store.url, store.options)
     except ImportError as error:
-        raise _missing(error, store.name, scheme, adapter.extra) from error
+        raise _missing_driver_error(error, store.name, scheme, adapter.extra) from error
     except ConfigError:
         if "@" not in store.url.partition("?")[2]:
             raise
@@ -142,7 +142,7 @@ def build_store(store: ServingStore) -> Store:
         ) from None  # the adapter has taken parts of a password for options, and names them
 
 
-def guarded(
+def with_guards(
     store: Store,
     guards: Guards,
     telemetry: bool = False,
@@ -252,7 +252,7 @@ def counter_named(name: str) -> TokenCounter:
     if name == DefaultCounter().name:
         return DefaultCounter()
     return as_counter(
-        _installed(
+        _load_entry_point(
             "token_counter",
             COUNTERS,
             name,
@@ -275,7 +275,7 @@ def as_counter(given: TokenCounter | Callable[[str], int]) -> TokenCounter:
 
 def policy_named(name: str) -> CustomRule:
     """A policy that a distribution registers under `memory.policies`."""
-    return as_policy(_installed("policies", POLICIES, name, "any object with a name and `decide`"))
+    return as_policy(_load_entry_point("policies", POLICIES, name, "any object with a name and `decide`"))
 
 
 def as_policy(given: Policy) -> CustomRule:
@@ -286,7 +286,7 @@ def as_policy(given: Policy) -> CustomRule:
         raise ConfigError(str(error)) from None
 
 
-def _installed(setting: str, group: str, name: str, instead: str, ours: Sequence[str] = ()) -> Any:
+def _load_entry_point(setting: str, group: str, name: str, instead: str, ours: Sequence[str] = ()) -> Any:
     """What a distribution registers under an entry-point group, made where it is a
     class. Raises for a name that nobody registers.
     """
@@ -317,21 +317,24 @@ def adapter_for(scheme: str, store: str) -> Adapter:
     try:
         adapter: Adapter = _point_of(scheme, store).load()
     except ImportError as error:
-        raise _missing(error, store, scheme, "") from error
+        raise _missing_driver_error(error, store, scheme, "") from error
     return adapter
 
 
 def _point_of(scheme: str, store: str) -> metadata.EntryPoint:
-    for point in _registered():
+    for point in _adapter_entry_points():
         if point.name == scheme:
             return point
-    known = ", ".join(sorted({point.name for point in _registered()})) or "none: is memory-tiers installed?"
+    known = (
+        ", ".join(sorted({point.name for point in _adapter_entry_points()}))
+        or "none: is memory-tiers installed?"
+    )
     raise ConfigError(
         f"Unsupported memory store type: {scheme}, asked for by store '{store}'; there are adapters for: {known}"
     )
 
 
-def _missing(error: ImportError, store: str, scheme: str, extra: str) -> ConfigError:
+def _missing_driver_error(error: ImportError, store: str, scheme: str, extra: str) -> ConfigError:
     """What to install for an adapter whose driver is not there."""
     advice = (
         f"pip install 'memory-tiers[{extra}]'"
@@ -343,5 +346,5 @@ def _missing(error: ImportError, store: str, scheme: str, extra: str) -> ConfigE
 
 
 @lru_cache(maxsize=1)
-def _registered() -> Sequence[metadata.EntryPoint]:
+def _adapter_entry_points() -> Sequence[metadata.EntryPoint]:
     return tuple(metadata.entry_points(group=ADAPTERS))

@@ -29,7 +29,7 @@ from memory.domain.validation import named_moment
 from memory.facade.memory import Memory
 from memory.facade.session import Session
 from memory.facade.transfer import BadLine, objects
-from memory.policies.window import arranged
+from memory.policies.window import arrange
 
 BATCH = 200
 """Messages that are written together."""
@@ -124,7 +124,7 @@ async def import_chat(
     stands = (await session.history(ids=[SYSTEM])).items if system is not None else []
     rest = messages[1:] if stands and stands[0].message.text == system else messages
     total = len(rest)
-    rest, left_out = await _unstored(rest, session, revive=revive)
+    rest, left_out = await _find_unstored(rest, session, revive=revive)
     for start in range(0, len(rest), BATCH):
         left_out += await (await session._conversation()).carry_in(rest[start : start + BATCH], revive=revive)
         told(total - max(0, len(rest) - start - BATCH), total)
@@ -132,7 +132,7 @@ async def import_chat(
     return ChatImport(session_id, len(messages), new, left_out, len(messages) - new - left_out)
 
 
-async def _unstored(
+async def _find_unstored(
     messages: Sequence[Message], session: Session, *, revive: bool
 ) -> tuple[list[Message], int]:
     """The messages that the session may lack, and how many of the others were erased or
@@ -214,7 +214,7 @@ async def export_chat(session: Session, shape: str) -> list[dict[str, Any]]:
         ):  # it came in one message with the one before
             message = message.model_copy(update={"at": messages[-1].at})
         messages.append(message)
-    answers = arranged(messages).answers
+    answers = arrange(messages).answers
     named = [
         message.model_copy(update={"tool_call_id": answers.get(at, message.tool_call_id)})
         for at, message in enumerate(messages)

@@ -94,12 +94,12 @@ class MemoryReach:
             log.warning("what is shown is named by its id: short ids could not be read (%s)", error)
             return {}
 
-    async def listed(self, types: Sequence[str], tag: str | None, limit: int) -> asked_by.Listed:
+    async def list_entries(self, types: Sequence[str], tag: str | None, limit: int) -> asked_by.Listed:
         for one in types:
             validation.one_of("type filter", one, asked_by.TYPES)
         tags = None if tag is None else [tag]
         everywhere = self.reads is None
-        asked = self.access.asked(
+        asked = self.access.entry_query(
             self.reads,
             types=types,
             tags=tags,
@@ -169,9 +169,7 @@ class MemoryReach:
         """
         engine, tenant, most = self.access.engine, self.access.tenant, asked_by.LINKS_A_SIDE
         for read in READ_LINKS:
-            rows = await engine.relations.related(
-                tenant, source_id=source_id, target_id=target_id, limit=read
-            )
+            rows = await engine.relations.find(tenant, source_id=source_id, target_id=target_id, limit=read)
             ends = {end for one in rows for end in _ends(one)}
             found = await engine.entries.get_many(tenant, ends - others.keys(), retired=True)
             others |= {
@@ -256,11 +254,11 @@ class MemoryReach:
         }
         unasked = []
         if self.reads is not None and self.scope not in self.reads:
-            unasked, options["auto_supersede"] = self._unasked(options), False
+            unasked, options["auto_supersede"] = self._skipped_advice_notes(options), False
         written = await self.access.write_with_report(content, self.scope, options, None)
-        return written.entry, [*await self._told(written), *unasked]
+        return written.entry, [*await self._enrichment_notes(written), *unasked]
 
-    def _unasked(self, options: WriteOptions) -> list[str]:
+    def _skipped_advice_notes(self, options: WriteOptions) -> list[str]:
         """That nobody is asked what gives way to an entry where its scope may not be
         read, if somebody was to be.
         """
@@ -268,10 +266,10 @@ class MemoryReach:
             self.access.engine,
             options.get("auto_supersede", self.access.config.enrichment.auto_supersede),
         )
-        asks = wanted and not options["supersedes"] and engine.enricher.owed(["auto_supersede"])
+        asks = wanted and not options["supersedes"] and engine.enricher.pending_steps(["auto_supersede"])
         return [f"nobody was asked what it takes the place of: {self.scope.text} is not read"] if asks else []
 
-    async def _told(self, written: WriteReport) -> list[str]:
+    async def _enrichment_notes(self, written: WriteReport) -> list[str]:
         """What was done for an entry that was added (D109)."""
         lines = []
         if written.auto_tag is not None:

@@ -105,7 +105,7 @@ class Commands:
                 decay_floor=wanted.get("age_floor") if wanted.get("age_decay", True) else None,
             ),
             flag("profile.search_expand", wanted.get("search_expand", False)),
-            _enriched(wanted),
+            _enrichment_options(wanted),
             None if advisor is None else as_advisor(advisor),
         )
         return await answer(reach, text)
@@ -123,7 +123,7 @@ def _reads(given: Scopes | Literal["tenant"] | None, scope: Scope) -> tuple[Scop
     return (scope,) if given is None else tuple(dict.fromkeys(scopes_of(given)))
 
 
-def _enriched(profile: Profile) -> WriteOptions:
+def _enrichment_options(profile: Profile) -> WriteOptions:
     wanted: WriteOptions = {}
     for of in PASSES:
         if of in profile:

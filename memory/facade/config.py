@@ -34,7 +34,7 @@ from memory.domain.corrections import did_you_mean, setting_hint
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.domain.scope import ScopeKind
 from memory.domain.time import show_duration
-from memory.facade.origins import Layer, gathered
+from memory.facade.origins import Layer, gather_settings
 from memory.facade.values import (
     HIDDEN,
     Duration,
@@ -43,8 +43,8 @@ from memory.facade.values import (
     StoreUrl,
     installed_schemes,
     is_broken_url,
-    masked,
-    masked_options,
+    mask_options,
+    mask_url,
     scheme_of,
     short_scheme,
 )
@@ -79,7 +79,7 @@ def default_url() -> str:
 def _url(value: str) -> str:
     if scheme_of(value) is None:
         raise ValueError("is not a URL with a scheme, such as sqlite:///memory.db")
-    if masked(value) == value and HIDDEN in value:
+    if mask_url(value) == value and HIDDEN in value:
         raise ValueError(f"was made to be shown: {HIDDEN} stands where its password was")
     return StoreUrl(value.strip())
 
@@ -98,14 +98,14 @@ def _url_or_name(value: str) -> str:
     return value
 
 
-def _named(value: str) -> str:
+def _quote_name(value: str) -> str:
     """A name that was given, to repeat in a message; nothing of what can be none, which
     may hold a secret.
     """
     return f" '{value[:40]}'" if value.replace("-", "_").isidentifier() else ""
 
 
-_Shown = PlainSerializer(masked)
+_Shown = PlainSerializer(mask_url)
 """Dumped without secrets."""
 
 
@@ -152,7 +152,7 @@ class Guards(BaseModel):
     retry: Annotated[RetrySettings | None, BeforeValidator(_one_value("attempts"))] = None
     breaker: Annotated[BreakerSettings | None, BeforeValidator(_one_value("failures"))] = None
 
-    def shown(self) -> dict[str, str | int]:
+    def settings_by_name(self) -> dict[str, str | int]:
         """What is set, by dotted name."""
         values: dict[str, str | int] = {"timeout": show_duration(self.timeout)} if self.timeout else {}
         if self.retry:
@@ -174,12 +174,16 @@ class StoreConfig(Guards):
     """
 
     url: Annotated[str, AfterValidator(_url), _Shown]
-    options: Annotated[dict[str, Any], AfterValidator(StoreOptions), PlainSerializer(masked_options)] = Field(
+    options: Annotated[dict[str, Any], AfterValidator(StoreOptions), PlainSerializer(mask_options)] = Field(
         default_factory=dict
     )
 
     def __repr_args__(self) -> Any:
-        return [("url", masked(self.url)), ("options", masked_options(self.options)), *self.shown().items()]
+        return [
+            ("url", mask_url(self.url)),
+            ("options", mask_options(self.options)),
+            *self.settings_by_name().items(),
+        ]
 
 
 class Tiers(BaseModel):
@@ -230,7 +234,7 @@ class RouteConfig(BaseModel):
             for name in ("tenants", "scope_kinds", "collections")
             if (values := getattr(self, name))
         ]
-        return f"{', '.join(self.tiers)}: {' and '.join(asked)} -> {masked(self.store)}"
+        return f"{', '.join(self.tiers)}: {' and '.join(asked)} -> {mask_url(self.store)}"
 
 
 class Durations(BaseModel):
@@ -266,7 +270,7 @@ class EmbedderSettings(BaseModel):
             raise BadSetting("embedder.path", f"belongs to use = \"folder\", not to '{self.use}'")
         return self
 
-    def shown(self) -> dict[str, str]:
+    def settings_by_name(self) -> dict[str, str]:
         """What is set, by dotted name."""
         return (
             {"embedder": self.use}
@@ -334,11 +338,11 @@ class ServingStore:
     @property
     def is_plain(self) -> bool:
         """Whether the URL says all there is to say of it."""
-        return not self.options and not self.guards.shown()
+        return not self.options and not self.guards.settings_by_name()
 
     def __repr__(self) -> str:
-        said = f"name={self.name!r}, url={masked(self.url)!r}, options={masked_options(self.options)!r}"
-        return f"ServingStore({said}, guards={self.guards.shown()!r})"
+        said = f"name={self.name!r}, url={mask_url(self.url)!r}, options={mask_options(self.options)!r}"
+        return f"ServingStore({said}, guards={self.guards.settings_by_name()!r})"
 
 
 class MemoryConfig(BaseModel):
@@ -395,7 +399,7 @@ class MemoryConfig(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as exc:
-            raise _explained(exc) from None  # pydantic's own error carries what was given, secrets too
+            raise _to_bad_setting(exc) from None  # pydantic's own error carries what was given, secrets too
 
     @classmethod
     def load(
@@ -457,14 +461,14 @@ class MemoryConfig(BaseModel):
         for path, name in said.items():
             if scheme_of(name) is None and name not in known:
                 raise BadSetting(
-                    path, f"names no store{_named(name)} (and is no URL){did_you_mean(name, known)}"
+                    path, f"names no store{_quote_name(name)} (and is no URL){did_you_mean(name, known)}"
                 )
         in_use = [store.name for store in self.stores_in_use()]
         for name in self.accept_loss if not isinstance(self.accept_loss, bool) else ():
             if name not in in_use:
                 raise BadSetting(
                     "accept_loss",
-                    f"names no store in use{_named(name)}{did_you_mean(name, in_use)} (in use: {', '.join(in_use)})",
+                    f"names no store in use{_quote_name(name)}{did_you_mean(name, in_use)} (in use: {', '.join(in_use)})",
                 )
         return self
 
@@ -485,33 +489,33 @@ class MemoryConfig(BaseModel):
             artifact_bytes=self.artifacts.max_bytes,
         )
 
-    def serving(self) -> dict[str, ServingStore]:
+    def serving_stores(self) -> dict[str, ServingStore]:
         """The store of each tier, routes aside. Tiers with the same store, or the same
         URL, get the very same one.
         """
-        found = self._found()
+        found = self._stores_by_name()
         return {tier: found[getattr(self.tiers, tier)] for tier in TIERS}
 
-    def routed(self, tier: str) -> list[tuple[RouteConfig, ServingStore]]:
+    def routes_of(self, tier: str) -> list[tuple[RouteConfig, ServingStore]]:
         """The routes that send some of a tier to another store, in order, and that
         store.
         """
-        found = self._found()
+        found = self._stores_by_name()
         return [(route, found[route.store]) for route in self.routes if tier in route.tiers]
 
     def stores_in_use(self) -> list[ServingStore]:
         """Every distinct store that a tier or a route names."""
-        return list({store.name: store for store in self._found().values()}.values())
+        return list({store.name: store for store in self._stores_by_name().values()}.values())
 
     def tiers_on(self, name: str) -> list[str]:
         """The tiers of which a store serves all or some."""
         return [
             tier
-            for tier, store in self.serving().items()
-            if name in (store.name, *(to.name for _, to in self.routed(tier)))
+            for tier, store in self.serving_stores().items()
+            if name in (store.name, *(to.name for _, to in self.routes_of(tier)))
         ]
 
-    def _found(self) -> dict[str, ServingStore]:
+    def _stores_by_name(self) -> dict[str, ServingStore]:
         """The store behind each name or URL that a tier or a route gives."""
         named = {
             name: ServingStore(name, store.url, store.options, store) for name, store in self.stores.items()
@@ -554,19 +558,21 @@ class MemoryConfig(BaseModel):
             "consistency",
             "telemetry",
         )
-        shown: dict[str, Any] = {name: getattr(self, name) for name in plain} | self.embedder.shown()
-        shown |= {f"tiers.{tier}": masked(getattr(self.tiers, tier)) for tier in TIERS}
+        shown: dict[str, Any] = {
+            name: getattr(self, name) for name in plain
+        } | self.embedder.settings_by_name()
+        shown |= {f"tiers.{tier}": mask_url(getattr(self.tiers, tier)) for tier in TIERS}
         stores: dict[str, StoreConfig | ServingStore] = {
             **self.stores,
             **{s.name: s for s in self.stores_in_use() if s.name == MAIN},
         }
         for name, store in stores.items():
-            shown[f"stores.{name}.url"] = masked(store.url)
+            shown[f"stores.{name}.url"] = mask_url(store.url)
             shown |= {
-                f"stores.{name}.options.{key}": value for key, value in masked_options(store.options).items()
+                f"stores.{name}.options.{key}": value for key, value in mask_options(store.options).items()
             }
             guards = store.guards if isinstance(store, ServingStore) else store
-            shown |= {f"stores.{name}.{key}": value for key, value in guards.shown().items()}
+            shown |= {f"stores.{name}.{key}": value for key, value in guards.settings_by_name().items()}
         shown |= {f"routes.{number}": route.describe() for number, route in enumerate(self.routes, start=1)}
         shown |= {
             f"promotion.{number}": rule.name + ": " + rule.describe()
@@ -606,7 +612,7 @@ def load(
     the process's own, in tests.
     """
     first = _as_layer(source) if isinstance(source, MemoryConfig) else source
-    tree, origins = gathered(first, settings or {}, environ=environ, folder=folder)
+    tree, origins = gather_settings(first, settings or {}, environ=environ, folder=folder)
     try:
         config = MemoryConfig(**tree)
     except BadSetting as exc:
@@ -633,7 +639,7 @@ def _free_name(wanted: str, taken: Mapping[str, object]) -> str:
     return next(name for name in candidates if name not in taken)
 
 
-def _explained(exc: ValidationError) -> BadSetting:
+def _to_bad_setting(exc: ValidationError) -> BadSetting:
     """The first thing pydantic found wrong, by the setting's name, without the value
     that was given.
     """

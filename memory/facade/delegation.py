@@ -84,7 +84,7 @@ async def delegation(access: Access, session_id: str | None, asked: EntryQuery) 
         )
         return Delegation()
     numbers = await _numbers(access, found)
-    return Delegation(tuple(_delegated(entry, numbers.get(entry.id)) for entry in found))
+    return Delegation(tuple(_delegated_entry(entry, numbers.get(entry.id)) for entry in found))
 
 
 async def _numbers(access: Access, found: Sequence[Entry]) -> dict[str, int]:
@@ -95,5 +95,5 @@ async def _numbers(access: Access, found: Sequence[Entry]) -> dict[str, int]:
         return {}
 
 
-def _delegated(entry: Entry, number: int | None) -> Delegated:
+def _delegated_entry(entry: Entry, number: int | None) -> Delegated:
     return Delegated(entry.id, number, entry.type, entry.title, tuple(entry.tags))

@@ -34,7 +34,12 @@ def complete(tree: dict[str, Any], environ: Mapping[str, str]) -> Iterator[tuple
             url = environ[URI]
             yield path, URI
         for option, variable in (("database", DATABASE), ("prefix", PREFIX)):
-            if environ.get(variable) and url != BARE and option not in options and option not in _asked(url):
+            if (
+                environ.get(variable)
+                and url != BARE
+                and option not in options
+                and option not in _option_names(url)
+            ):
                 url += f"{'&' if '?' in url else '?'}{option}={quote_plus(environ[variable])}"
                 yield path, variable
         holder[key] = url
@@ -65,6 +70,6 @@ def _urls(tree: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, Mapping[str,
             yield path, holder, key, options if isinstance(options, Mapping) else {}
 
 
-def _asked(url: str) -> set[str]:
+def _option_names(url: str) -> set[str]:
     """The options in a URL's query."""
     return {name for name, _ in parse_qsl(url.partition("?")[2], keep_blank_values=True)}

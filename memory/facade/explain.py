@@ -56,16 +56,16 @@ def explain_route(
         because.append(
             f"'{cache.name}' of tier 'short' is not durable, so it keeps copies for reading and '{home.name}' of tier 'mid' is the home"
         )
-    because += _split(engine.topology.home(decided.tier), home, decided.tier)
+    because += _split_reasons(engine.topology.home(decided.tier), home, decided.tier)
     replicas = {}
     for tier in decided.replicas:
         whole = engine.topology.home(tier)
         there = _leaf(whole, partition, collection)
         replicas[tier] = there.name
-        because += _split(whole, there, tier)
+        because += _split_reasons(whole, there, tier)
         if there is home:
             because.append(f"'{there.name}' serves tier '{tier}' too: its own row is the copy")
-    because.append(_found(collection, home, replicas, engine))
+    because.append(_search_reason(collection, home, replicas, engine))
     because += [
         f"rule '{rule.name}' may {'copy' if rule.copies else 'move'} it: {rule.describe()}"
         for rule in rules
@@ -103,7 +103,7 @@ def _leaf(store: Store, partition: Partition, collection: Collection) -> Store:
     return store.holder(partition, collection) if isinstance(store, SplitStore) else store
 
 
-def _split(whole: Store, part: Store, tier: str) -> list[str]:
+def _split_reasons(whole: Store, part: Store, tier: str) -> list[str]:
     if not isinstance(whole, SplitStore):
         return []
     return [
@@ -111,7 +111,7 @@ def _split(whole: Store, part: Store, tier: str) -> list[str]:
     ]
 
 
-def _found(collection: Collection, home: Store, replicas: dict[str, str], engine: Engine) -> str:
+def _search_reason(collection: Collection, home: Store, replicas: dict[str, str], engine: Engine) -> str:
     """How a search will find it."""
     there = [
         home,
@@ -130,7 +130,7 @@ def messages_by_meaning(engine: Engine) -> str:
     """Which store serves meaning for what is said in sessions, or why none does."""
     passages = engine.conversations.passages
     return (
-        f"not found by meaning: {passages.lacking}"
+        f"not found by meaning: {passages.lexical_only_reason}"
         if passages.store is None
         else f"by meaning in {passages.store.name}"
     )

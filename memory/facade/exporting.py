@@ -8,7 +8,7 @@ from typing import Any
 from memory.domain.scope import Scope
 from memory.facade.artifact_lines import exported_artifact
 from memory.facade.transfer import (
-    exported,
+    exported_entry,
     exported_record,
     exported_relation,
     exported_scratchpad,
@@ -29,12 +29,12 @@ async def lines_of(engine: Engine, tenant: str, scope: Scope | None) -> AsyncIte
     """
     there = set[str]()
     await engine.conversations.sessions.catch_up()
-    await engine.conversations.window_exit.answered(tenant)
+    await engine.conversations.window_exit.finish_pending(tenant)
     async for line in _sessions(engine, tenant, scope, there):
         yield line
     async for record, versions in engine.transfer.entries(tenant, scope):
         there.add(record.key.id)
-        yield exported(entry_of(record), noted_of(record))
+        yield exported_entry(entry_of(record), noted_of(record))
         for version in versions:
             yield exported_version(version)
     async for relation in engine.relations.everything(tenant):

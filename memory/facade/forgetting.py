@@ -26,13 +26,13 @@ async def sessions_left(engine: Engine, tenant: str, scope: Scope) -> list[str]:
     `session:` scope.
     """
     try:
-        return await _left(engine, tenant, scope)
+        return await _find_sessions_left(engine, tenant, scope)
     except StoreError as error:
         log.warning("which sessions the erasure of %s left cannot be told: %s", scope.kind, error)
         return []
 
 
-async def _left(engine: Engine, tenant: str, scope: Scope) -> list[str]:
+async def _find_sessions_left(engine: Engine, tenant: str, scope: Scope) -> list[str]:
     if scope.kind is ScopeKind.USER:
         return await _sessions_of(engine, tenant, scope.id)
     if scope.kind is ScopeKind.SESSION and await engine.conversations.find(tenant, scope.id) is not None:

@@ -72,7 +72,7 @@ from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES, MANIFEST
 from memory.orchestrator.storage.entry_records import texts_of
 from memory.orchestrator.tiering.quotas import Place
 from memory.orchestrator.transfer.artifact_import import restore_artifact
-from memory.orchestrator.transfer.records import Fate, Restored
+from memory.orchestrator.transfer.records import Fate, RestoreResult
 from memory.ports.record import Key, Record
 
 BATCH = 200
@@ -279,7 +279,7 @@ class Import:
             if isinstance(item, Row) and item.kind.collection is SESSIONS:
                 record = self._ids.row(item).record
                 self._owners.append(replace(record, body={"incarnation": record.body["incarnation"]}))
-            if self._ids.lacking(item) is not None:
+            if self._ids.missing_id(item) is not None:
                 waiting.append(item)
         await self._look_up(None)
         first = self._in_sequence(None, first)
@@ -372,10 +372,10 @@ class Import:
         """Note what is bad of artifacts now that this item comes next; the first bad
         line of all by number.
         """
-        bad = [BadLine(self._name, *told) for told in self._sequences.met(item)]
+        bad = [BadLine(self._name, *told) for told in self._sequences.check_next(item)]
         if isinstance(item, Foreign) and item.collection is MANIFESTS:
             self._sequences.pass_over(item.id)
-        elif isinstance(item, ArtifactLine) and (lacking := self._ids.lacking(item)) is not None:
+        elif isinstance(item, ArtifactLine) and (lacking := self._ids.missing_id(item)) is not None:
             self._sequences.give_up(item)
             bad.append(
                 BadLine(
@@ -395,7 +395,7 @@ class Import:
                 if misplaced
                 else None
             )
-        lacking = self._ids.lacking(item)
+        lacking = self._ids.missing_id(item)
         return (
             None
             if lacking is None
@@ -485,7 +485,7 @@ class Import:
             )
         finally:
             await pieces.aclose()
-        self._report.artifacts += self._counted(item, restored)
+        self._report.artifacts += self._was_written(item, restored)
         if here is not None:
             self._artifacts[item.id] = here
 
@@ -508,19 +508,19 @@ class Import:
                 "the bytes of this artifact are others than before; the file changed while it was read",
             )
 
-    async def _linked(self, items: Sequence[Linked]) -> list[Linked]:
+    async def _link_artifacts(self, items: Sequence[Linked]) -> list[Linked]:
         """The entries and kept versions, each pointing to its artifact as that is
         called here, or to none, which is told.
         """
         named = {item.draft.artifact_id for item in items} - {None} - self._artifacts.keys()
         known = (
-            await self._engine.conversations.manifests.known(self._tenant, sorted(map(str, named)))
+            await self._engine.conversations.manifests.existing_ids(self._tenant, sorted(map(str, named)))
             if named
             else set()
         )
-        return [self._linked_to(item, known) for item in items]
+        return [self._link_artifact(item, known) for item in items]
 
-    def _linked_to(self, item: Linked, known: Container[str]) -> Linked:
+    def _link_artifact(self, item: Linked, known: Container[str]) -> Linked:
         old = item.draft.artifact_id
         if old is None:
             return item
@@ -542,14 +542,14 @@ class Import:
         self._report.already_there += sum(message.again for message in messages)
         fresh = [
             self._ids.message(message)
-            for message in await self._linked([message for message in messages if not message.again])
+            for message in await self._link_artifacts([message for message in messages if not message.again])
         ]
         fresh = await self._not_deleted(fresh)
         await self._write_drafts([message for message in fresh if message.as_it_was is None])
         await self._restore_entries([message for message in fresh if message.as_it_was is not None])
         versions = [item for item in batch if isinstance(item, Version)]
         if self._same_ids:
-            await self._restore_versions(await self._linked(versions))
+            await self._restore_versions(await self._link_artifacts(versions))
         else:
             self._report.versions_left_out += len(versions)
 
@@ -576,12 +576,12 @@ class Import:
 
     async def _write_drafts(self, messages: list[Message]) -> None:
         started = micros(self._engine.placement.now())  # versions are moments: what is older was here before
-        entries = await self._written(messages)
+        entries = await self._write_messages(messages)
         new = sum(entry.version >= started for entry in entries.values())
         self._report.imported += new
         self._report.already_there += len(entries) - new
 
-    async def _written(self, messages: list[Message]) -> dict[int, Entry]:
+    async def _write_messages(self, messages: list[Message]) -> dict[int, Entry]:
         """The entries by the position of their message; those that were deleted
         earlier, or refused, have none.
         """
@@ -607,7 +607,7 @@ class Import:
                 written: dict[int, Entry] = {}
                 for position, message in enumerate(messages):
                     self._line, self._within = message.line, position
-                    if (entry := (await self._written([message])).get(0)) is not None:
+                    if (entry := (await self._write_messages([message])).get(0)) is not None:
                         written[position] = entry
                 self._within = 0
                 return written
@@ -636,7 +636,7 @@ class Import:
             ),
             strict=True,
         ):
-            self._report.versions += self._counted(version, restored)
+            self._report.versions += self._was_written(version, restored)
 
     async def _others(self, batch: list[Item]) -> None:
         """Relations and other records; the events of sessions behind the sessions."""
@@ -665,7 +665,7 @@ class Import:
                     restored = await self._engine.transfer.restore(
                         self._tenant, row.kind, row.record, as_it_was=self._same_ids
                     )
-                self._report.sessions += self._counted(item, restored) and row.kind.conversational
+                self._report.sessions += self._was_written(item, restored) and row.kind.conversational
                 self._report.other_records += restored.fate is Fate.WRITTEN and not row.kind.conversational
                 if restored.fate is Fate.REFUSED:
                     self._ids.refuse(item.kind.collection, item.name)
@@ -673,7 +673,7 @@ class Import:
         for row, restored in zip(
             events, await carrying.restore_events([row.record for row in events], self._chunks), strict=True
         ):
-            self._report.events += self._counted(row, restored)
+            self._report.events += self._was_written(row, restored)
 
     async def _restore_pad(self, pad: Pad) -> None:
         """A scratchpad as it was, where none was ever written; what was cleared since
@@ -686,14 +686,14 @@ class Import:
         ):
             self._refuse(pad, "this scratchpad is in use here, and says something else")
 
-    def _counted(self, item: Item, restored: Restored) -> bool:
+    def _was_written(self, item: Item, restored: RestoreResult) -> bool:
         """Whether it was written; where it was refused that is told."""
         if restored.fate is Fate.REFUSED:
             self._refuse(item, restored.problem)
         return restored.fate is Fate.WRITTEN
 
     def _refused_with_another(self, item: Item) -> bool:
-        refused = self._ids.refused(item)
+        refused = self._ids.refused_id(item)
         if refused is not None:
             self._refuse(item, f"id: what it belongs to, {refused}, was refused")
         return refused is not None
@@ -714,7 +714,7 @@ def _new_entry(tenant: str, message: Message) -> NewEntry:
 
 
 @asynccontextmanager
-async def opened(source: object) -> AsyncIterator[tuple[IO[bytes], Mapping[int, str]]]:
+async def open_source(source: object) -> AsyncIterator[tuple[IO[bytes], Mapping[int, str]]]:
     """The bytes of a source, which can be read twice: of an open file as it is, of what
     gives lines one after the other from a temporary file.
 

@@ -56,7 +56,7 @@ class Life:
         return self._open
 
     @property
-    def working(self) -> Engine:
+    def working_engine(self) -> Engine:
         """The open engine, for calls: on the loop that opened it."""
         engine = self.engine
         if self._owner is not asyncio.get_running_loop():
@@ -74,7 +74,7 @@ class Life:
                 try:
                     self._built = self._built or self._build()
                     await self._built.open(reindex=reindex)
-                    await self._built.store_notes.opened()
+                    await self._built.store_notes.on_open()
                 except BaseException:
                     self._disown()
                     raise
@@ -139,7 +139,7 @@ class Life:
                 if engine is not None:
                     try:
                         async with asyncio.timeout(PATIENCE):
-                            await engine.store_notes.closing()
+                            await engine.store_notes.on_close()
                     except Exception as error:  # noqa: BLE001 - a note is no reason not to close
                         log.info("which stores hold something was not noted: %s", error)
                     await engine.close()

@@ -521,7 +521,7 @@ class Memory(AsyncContext):
         it again (D27): `(await entries.history(id))[-1]` says what it said,
         `delete(id)` takes it away with its link, and `write` begins it anew.
         """
-        return (await self._engine.enricher.told(self.tenant, id_of(entry_id)))[1]
+        return (await self._engine.enricher.load_enrichment(self.tenant, id_of(entry_id)))[1]
 
     async def write_many(
         self,
@@ -651,7 +651,7 @@ class Memory(AsyncContext):
         Raises `StoreUnavailable` if no store that was asked answered. Stores have no
         index of metadata: entries are read until enough are found.
         """
-        asked = self._access.asked(
+        asked = self._access.entry_query(
             scope,
             tags=tags,
             any_tags=any_tags,
@@ -703,7 +703,7 @@ class Memory(AsyncContext):
         later page either, so ask for the page again. Raises `StoreUnavailable` if no
         store that was asked answered.
         """
-        asked = self._access.asked(
+        asked = self._access.entry_query(
             scope,
             limit=limit,
             unless_told=BROWSE_LIMIT,

@@ -39,7 +39,7 @@ class ShortIds:
         Raises:
             StoreError: A store failed. Show the full id instead.
         """
-        return await self._access.engine.short_ids.of(self._access.tenant, _named(ids), kind_of(kind))
+        return await self._access.engine.short_ids.of(self._access.tenant, _check_ids(ids), kind_of(kind))
 
     async def resolve(self, text: str) -> NumberedItem | None:
         """Find what `#42`, `42` or a full id names; spaces around it are ignored.
@@ -55,9 +55,9 @@ class ShortIds:
 
     async def resolve_many(self, texts: Sequence[str]) -> list[NumberedItem | None]:
         """Find what each text names, in order; see `resolve`. At most 1,000 at once."""
-        references = [reference_of(text) for text in _named(texts)]
+        references = [reference_of(text) for text in _check_ids(texts)]
         return await self._access.engine.short_ids.resolve(self._access.tenant, references)
 
 
-def _named(values: Sequence[str]) -> list[str]:
+def _check_ids(values: Sequence[str]) -> list[str]:
     return [id_of(value) for value in validation.sequence("ids", values, at_most=validation.MAX_LIMIT)]

@@ -76,7 +76,7 @@ class Origins(dict[str, str]):
         return exact if exact != "default" else below[-1] if below else "configuration"
 
 
-def gathered(
+def gather_settings(
     source: str | os.PathLike[str] | Mapping[str, Any] | Layer | None,
     settings: Mapping[str, Any],
     *,
@@ -89,7 +89,10 @@ def gathered(
     environ = os.environ if environ is None else environ
     layers = [source] if isinstance(source, Layer) else _layers(source, environ, folder or Path.cwd())
     layers.append(
-        Layer({name: value for name, value in settings.items() if value is not None}, _said("argument"))
+        Layer(
+            {name: value for name, value in settings.items() if value is not None},
+            _constant_origin("argument"),
+        )
     )
     tree, origins = Tree(), Origins()
     for layer in layers:
@@ -106,7 +109,7 @@ def _layers(
 ) -> list[Layer]:
     """Every source but the keyword settings, weakest first."""
     if isinstance(source, Mapping):
-        return [_environment(environ), Layer(dict(source), _said("argument"))]
+        return [_environment(environ), Layer(dict(source), _constant_origin("argument"))]
     if source is not None:
         if not isinstance(source, str | os.PathLike):
             raise ConfigError(
@@ -115,12 +118,12 @@ def _layers(
         url = _url_of(os.fspath(source), folder)
         if url is None:
             return [_file(folder / os.fspath(source)), _environment(environ)]
-        return [_environment(environ), Layer(_one_store(url), _said("argument"))]
+        return [_environment(environ), Layer(_one_store(url), _constant_origin("argument"))]
     pointed = environ.get(POINTER)
     if pointed:
         url = _url_of(pointed, folder)
         return [
-            _file(folder / pointed) if url is None else Layer(_one_store(url), _said(POINTER)),
+            _file(folder / pointed) if url is None else Layer(_one_store(url), _constant_origin(POINTER)),
             _environment(environ),
         ]
     found = folder / FILE_NAME
@@ -179,7 +182,7 @@ def _one_store(url: str) -> Tree:
     return {"tiers": dict.fromkeys(TIERS, url)}
 
 
-def _said(origin: str) -> Origin:
+def _constant_origin(origin: str) -> Origin:
     return lambda _path: origin
 
 
@@ -284,17 +287,17 @@ def _lines(text: str) -> Iterator[tuple[str, int]]:
     table, counts = "", dict[str, int]()
     for number, line in enumerate(text.splitlines(), start=1):
         if header := _TABLE.match(line):
-            table = _dotted(header[2])
+            table = _dotted_key(header[2])
             if header[1] == "[[":
                 counts[table] = counts.get(table, 0) + 1
                 table = f"{table}.{counts[table]}"
             found.append((table, number))
         elif key := _KEY.match(line):
-            found.append((f"{table}.{_dotted(key[1])}" if table else _dotted(key[1]), number))
+            found.append((f"{table}.{_dotted_key(key[1])}" if table else _dotted_key(key[1]), number))
     return reversed(found)
 
 
-def _dotted(name: str) -> str:
+def _dotted_key(name: str) -> str:
     return ".".join(part.strip().strip("\"'") for part in name.split("."))
 
 

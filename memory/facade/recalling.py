@@ -12,7 +12,7 @@ from memory.domain.scope import Scope
 from memory.domain.session import Context
 from memory.facade.access import Access
 from memory.policies.tokens import message_tokens
-from memory.policies.window import RECALLED, recalled
+from memory.policies.window import RECALLED, recall_message
 
 SHARE = 4
 """Of the budget a quarter at most is for what is recalled."""
@@ -39,7 +39,7 @@ async def found_for(
     shown: Recalled = []
     for hit in hits:
         said = ": ".join(part for part in (hit.entry.title, hit.entry.content) if part)
-        message = recalled([*lines, said])
+        message = recall_message([*lines, said])
         cost = message_tokens(message, counter)
         if budget is None or cost <= budget // SHARE:
             lines.append(said)

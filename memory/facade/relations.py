@@ -36,7 +36,7 @@ class Relations:
             self._access.tenant, id_of(source_id), label, id_of(target_id)
         )
 
-    async def related(
+    async def find(
         self,
         *,
         source_id: str | None = None,
@@ -64,7 +64,7 @@ class Relations:
             if both or asked_of is not None or known is not None
             else None
         )
-        return await self._access.engine.relations.related(
+        return await self._access.engine.relations.find(
             self._access.tenant, source_id=source, target_id=target, label=label, limit=limit, shown=shown
         )
 
@@ -114,7 +114,7 @@ class Relations:
 
         What a visible entry superseded is there too, and named by `retired`.
         """
-        asked = self._access.asked(
+        asked = self._access.entry_query(
             scope,
             limit=limit,
             unless_told=GRAPH_LIMIT,

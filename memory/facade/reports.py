@@ -135,10 +135,10 @@ class VacuumReport(Shown):
 
 async def audit(engine: Engine, *, repair: bool) -> list[StoreAudit]:
     """Compare, store by store; one that fails is reported, not raised."""
-    return [await _audited(store, repair) for store in engine.topology.leaves]
+    return [await _audit_store(store, repair) for store in engine.topology.leaves]
 
 
-async def _audited(store: Store, repair: bool) -> StoreAudit:
+async def _audit_store(store: Store, repair: bool) -> StoreAudit:
     try:
         found = await store.audit(repair=repair)
     except (ConfigError, StoreError) as error:
@@ -190,7 +190,7 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
                     copies = await store.count(
                         Query(ENTRIES, Tenant(tenant), Eq("tier", tier), roles=frozenset({Role.REPLICA}))
                     )
-                    owing = await _owing(engine, tenant, tier)
+                    owing = await _count_pending(engine, tenant, tier)
                     behind = engine.deliveries.behind(tier, tenant)
                     counted = (homes.records, homes.bytes, copies.records, owing)
                     tiers.append(
@@ -198,7 +198,7 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
                     )
             for name in types:
                 by_type[name] += (await store.count(Query(ENTRIES, Tenant(tenant), Eq("type", name)))).records
-            owed += await engine.maintenance.owed_in(store)
+            owed += await engine.maintenance.count_pending_in(store)
             in_quarantine |= {store.name: count} if (count := (await store.check()).quarantined) else {}
         except StoreError as error:
             degraded.append(str(error))
@@ -212,7 +212,7 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
         tiers,
         counts,
         owed,
-        await stuck(engine, tenant),
+        await stuck_work(engine, tenant),
         tuple(degraded),
         evicted,
         rolled_back_stores,
@@ -220,7 +220,7 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
     )
 
 
-async def _owing(engine: Engine, tenant: str, tier: str) -> int:
+async def _count_pending(engine: Engine, tenant: str, tier: str) -> int:
     """How many entries owe a step whose replica stands in this tier."""
     kinds, home = engine.placement.kinds, engine.topology.home
     sources = [
@@ -235,7 +235,7 @@ async def _owing(engine: Engine, tenant: str, tier: str) -> int:
     return sum(count.records for count in counts)
 
 
-async def stuck(engine: Engine, tenant: str) -> tuple[str, ...]:
+async def stuck_work(engine: Engine, tenant: str) -> tuple[str, ...]:
     """What this process tried for the tenant and could not do, a sentence each."""
     owed = [
         f"{p.step} of {p.record_id}: {p.said}" for p in await engine.outbox.still_owed() if p.tenant == tenant
@@ -321,7 +321,7 @@ async def examine(
         ]
         if audited or repair:
             there = [report.store for report in reports if report.ok and report.store not in absent]
-            audits = [await _audited(store, repair) for store in stores if store.name in there]
+            audits = [await _audit_store(store, repair) for store in stores if store.name in there]
         if all(report.ok for report in reports):
             try:
                 engine.topology.settle()
@@ -332,9 +332,9 @@ async def examine(
                         compared = await engine.healing.compare(repair=repair, progress=progress)
                         rolled_back_stores = list(engine.setbacks.known.values())
                         if repair and not rolled_back_stores:
-                            await engine.store_notes.healed()
+                            await engine.store_notes.forget_healed()
                     overdue = await engine.maintenance.overdue()
-                    owed = await engine.maintenance.owed()
+                    owed = await engine.maintenance.count_pending()
                     reindex = await _reindex(engine)
                 problems += await engine.store_notes.look(absent)
             except (ConfigError, StoreError) as error:
@@ -342,21 +342,21 @@ async def examine(
     finally:
         for store in stores:
             await store.close()
-    healed = [_healed(found) for found in engine.generations.healed]
+    healed = [_disagreement_text(found) for found in engine.generations.healed]
     return Examination(
         reports, problems, audits, owed, overdue, reindex, healed, rolled_back_stores, compared
     )
 
 
 async def _reindex(engine: Engine) -> str | None:
-    noted = await engine.meaning.noted()
+    noted = await engine.meaning.read_note()
     if noted is None or noted.to is None:
         return None
-    left = await engine.reindexing.left(noted.to)
+    left = await engine.reindexing.count_remaining(noted.to)
     return f"vectors are being made anew with {noted.to}: {left:,} are left; `memory reindex` with that embedder goes on with it"
 
 
-def _healed(found: Disagreement) -> str:
+def _disagreement_text(found: Disagreement) -> str:
     became = f"{found.restamped} of its records live on, {found.erased} are erased"
     return f"store '{found.store}' was behind the others in one scope, restored or replaced (generation {found.was} of {found.now}): {became}"
 
@@ -383,7 +383,7 @@ async def _check_store(engine: Engine, store: Store, *, opens: bool = False) -> 
             dict(health.facts),
             health.quarantined,
         )
-        if ok and (noted := await engine.meaning.noted_in(store)) is not None:
+        if ok and (noted := await engine.meaning.read_note_in(store)) is not None:
             embedder = str(noted)
     except (ConfigError, StoreError) as error:
         ok, detail, version, facts, in_quarantine = False, str(error), "", {}, 0

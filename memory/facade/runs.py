@@ -96,7 +96,7 @@ class Runs:
             child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor
         )
         life = (await self._conversation()).log.life
-        return await listed(self._access, None, life.session_id, asked)
+        return await list_runs(self._access, None, life.session_id, asked)
 
     async def delete(self, run_id: str) -> bool:
         """Delete the run; its child stays. False where there was none, which is no
@@ -131,7 +131,7 @@ def asked_runs(
     return [Eq(name, value) for name, value in given.items() if value is not None], how
 
 
-async def listed(
+async def list_runs(
     access: Access, run_id: str | None, session_id: str | None, asked: tuple[list[Condition], dict[str, Any]]
 ) -> RunPage:
     """A page of the runs of a session, or of all of the tenant's."""

@@ -17,7 +17,7 @@ from memory.domain.task import RunPage
 from memory.facade.access import Access, Scopes
 from memory.facade.arguments import Metadata, Moment, flag, moment
 from memory.facade.delegation import MOST_DELEGATED, Delegation, delegation
-from memory.facade.runs import asked_runs, listed
+from memory.facade.runs import asked_runs, list_runs
 from memory.facade.session import Session
 from memory.orchestrator.conversations.sessions import SessionDraft, info_of
 from memory.orchestrator.tiering.promotion import PromotionReport
@@ -100,7 +100,9 @@ class Sessions:
         which is logged: no work fails for want of it (D127).
         """
         session = None if session_id is None else validation.identifier("session_id", session_id)
-        asked = self._access.asked(scope, limit=limit, unless_told=MOST_DELEGATED, anywhere=scope is None)
+        asked = self._access.entry_query(
+            scope, limit=limit, unless_told=MOST_DELEGATED, anywhere=scope is None
+        )
         return await delegation(self._access, session, asked)
 
     async def update(
@@ -202,7 +204,7 @@ class Sessions:
         asked = asked_runs(
             child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor
         )
-        return await listed(self._access, given, parent, asked)
+        return await list_runs(self._access, given, parent, asked)
 
     async def end(self, session_id: str) -> PromotionReport:
         """End a session: promotion rules for session ends move its entries to later tiers.

@@ -89,7 +89,7 @@ class MessageStream(AsyncContext):
                 "text",
                 f"the message would be longer than {validation.MAX_MESSAGE_BYTES} bytes; finish it, and say the rest in another one",
             )
-        streamed = self._opened()
+        streamed = self._require_open()
         self._room -= size
         await streamed.write(piece)
 
@@ -102,7 +102,7 @@ class MessageStream(AsyncContext):
         """
         if "content" in changes:
             raise InvalidInput("content", "is what was written; `session.update` changes it afterwards")
-        stored = await self._opened().finish(changes_of(changes, "MessageStream.finish"))
+        stored = await self._require_open().finish(changes_of(changes, "MessageStream.finish"))
         self._finished = True
         return stored
 
@@ -110,7 +110,7 @@ class MessageStream(AsyncContext):
     def _has_said(self) -> bool:
         return self._room < validation.MAX_MESSAGE_BYTES
 
-    def _opened(self) -> StreamedMessage:
+    def _require_open(self) -> StreamedMessage:
         self._check_process()
         if self._streamed is None:
             raise InvalidInput("stream", "is not open; use it as `async with session.stream() as out`")

@@ -33,14 +33,14 @@ class Loop:
         self._forks = ForkGuard(self)
 
     @property
-    def inherited(self) -> bool:
+    def is_inherited(self) -> bool:
         """Whether this process inherited the running loop through `fork`."""
-        return self._forks.inherited
+        return self._forks.is_inherited
 
     def run(self, call: Coroutine[Any, Any, Any]) -> Any:
         """The call's result; a KeyboardInterrupt while waiting cancels it."""
         try:
-            loop = self._running()
+            loop = self._running_loop()
         except ForkedProcess:
             call.close()
             raise
@@ -67,7 +67,7 @@ class Loop:
             loop.close()
         self._forks.release()
 
-    def _running(self) -> asyncio.AbstractEventLoop:
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
         self._forks.check()
         with self._starting:
             if self._loop is None:
@@ -120,7 +120,7 @@ class Twin:
         original: type = type(value)
         if not is_async(original):
             return value
-        kind = blocking(original)
+        kind = blocking_class(original)
         twin = kind.__new__(kind)
         twin._original, twin._loop, twin._owns_loop = value, self._loop, False
         return twin
@@ -140,7 +140,7 @@ def is_async(kind: type) -> bool:
 
 
 @functools.cache
-def blocking(original: type) -> type[Twin]:
+def blocking_class(original: type) -> type[Twin]:
     """The blocking twin of a class: its public methods and properties, and what else it
     has of public attributes.
     """
@@ -198,7 +198,7 @@ def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call(self: Twin, *args: Any, **kwargs: Any) -> Any:
-        if name == "__aexit__" and self._loop.inherited and args[0] is not None:
+        if name == "__aexit__" and self._loop.is_inherited and args[0] is not None:
             return None  # a child that leaves the block by an error, such as SystemExit, ends by that error
         given = [_spoken_for(self, value) for value in args]
         made = getattr(self._original, name)(

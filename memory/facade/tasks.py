@@ -56,7 +56,7 @@ class Tasks:
         where the session is under legal hold and a title, a result or metadata of the
         task would be overwritten or left out.
         """
-        draft = _checked(
+        draft = _check_task(
             id=task_id, title=title, status=status, parent_id=parent_id, result=result, metadata=metadata
         )
         conversations = self._access.engine.conversations
@@ -122,7 +122,7 @@ class Tasks:
         for one in given:
             if not isinstance(one, Mapping) or "id" not in one:
                 raise InvalidInput("tasks", "each must be a mapping with an id, and what else save takes")
-        drafts = [_checked(**one) for one in given]
+        drafts = [_check_task(**one) for one in given]
         if len({draft.id for draft in drafts}) < len(drafts):
             raise InvalidInput("tasks", "two have the same id")
         held = await self._conversation()
@@ -132,7 +132,7 @@ class Tasks:
 _TAKEN = {"id", "title", "status", "parent_id", "result", "metadata"}
 
 
-def _checked(**given: Any) -> TaskDraft:
+def _check_task(**given: Any) -> TaskDraft:
     """A task as handed in, checked."""
     for name in given.keys() - _TAKEN:
         raise InvalidInput(name, f"is nothing of a task, which has {', '.join(sorted(_TAKEN))}")

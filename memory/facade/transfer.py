@@ -71,9 +71,9 @@ from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.sources import SOURCES, MessageSource, Source, read_sources
 from memory.orchestrator.transfer.records import (
     SAID,
-    AsItWas,
-    carried,
+    ImportedEntry,
     check_storable,
+    exported_kinds,
     id_here,
     noted_of,
     stores_problem,
@@ -145,7 +145,7 @@ class Message:
     line: int
     draft: EntryDraft
     again: bool = False
-    as_it_was: AsItWas | None = None
+    as_it_was: ImportedEntry | None = None
     """Of an exported entry that keeps its id."""
 
     def pointing_to(self, artifact_id: str | None) -> Message:
@@ -167,7 +167,7 @@ class Version:
     line: int
     entry_id: str
     scope: Scope
-    as_it_was: AsItWas
+    as_it_was: ImportedEntry
 
     @property
     def draft(self) -> ImportedDraft:
@@ -239,7 +239,7 @@ def _pointing_to(draft: Draft, artifact_id: str | None) -> Draft:
     return draft.model_copy(update={"artifact_id": artifact_id, **was})
 
 
-def _as_pointing_to(one: AsItWas, artifact_id: str | None) -> AsItWas:
+def _as_pointing_to(one: ImportedEntry, artifact_id: str | None) -> ImportedEntry:
     return replace(one, draft=_pointing_to(one.draft, artifact_id))
 
 
@@ -279,7 +279,7 @@ def read(stream: IO[bytes], name: str, how: Reading = Reading(), since: int = 1)
             if how.latest is not None and isinstance(item, Message | Version):
                 _check_entry(item, how.latest)
         except InvalidInput as exc:
-            yield BadLine(name, line, _unquoted(exc, found))
+            yield BadLine(name, line, _problem_without_values(exc, found))
             continue
         if isinstance(item, Message):
             said = blake2b(json.dumps(found, sort_keys=True).encode(), digest_size=16).digest()
@@ -293,11 +293,11 @@ def read(stream: IO[bytes], name: str, how: Reading = Reading(), since: int = 1)
                 continue
             item = replace(item, again=first_line != line)
             if isinstance(item.draft, MessageDraft) and not item.again:
-                item = replace(item, draft=_counted(item.draft, heard))
+                item = replace(item, draft=_with_number(item.draft, heard))
         yield item
 
 
-def _counted(draft: MessageDraft, heard: Counter[tuple[str, str | None]]) -> MessageDraft:
+def _with_number(draft: MessageDraft, heard: Counter[tuple[str, str | None]]) -> MessageDraft:
     """The message with its number in its conversation: unless it says that itself, how
     many of that were `heard` with it.
     """
@@ -413,7 +413,7 @@ class Ids:
         """What names this one cannot be imported either."""
         self._refused.setdefault(collection, set()).add(old)
 
-    def lacking(self, item: Item) -> str | None:
+    def missing_id(self, item: Item) -> str | None:
         """The first id that an item cannot do without and that is not in the file, as
         far as it is known.
         """
@@ -426,7 +426,7 @@ class Ids:
             None,
         )
 
-    def refused(self, item: Item) -> str | None:
+    def refused_id(self, item: Item) -> str | None:
         """The first id that an item cannot do without and that was refused."""
         return next((old for collection, old in _needs(item) if self._is_refused(collection, old)), None)
 
@@ -526,7 +526,7 @@ def exported_relation(relation: Relation) -> dict[str, Any]:
     return {"format": RELATION_FORMAT, **ends, "created_at": relation.created_at.isoformat(), **said}
 
 
-def exported(entry: Entry, noted: Mapping[str, JsonValue] | None = None) -> dict[str, Any]:
+def exported_entry(entry: Entry, noted: Mapping[str, JsonValue] | None = None) -> dict[str, Any]:
     """An entry as an export writes it: JSON, fields without a value left out, the
     tenant left to the importer.
 
@@ -546,7 +546,7 @@ def exported_version(record: Record) -> dict[str, Any]:
     """A kept version as an export writes it after its entry, whose id it has: it was
     stored until `replaced_version`.
     """
-    line = exported(entry_of(record), noted_of(record)) | {
+    line = exported_entry(entry_of(record), noted_of(record)) | {
         "format": VERSION_FORMAT,
         "replaced_version": record.fields["replaced_version"],
     }
@@ -604,7 +604,7 @@ def _object(line: bytes, name: str, number: int) -> dict[str, Any] | BadLine:
 
 def _array(data: bytes, name: str, first_line: int) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
     """The items of a JSON array, one by one, so that each knows its line."""
-    text = _decoded(data, name, first_line)
+    text = _decode(data, name, first_line)
     decoder, at, line, counted_to = json.JSONDecoder(), text.index("[") + 1, first_line, 0
     at = _skip_space(text, at)
     while not text.startswith("]", at):
@@ -638,7 +638,7 @@ def _array(data: bytes, name: str, first_line: int) -> Iterator[tuple[int, dict[
         )
 
 
-def _decoded(data: bytes, name: str, first_line: int) -> str:
+def _decode(data: bytes, name: str, first_line: int) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as exc:
@@ -658,19 +658,19 @@ def _not_an_object(found: object) -> str:
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 
-def _unquoted(exc: InvalidInput, found: Mapping[str, Any]) -> str:
+def _problem_without_values(exc: InvalidInput, found: Mapping[str, Any]) -> str:
     """What is wrong with an object, without what it says: a mangled file may have a
     text anywhere.
     """
     texts = [value for value in found.values() if isinstance(value, str)]
 
-    def said(quoted: re.Match[str]) -> str:
+    def hide_value(quoted: re.Match[str]) -> str:
         inner = quoted.group()[1:-1]
         return (
             "what it says" if any(inner in text or inner in repr(text) for text in texts) else quoted.group()
         )
 
-    return f"{exc.field.partition('.')[0]}: {_QUOTED.sub(said, exc.problem)}"
+    return f"{exc.field.partition('.')[0]}: {_QUOTED.sub(hide_value, exc.problem)}"
 
 
 def _message_draft(found: Mapping[str, Any], place: tuple[str, int], scope: Scope | None) -> MessageDraft:
@@ -697,12 +697,12 @@ def _message_draft(found: Mapping[str, Any], place: tuple[str, int], scope: Scop
         )
     values = {name: fields.pop(name) for name in _OWN if name in fields}
     name, position = place
-    conversation, created_at = _said(fields, _CONVERSATION), _time(fields)
-    key = _key(conversation, _named(fields.pop("id", None), "id")) or f"{name}:{position}"
+    conversation, created_at = _first_identifier(fields, _CONVERSATION), _time(fields)
+    key = _key(conversation, _id_text(fields.pop("id", None), "id")) or f"{name}:{position}"
     said = {
         "conversation_id": conversation or (scope.id if scope.kind is ScopeKind.SESSION else name),
         "number_in_conversation": fields.get("number_in_conversation"),
-        "speaker": _said(fields, _SPEAKER),
+        "speaker": _first_identifier(fields, _SPEAKER),
     }
     metadata = _metadata(fields.pop("metadata", None), {"role": role, **fields})
     return MessageDraft(
@@ -724,19 +724,19 @@ def _key(conversation: str | None, message_id: str | None) -> str | None:
     )
 
 
-def _said(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
+def _first_identifier(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
     """What the first of these fields that says something says."""
     return next(
         (
             validation.identifier(name, said)
             for name in names
-            if (said := _named(fields.get(name), name)) is not None
+            if (said := _id_text(fields.get(name), name)) is not None
         ),
         None,
     )
 
 
-def _named(value: object, field: str) -> str | None:
+def _id_text(value: object, field: str) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int | None):
         raise InvalidInput(field, f"must be text or a whole number, not {type(value).__name__}")
     return None if value is None or value == "" else str(value)
@@ -767,7 +767,7 @@ def _entry_draft(found: Mapping[str, Any], scope: Scope | None) -> ImportedDraft
         fields["scope"] = scope
     elif isinstance(fields.get("scope"), str):
         fields["scope"] = Scope.parse(fields["scope"])
-    key = _named(found.get("id"), "id")
+    key = _id_text(found.get("id"), "id")
     if key is None:
         raise InvalidInput("id", "is missing from the exported entry")
     return ImportedDraft(**fields, key=key, sources=_sources_of(found))
@@ -782,7 +782,7 @@ def _sources_of(found: Mapping[str, Any]) -> tuple[Source, ...]:
         raise InvalidInput("noted", "is not as an export writes it") from None
 
 
-def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> AsItWas:
+def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> ImportedEntry:
     """What an exported entry or kept version says of how it stood there."""
     version = _version("version", found.get("version"))
     noted = found.get("noted", {})
@@ -804,7 +804,7 @@ def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> AsItWas:
     for name in ("created_at", "updated_at"):
         if found.get(name) is None:
             raise InvalidInput(name, "is missing from the exported entry")
-    return AsItWas(
+    return ImportedEntry(
         id=str(draft.key),
         draft=draft,
         version=version,
@@ -891,7 +891,7 @@ def _tier_of(found: Mapping[str, Any], scope: Scope) -> str:
 
 
 def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned: bool) -> Row:
-    known = {kind.collection.name: kind for kind in carried(KINDS)}
+    known = {kind.collection.name: kind for kind in exported_kinds(KINDS)}
     kind = known.get(str(found.get("kind")))
     if kind is None:
         raise InvalidInput("kind", "is not known to this version")

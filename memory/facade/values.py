@@ -68,7 +68,7 @@ def is_broken_url(text: str) -> bool:
     """Whether it reads like a URL with a login or a password in it, and is none: no
     message repeats it, and no file gets its name.
     """
-    return scheme_of(text) is None and (_holds_login(text) or masked(text) != text)
+    return scheme_of(text) is None and (_holds_login(text) or mask_url(text) != text)
 
 
 def _holds_login(text: str) -> bool:
@@ -81,7 +81,7 @@ def _holds_login(text: str) -> bool:
     return bool(at) and (":" in before or "//" in before) and not is_path and not is_drive
 
 
-def masked(text: str) -> str:
+def mask_url(text: str) -> str:
     """A URL, or what was given for one, without its password and without parameters
     named like a secret.
 
@@ -102,10 +102,10 @@ def masked(text: str) -> str:
             end,
         )
         rest = f"{_COLON.split(rest[:end], maxsplit=1)[0]}:{HIDDEN}{rest[end:]}"
-    return _PARAMETER.sub(_masked_parameter, head + separator + rest)
+    return _PARAMETER.sub(_mask_parameter, head + separator + rest)
 
 
-def _masked_parameter(found: re.Match[str]) -> str:
+def _mask_parameter(found: re.Match[str]) -> str:
     if not _is_secret(found[2]):
         return found[0]
     name, equals, _ = found[2].partition("=")
@@ -120,20 +120,20 @@ def _is_secret(parameter: str) -> bool:
     return bool(_SECRET_NAME.search(name)) or _holds_login(value)
 
 
-def masked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def mask_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with the values of those named like a secret hidden, at every depth."""
     return {
-        name: HIDDEN if _SECRET_NAME.search(str(name)) else _masked_value(value)
+        name: HIDDEN if _SECRET_NAME.search(str(name)) else _mask_value(value)
         for name, value in options.items()
     }
 
 
-def _masked_value(value: Any) -> Any:
+def _mask_value(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return masked_options(value)
+        return mask_options(value)
     if isinstance(value, list | tuple | set | frozenset):
-        return [_masked_value(inner) for inner in value]
-    return masked(value) if isinstance(value, str) else value
+        return [_mask_value(inner) for inner in value]
+    return mask_url(value) if isinstance(value, str) else value
 
 
 class StoreOptions(dict[str, Any]):
@@ -142,7 +142,7 @@ class StoreOptions(dict[str, Any]):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return repr(masked_options(self))
+        return repr(mask_options(self))
 
 
 class StoreUrl(str):
@@ -153,7 +153,7 @@ class StoreUrl(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return repr(masked(self))
+        return repr(mask_url(self))
 
 
 def _positive(value: object) -> object:

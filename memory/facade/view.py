@@ -135,7 +135,7 @@ class ScopedMemory:
         cursor: str | None = None,
     ) -> Retrieved:
         """The entries of the scope by age; see `Memory.retrieve`."""
-        asked = self._access.asked(
+        asked = self._access.entry_query(
             self._scope,
             tags=tags,
             any_tags=any_tags,
@@ -169,7 +169,7 @@ class ScopedMemory:
         cursor: str | None = None,
     ) -> Retrieved:
         """The entries of the scope by their last change; see `Memory.browse`."""
-        asked = self._access.asked(
+        asked = self._access.entry_query(
             self._scope,
             limit=limit,
             unless_told=BROWSE_LIMIT,

@@ -39,7 +39,7 @@ from memory.orchestrator.maintenance.reverting import TAKE_BACK, SourceReverter
 from memory.orchestrator.maintenance.sweeps import Maintenance, SweepReport
 from memory.orchestrator.maintenance.tenant_erasure import ERASE_TENANT, Tenants
 from memory.orchestrator.maintenance.vector_rebuild import VectorRebuild
-from memory.orchestrator.retrieval.advisors import Advised
+from memory.orchestrator.retrieval.advisors import AdvisedSearch
 from memory.orchestrator.retrieval.long_texts import LongTexts
 from memory.orchestrator.retrieval.message_search import Finding
 from memory.orchestrator.retrieval.search import Searching
@@ -68,7 +68,7 @@ from memory.orchestrator.tiering.retention import Retention
 from memory.orchestrator.tiering.rules import RuleEvaluator
 from memory.orchestrator.tiering.session_ends import SessionClosing
 from memory.orchestrator.transfer.records import Transfer
-from memory.orchestrator.transfer.session_import import Carrying
+from memory.orchestrator.transfer.session_import import SessionRestorer
 from memory.orchestrator.trust.gates import Gates, RecallGate, WriteGate
 from memory.orchestrator.trust.trust import Trust
 from memory.policies.onward import WindowExitFunction
@@ -186,7 +186,7 @@ class Engine:
         )
         sessions = self.conversations.sessions
         self.finding = Finding(self.placement, sessions)
-        self.carrying = Carrying(self.placement, sessions.uploads, self.conversations.passages)
+        self.carrying = SessionRestorer(self.placement, sessions.uploads, self.conversations.passages)
         manifests = self.conversations.manifests
         self.short_ids = ShortIds(
             self.placement,
@@ -263,7 +263,7 @@ class Engine:
             outbox=self.outbox,
             advisor=advisor,
         )
-        self.advised = Advised(self.searching, self.placement, advisor=advisor, reranker=reranker)
+        self.advised = AdvisedSearch(self.searching, self.placement, advisor=advisor, reranker=reranker)
         self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
         self.accesses = Accesses(self.placement)
         self.judging = RuleEvaluator(self.placement, self.conversations.counter, rules, policies)
@@ -362,8 +362,8 @@ class Engine:
         The report counts those calls as `still_owed`.
         """
         report = await self.maintenance.sweep(allowance)
-        await self.conversations.window_exit.asked()
-        await self.enricher.asked()
+        await self.conversations.window_exit.drain()
+        await self.enricher.drain()
         return report
 
     async def end_session(
@@ -372,7 +372,7 @@ class Engine:
         """See `SessionClosing.end`. What an advisor is asked about is waited for, up to the
         deadline: such entries do not move.
         """
-        await self.enricher.tried_in(
+        await self.enricher.wait_until_tried_in(
             Partition(tenant, scope.text), self.placement.settings.deadline.total_seconds()
         )
         return await self.endings.end(tenant, scope, owing)
@@ -385,7 +385,7 @@ class Engine:
         await self.accesses.tell()
         due = DryRunDueWork(
             self.placement,
-            due=self.maintenance.due,
+            due=self.maintenance.due_pages,
             erasure=self.erasure,
             window_exit=self.conversations.window_exit,
             endings=self.endings,

@@ -18,7 +18,7 @@ _ENDS_A_LINE = {ord(char): f"\\u{ord(char):04x}" for char in "\x7f\x85\u2028\u20
 _ERROR = re.compile(r"\s*ERR(?::|\s*$)")
 
 
-def quoted(text: str, max_bytes: int) -> str:
+def quote_text(text: str, max_bytes: int) -> str:
     """The text, or as many whole characters of its beginning as are so many bytes, as
     one line of JSON.
     """

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from memory.domain.message import Message
 
 
-def aligned(written: Sequence[Message], known: Sequence[Message]) -> list[int | None]:
+def align_messages(written: Sequence[Message], known: Sequence[Message]) -> list[int | None]:
     """For each message that was written, the position of the known one that it is; None
     where it is new.
 
@@ -28,7 +28,7 @@ def aligned(written: Sequence[Message], known: Sequence[Message]) -> list[int | 
     taken = {at for at in found if at is not None}
     unnamed = [at for at, message in enumerate(written) if message.id is None]
     left = [at for at in range(len(known)) if at not in taken]
-    runs = _runs([_said(written[at]) for at in unnamed], [_said(known[at]) for at in left])
+    runs = _runs([_content_key(written[at]) for at in unnamed], [_content_key(known[at]) for at in left])
     for number, at in enumerate(unnamed):
         if number not in runs:
             break
@@ -45,7 +45,7 @@ def behind(written: Sequence[Message], shown: Sequence[Message]) -> list[Message
     """
     named = {message.id for message in shown if message.id is not None}
     found = (
-        aligned(written, shown)
+        align_messages(written, shown)
         if begins_at(written, shown)
         else [0 if message.id in named else None for message in written]
     )
@@ -57,11 +57,11 @@ def begins_at(written: Sequence[Message], known: Sequence[Message]) -> bool:
     the whole talk, else what is new of it (C33).
     """
     return bool(written and known) and (
-        written[0].id == known[0].id if written[0].id else _said(written[0]) == _said(known[0])
+        written[0].id == known[0].id if written[0].id else _content_key(written[0]) == _content_key(known[0])
     )
 
 
-def merged(lists: Iterable[Sequence[Message]]) -> list[Message]:
+def merge_messages(lists: Iterable[Sequence[Message]]) -> list[Message]:
     """The lists behind each other, each message once: by id, and without ids each as
     often as the list has it that has it most (C48, C49).
     """
@@ -70,7 +70,7 @@ def merged(lists: Iterable[Sequence[Message]]) -> list[Message]:
     for messages in lists:
         free = {said: list(positions) for said, positions in of.items()}
         for message in messages:
-            said = _said(message)
+            said = _content_key(message)
             there = free.get(said, [])
             same = [at for at in there if message.id is not None and whole[at].id == message.id]
             like = [at for at in there if message.id is None or whole[at].id is None]
@@ -124,5 +124,5 @@ def _longest(
     return start, there, size
 
 
-def _said(message: Message) -> str:
+def _content_key(message: Message) -> str:
     return message.model_dump_json(include={"role", "content", "tool_calls", "tool_call_id"})

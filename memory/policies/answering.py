@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from memory.domain.message import Message, Role
 from memory.policies.window import blocks
-from memory.ports.text import count_words, query_words, scored
+from memory.ports.text import bm25_scores, count_words, query_words
 
 
 def best_of(
@@ -47,5 +47,5 @@ def ranks_by_words(messages: Sequence[Message], query: str) -> dict[int, int]:
     wanted = frozenset(query_words(query))
     texts = ["" if message.role is Role.TOOL else message.text for message in messages]
     counted = [(at, *count_words([(text, 1.0)], wanted)) for at, text in enumerate(texts)]
-    found = scored(counted, len(counted), sum(length for _, _, length in counted))
+    found = bm25_scores(counted, len(counted), sum(length for _, _, length in counted))
     return {at: rank for rank, (at, _) in enumerate(sorted(found, key=lambda one: (-one[1], -one[0])))}

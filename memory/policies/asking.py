@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from memory.policies.cues import cued, intents
-from memory.policies.typos import corrected
+from memory.policies.cues import expected_marks, intents
+from memory.policies.typos import apply_corrections
 from memory.ports.text import STOPWORDS, cut, query_words, stem
 
 _LETTER = re.compile(r"[^\W\d_]")
@@ -45,7 +45,7 @@ class Question:
         return tuple(query_words(self.text)[:MOST_STEMS])
 
     @property
-    def searched(self) -> str:
+    def search_text(self) -> str:
         """The text whose words stores are asked for: all of it, or of one as long as a
         page its first content words.
         """
@@ -57,14 +57,14 @@ class Question:
 
     @cached_property
     def cues(self) -> tuple[tuple[int, float], ...]:
-        return cued(self.text)
+        return expected_marks(self.text)
 
     @cached_property
     def intents(self) -> frozenset[str]:
         return intents(self.text)
 
     @property
-    def supposed(self) -> tuple[bool, ...]:
+    def correction_mask(self) -> tuple[bool, ...]:
         """Which of the stems stand for words that were asked otherwise."""
         meant = {stem(word) for word in self.corrections.values()}
         return tuple(one in meant for one in self.stems)
@@ -74,16 +74,16 @@ def read(text: str) -> Question:
     """The question, before anything is known of who speaks in the asked scopes:
     capitalised words, but the first of a sentence, may be names.
     """
-    named = _capitalised(text)
+    named = _capitalised_words(text)
     return Question(text, _without(text, named) if named else text)
 
 
 def read_as(question: Question, corrections: Mapping[str, str]) -> Question:
     """The question with other words in place of what are probably typos."""
-    return replace(read(corrected(question.text, corrections)), corrections=corrections)
+    return replace(read(apply_corrections(question.text, corrections)), corrections=corrections)
 
 
-def mentioned(question: Question, speakers: Iterable[str]) -> frozenset[str]:
+def mentioned_speakers(question: Question, speakers: Iterable[str]) -> frozenset[str]:
     """The speakers that the question names, by their first word, in whatever case."""
     said = frozenset(cut(question.text))
     return frozenset(speaker for speaker in speakers if (words := cut(speaker)) and words[0] in said)
@@ -109,7 +109,7 @@ def _is_name(word: str, named: frozenset[str]) -> bool:
     return bool(parts) and parts[0] in named and parts[1:] in ([], ["s"])
 
 
-def _capitalised(text: str) -> frozenset[str]:
+def _capitalised_words(text: str) -> frozenset[str]:
     found, begins = set[str](), True
     for word in text.split():
         first = _LETTER.search(word)

@@ -145,7 +145,7 @@ def summary_of(messages: Sequence[Message]) -> Message:
     return _as_summary("Summary of the conversation so far: " + " ".join(sentences), messages)
 
 
-def compacted(
+def compact_messages(
     messages: Sequence[Message],
     settings: CompactionSettings,
     counter: TokenCounter,
@@ -174,7 +174,7 @@ def compacted(
     return work.result(strategy, before)
 
 
-def appended(
+def append_message(
     messages: Sequence[Message],
     message: Message,
     settings: CompactionSettings,
@@ -184,7 +184,7 @@ def appended(
     """The list with the message behind it, compacted where that crosses the threshold
     (A125).
     """
-    result = compacted([*messages, message], settings, counter, summarise)
+    result = compact_messages([*messages, message], settings, counter, summarise)
     return Appended(result.messages, result.strategy != "none", result)
 
 
@@ -240,7 +240,7 @@ class _Work:
         positions = sorted(at for block in self._free for at in block)
         if len(positions) < FEWEST_TO_SUMMARISE:
             return False
-        summary = _checked(make, [self._all[at].model_copy(deep=True) for at in positions])
+        summary = _make_summary(make, [self._all[at].model_copy(deep=True) for at in positions])
         cost = cost_of(summary, self._counter) + BESIDE
         if summary.is_empty or cost >= sum(self._costs[at] for at in positions):
             return False
@@ -290,7 +290,7 @@ class _Work:
         return max(importance(self._all[at], at, len(self._all), self._settings.task_words) for at in block)
 
 
-def _checked(make: Summarise, sources: list[Message]) -> Message:
+def _make_summary(make: Summarise, sources: list[Message]) -> Message:
     made: object = make(sources)
     if isinstance(made, str):
         return _as_summary(made, sources)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from memory.domain.corrections import nearest
 from memory.domain.errors import InvalidInput
-from memory.policies.conditions import AllOf, AnyOf, NoneOf, RuleCondition, walked
+from memory.policies.conditions import AllOf, AnyOf, NoneOf, RuleCondition, walk_conditions
 from memory.policies.facts import MEASURES
 from memory.policies.single_conditions import (
     AccessCountAtLeast,
@@ -39,7 +39,7 @@ def condition_of(given: object, path: str) -> RuleCondition:
     condition = given if isinstance(given, RuleCondition) else _read(given, path, MOST_LEVELS)
     if _levels(condition) > MOST_LEVELS:
         raise InvalidInput(path, f"nests deeper than {MOST_LEVELS} levels")
-    if sum(1 for _ in walked(condition)) > MOST_CONDITIONS:
+    if sum(1 for _ in walk_conditions(condition)) > MOST_CONDITIONS:
         raise InvalidInput(path, f"holds more than {MOST_CONDITIONS} conditions")
     return condition
 

@@ -29,11 +29,11 @@ class RuleCondition(ABC):
 
     def reason(self, facts: RecordFacts, now: datetime) -> str | None:
         """Why it holds, in words; None where it does not."""
-        holds, said = self.judged(facts, now)
+        holds, said = self.evaluate(facts, now)
         return said if holds else None
 
     @abstractmethod
-    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
+    def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         """Whether it holds, and why or why not."""
 
     @abstractmethod
@@ -102,14 +102,14 @@ def first_moment(condition: RuleCondition, facts: RecordFacts, now: datetime) ->
     None where there is none.
     """
     later = sorted({turn for turn in condition.turns(facts) if turn > now})
-    return next((at for at in (now, *later) if condition.judged(facts, at)[0]), None)
+    return next((at for at in (now, *later) if condition.evaluate(facts, at)[0]), None)
 
 
-def walked(condition: RuleCondition) -> Iterator[RuleCondition]:
+def walk_conditions(condition: RuleCondition) -> Iterator[RuleCondition]:
     """The condition and all it is made of."""
     yield condition
     for part in condition.parts():
-        yield from walked(part)
+        yield from walk_conditions(part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +121,8 @@ class AllOf(RuleCondition):
     def __post_init__(self) -> None:
         _conditions("all", self.of)
 
-    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
-        judged = [part.judged(facts, now) for part in self.of]
+    def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
+        judged = [part.evaluate(facts, now) for part in self.of]
         against = [said for holds, said in judged if not holds]
         return not against, " and ".join(against or [said for _, said in judged])
 
@@ -140,7 +140,7 @@ class AllOf(RuleCondition):
         return max(part.from_rank() for part in self.of)
 
     def describe(self) -> str:
-        return " and ".join(_bracketed(part, AnyOf) for part in self.of)
+        return " and ".join(_parenthesize(part, AnyOf) for part in self.of)
 
     def table(self) -> dict[str, Any]:
         return {"all": [part.table() for part in self.of]}
@@ -158,8 +158,8 @@ class AnyOf(RuleCondition):
     def __post_init__(self) -> None:
         _conditions("any", self.of)
 
-    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
-        judged = [part.judged(facts, now) for part in self.of]
+    def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
+        judged = [part.evaluate(facts, now) for part in self.of]
         first = next((said for holds, said in judged if holds), None)
         return (True, first) if first is not None else (False, " and ".join(said for _, said in judged))
 
@@ -177,7 +177,7 @@ class AnyOf(RuleCondition):
         return min(part.from_rank() for part in self.of)
 
     def describe(self) -> str:
-        return " or ".join(_bracketed(part, AllOf) for part in self.of)
+        return " or ".join(_parenthesize(part, AllOf) for part in self.of)
 
     def table(self) -> dict[str, Any]:
         return {"any": [part.table() for part in self.of]}
@@ -195,8 +195,8 @@ class NoneOf(RuleCondition):
     def __post_init__(self) -> None:
         _conditions("not", (self.part,))
 
-    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
-        holds, said = self.part.judged(facts, now)
+    def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
+        holds, said = self.part.evaluate(facts, now)
         return not holds, said
 
     def filter(self, now: datetime, known: Fields) -> Condition:
@@ -206,7 +206,7 @@ class NoneOf(RuleCondition):
         return self.part.filter(now, known)
 
     def describe(self) -> str:
-        return f"not {_bracketed(self.part, AllOf, AnyOf)}"
+        return f"not {_parenthesize(self.part, AllOf, AnyOf)}"
 
     def table(self) -> dict[str, Any]:
         return {"not": self.part.table()}
@@ -215,7 +215,7 @@ class NoneOf(RuleCondition):
         return (self.part,)
 
 
-def _bracketed(part: RuleCondition, *kinds: type[RuleCondition]) -> str:
+def _parenthesize(part: RuleCondition, *kinds: type[RuleCondition]) -> str:
     return f"({part.describe()})" if isinstance(part, kinds) else part.describe()
 
 

@@ -39,17 +39,17 @@ INTENTS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
 """Which types of entries answer a question with the cue (D71, D72)."""
 
 
-def _compiled(cue: str) -> re.Pattern[str]:
+def _compile_cue(cue: str) -> re.Pattern[str]:
     return re.compile(
         rf"(?<!\w)(?:{cue})(?!\w)", re.IGNORECASE
     )  # on word boundaries, next to whatever sign (D73)
 
 
-_SHOWN = tuple((_compiled(cue), mark, weight) for table in SHOWN.values() for cue, mark, weight in table)
-_INTENTS = tuple((_compiled(cue), types) for table in INTENTS.values() for cue, types in table)
+_SHOWN = tuple((_compile_cue(cue), mark, weight) for table in SHOWN.values() for cue, mark, weight in table)
+_INTENTS = tuple((_compile_cue(cue), types) for table in INTENTS.values() for cue, types in table)
 
 
-def cued(question: str) -> tuple[tuple[int, float], ...]:
+def expected_marks(question: str) -> tuple[tuple[int, float], ...]:
     """The marks that an answer to this question probably shows, each with what that is
     worth.
     """

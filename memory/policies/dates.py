@@ -109,7 +109,7 @@ LEAP = 2000
 """The year in which days of any year are told."""
 
 
-def _written(found: re.Match[str], today: date) -> Period | None:
+def _with_month_name(found: re.Match[str], today: date) -> Period | None:
     """A day, a month or both, with a year or without."""
     said = found.groupdict()
     month = _MONTH_NUMBERS[said["month"].lower()]
@@ -172,10 +172,10 @@ _DAY = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
 
 _TOLD: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], date], Period | None]], ...] = (
     (re.compile(rf"\b{_YEAR}-(?P<month>[01]\d)-(?P<day>[0-3]\d)\b"), _in_figures),
-    (re.compile(rf"\b{_DAY}(?: of)? {_MONTH}\b(?:,? {_YEAR}\b)?"), _written),
-    (re.compile(rf"\b{_MONTH} {_DAY}\b(?:,? {_YEAR}\b)?"), _written),
-    (re.compile(rf"\b{_MONTH},? (?:of )?{_YEAR}\b"), _written),
-    (re.compile(rf"\b(?i:in|during|since|of|this|last) {_MONTH}\b"), _written),
+    (re.compile(rf"\b{_DAY}(?: of)? {_MONTH}\b(?:,? {_YEAR}\b)?"), _with_month_name),
+    (re.compile(rf"\b{_MONTH} {_DAY}\b(?:,? {_YEAR}\b)?"), _with_month_name),
+    (re.compile(rf"\b{_MONTH},? (?:of )?{_YEAR}\b"), _with_month_name),
+    (re.compile(rf"\b(?i:in|during|since|of|this|last) {_MONTH}\b"), _with_month_name),
     (re.compile(rf"\b(?i:in|of|during) {_YEAR}\b"), _in_a_year),
     (
         re.compile(

@@ -12,8 +12,8 @@ from datetime import datetime
 
 from memory.domain.entry import Entry
 from memory.domain.validation import MAX_TAGS
-from memory.policies.advice import in_one_line, quoted
-from memory.policies.rerank import listed, picked
+from memory.policies.advice import in_one_line, quote_text
+from memory.policies.rerank import numbered_lines, parse_places
 from memory.ports.advisor import Prompt
 
 EXCERPT_BYTES = 1_500
@@ -70,7 +70,7 @@ class Said:
 
 
 def tag_prompt(entry: Entry) -> Prompt:
-    return Prompt(_TAGS, "\n".join(_shown(entry)))
+    return Prompt(_TAGS, "\n".join(_entry_lines(entry)))
 
 
 def tags(reply: str, given: Sequence[str]) -> list[str]:
@@ -87,7 +87,7 @@ def tags(reply: str, given: Sequence[str]) -> list[str]:
     return found[:MOST_TAGS]
 
 
-def merged(given: Sequence[str], found: Sequence[str]) -> list[str] | None:
+def merge_tags(given: Sequence[str], found: Sequence[str]) -> list[str] | None:
     """The given tags, then those that were found and are not among them; None where
     they would be too many (D103).
     """
@@ -121,10 +121,12 @@ def is_older(one: tuple[datetime, str], other: tuple[datetime, str]) -> bool:
 
 def supersede_prompt(entry: Entry, candidates: Sequence[Entry], now: datetime) -> Prompt:
     """The entry, and the older ones under the numbers 1 to n (decision D104)."""
-    return Prompt(_SUPERSEDE, "\n".join([*_shown(entry), *listed(candidates, now, CANDIDATE_BYTES)]))
+    return Prompt(
+        _SUPERSEDE, "\n".join([*_entry_lines(entry), *numbered_lines(candidates, now, CANDIDATE_BYTES)])
+    )
 
 
-def named(reply: str, count: int) -> Said:
+def parse_supersede_reply(reply: str, count: int) -> Said:
     """What a reply names of so many that were shown. Lines of nothing but numbers
     count, and the rest is the note; where there are none, all of it is both, unless it
     says "none". A number that was not shown is none (D104).
@@ -134,7 +136,7 @@ def named(reply: str, count: int) -> Said:
     rest = [line for line in lines if line not in numbers] if numbers else lines
     if not numbers and _NONE.search(reply):
         return Said((), _note(rest))
-    places = tuple(picked("\n".join(numbers or lines), count))
+    places = tuple(parse_places("\n".join(numbers or lines), count))
     return Said(places, _note(rest))
 
 
@@ -147,8 +149,8 @@ def _note(lines: Sequence[str]) -> str | None:
     return (said if len(said) <= NOTE_CHARS else said[: NOTE_CHARS - 1] + "…") or None
 
 
-def _shown(entry: Entry) -> list[str]:
-    return [quoted(entry.title or "", EXCERPT_BYTES), quoted(entry.content, EXCERPT_BYTES)]
+def _entry_lines(entry: Entry) -> list[str]:
+    return [quote_text(entry.title or "", EXCERPT_BYTES), quote_text(entry.content, EXCERPT_BYTES)]
 
 
 def unavailable(of: str, why: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from memory.domain.shown import Shown
-from memory.policies.advice import QUESTION_BYTES, in_one_line, quoted
+from memory.policies.advice import QUESTION_BYTES, in_one_line, quote_text
 from memory.policies.ranking.fusion import fuse
 from memory.ports.advisor import Prompt
 
@@ -41,38 +41,38 @@ class Expansion(Shown):
     note: str | None = None
 
     @property
-    def said(self) -> str:
+    def summary_line(self) -> str:
         """The same in a line before the hits, for an agent."""
         queries = " | ".join(f"'{query}'" for query in self.queries)
         return f"(also searched: {queries})" if self.applied else self.note or ""
 
 
 def prompt(question: str) -> Prompt:
-    return Prompt(_SYSTEM, quoted(question, QUESTION_BYTES))
+    return Prompt(_SYSTEM, quote_text(question, QUESTION_BYTES))
 
 
 def paraphrases(reply: str, question: str) -> list[str]:
     """Those of a reply: one a line, without what numbers or lists them. Too short, too
     long, said before or no text to search for: left out (D89).
     """
-    known = {_folded(question)}
+    known = {_fold(question)}
     found: list[str] = []
     for line in reply.splitlines():
         said = in_one_line(_LISTED.sub("", line))
-        if SHORTEST <= len(said) <= LONGEST and _is_text(said) and (folded := _folded(said)) not in known:
+        if SHORTEST <= len(said) <= LONGEST and _is_text(said) and (folded := _fold(said)) not in known:
             known.add(folded)
             found.append(said)
     return found[:PARAPHRASES]
 
 
-def fused(question: str, rankings: Mapping[str, Sequence[str]]) -> list[tuple[str, float]]:
+def fuse_rankings(question: str, rankings: Mapping[str, Sequence[str]]) -> list[tuple[str, float]]:
     """One ranking of those of a question and of its paraphrases, each by its text (D80,
     D86, D87).
     """
     return fuse(rankings, {text: ORIGINAL if text == question else PARAPHRASE for text in rankings})
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return in_one_line(text).casefold()
 
 

@@ -69,21 +69,23 @@ def query_of(messages: Sequence[object]) -> str:
     return ""
 
 
-def rendered(found: Sequence[Named]) -> str:
+def render_block(found: Sequence[Named]) -> str:
     """The entries as one block of XML, every text escaped, so that none can end it or
     pass for another (E48, E49).
     """
-    lines = [f"<entry{_source_of(one)}>{_escaped(one.content)}</entry>" for one in found]
+    lines = [f"<entry{_source_of(one)}>{_escape_xml(one.content)}</entry>" for one in found]
     return "\n".join(["<memory>", *lines, "</memory>"])
 
 
 def _source_of(one: Named) -> str:
     return (
-        "" if one.store_name is None else f' source="{_escaped(one.store_name).replace(chr(34), "&quot;")}"'
+        ""
+        if one.store_name is None
+        else f' source="{_escape_xml(one.store_name).replace(chr(34), "&quot;")}"'
     )
 
 
-def _escaped(text: str) -> str:
+def _escape_xml(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -98,18 +100,18 @@ def with_block(messages: Sequence[object], block: str, placement: Placement) -> 
     return (
         list(messages)
         if at is None
-        else [*messages[:at], _holding(messages[at], block, placement), *messages[at + 1 :]]
+        else [*messages[:at], _message_with_block(messages[at], block, placement), *messages[at + 1 :]]
     )
 
 
-def _holding(given: Any, block: str, placement: Placement) -> object:
+def _message_with_block(given: Any, block: str, placement: Placement) -> object:
     if isinstance(given, Mapping):
         if "content" not in given and isinstance(
             data := given.get("data"), Mapping
         ):  # as LangChain writes messages down
-            return {**given, "data": _holding(data, block, placement)}
-        return {**given, "content": _folded(given.get("content"), block, placement)}
-    content = _folded(given.content, block, placement)
+            return {**given, "data": _message_with_block(data, block, placement)}
+        return {**given, "content": _insert_block(given.get("content"), block, placement)}
+    content = _insert_block(given.content, block, placement)
     if callable(changed := getattr(given, "model_copy", None)):
         return changed(update={"content": content})
     other = copy(given)
@@ -117,7 +119,7 @@ def _holding(given: Any, block: str, placement: Placement) -> object:
     return other
 
 
-def _folded(content: object, block: str, placement: Placement) -> str | list[Any]:
+def _insert_block(content: object, block: str, placement: Placement) -> str | list[Any]:
     if content is None or content == "" or content == []:
         return block
     if isinstance(content, str):

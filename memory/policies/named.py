@@ -26,14 +26,14 @@ class Named(BaseModel):
         try:
             super().__init__(**given)
         except ValidationError as exc:
-            raise self._explained(exc, given.get("name")) from None
+            raise self._to_invalid_input(exc, given.get("name")) from None
 
     # Within a configuration pydantic goes past this constructor, as past its own: there
     # `MemoryConfig` tells what is wrong, by number and line.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @classmethod
-    def _explained(cls, exc: ValidationError, name: object) -> InvalidInput:
+    def _to_invalid_input(cls, exc: ValidationError, name: object) -> InvalidInput:
         first = exc.errors(include_url=False, include_input=False)[0]
         inner = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
         refused = first.get("ctx", {}).get("error")
@@ -58,5 +58,5 @@ class Named(BaseModel):
         except InvalidInput:
             return f"{cls.setting}.{field}"
 
-    def _refused(self, field: str, problem: str) -> InvalidInput:
+    def _field_error(self, field: str, problem: str) -> InvalidInput:
         return InvalidInput(self.path(self.name, field), problem)

@@ -44,13 +44,13 @@ def is_long(text: str) -> bool:
 
 
 def _spans(text: str, most: int) -> list[tuple[int, int]]:
-    spans, (start, end) = list[tuple[int, int]](), _stripped(text, 0, len(text))
+    spans, (start, end) = list[tuple[int, int]](), _strip_span(text, 0, len(text))
     while end - start > most:
         left = end - start
         aim = -(-left // -(-left // most))
         cut = _end(_SENTENCE, text, start, aim, most) or _end(_GAP, text, start, aim, most) or start + aim
-        spans.append(_stripped(text, start, cut))
-        start, _ = _stripped(text, cut, end)
+        spans.append(_strip_span(text, start, cut))
+        start, _ = _strip_span(text, cut, end)
     return [*spans, (start, end)] if start < end else spans
 
 
@@ -62,7 +62,7 @@ def _end(gap: re.Pattern[str], text: str, start: int, aim: int, most: int) -> in
     return min(ends, key=lambda end: abs(end - start - aim), default=0)
 
 
-def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+def _strip_span(text: str, start: int, end: int) -> tuple[int, int]:
     """The same without the white space at its ends."""
     while start < end and text[start].isspace():
         start += 1

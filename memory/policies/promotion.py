@@ -92,23 +92,23 @@ class PromotionRule(Named):
     def _can_be_carried_out(self) -> PromotionRule:
         for field in ("source", "target"):
             if getattr(self, field) not in TIERS:
-                raise self._refused(field, f"must be one of {', '.join(TIERS)}")
+                raise self._field_error(field, f"must be one of {', '.join(TIERS)}")
         if self.to_scope is not None:
             self._check_copying(self.to_scope)
         elif not is_later_tier(self.source, self.target):
-            raise self._refused("target", f"must come after '{self.source}': records move onward only")
+            raise self._field_error("target", f"must come after '{self.source}': records move onward only")
         if self.when is not None and (
             beside := [name for name in _FLAT if getattr(self, name) not in (None, ())]
         ):
-            raise self._refused(beside[0], "cannot stand beside when: say it there")
+            raise self._field_error(beside[0], "cannot stand beside when: say it there")
         for field, make in (*_FLAT.items(), ("tenants", lambda tenants: TenantIs(*tenants))):
             if (given := getattr(self, field)) not in (None, ()):
                 try:
                     make(given)
                 except InvalidInput as error:
-                    raise self._refused(field, error.problem) from None
+                    raise self._field_error(field, error.problem) from None
         if self.when is not None and (never := _never_in(self.source, self.when)):
-            raise self._refused(
+            raise self._field_error(
                 "when",
                 f"'{never.describe()}' never holds of what is in source = '{self.source}': change one of them",
             )
@@ -116,18 +116,18 @@ class PromotionRule(Named):
 
     def _check_copying(self, to_scope: str) -> None:
         if "target" in self.model_fields_set:
-            raise self._refused("target", "belongs to a move: with to_scope the entry stays where it is")
+            raise self._field_error("target", "belongs to a move: with to_scope the entry stays where it is")
         if (
             self.on != "session_end"
         ):  # else each sweep would look for the copies of before, and make anew what was deleted
-            raise self._refused("to_scope", f"entries are copied on session_end, not on {self.on}")
+            raise self._field_error("to_scope", f"entries are copied on session_end, not on {self.on}")
         if to_scope != USER:
             try:
                 kind = Scope.parse(to_scope).kind
             except InvalidInput as error:
-                raise self._refused("to_scope", f"must be '{USER}' or a scope: {error}") from None
+                raise self._field_error("to_scope", f"must be '{USER}' or a scope: {error}") from None
             if kind is ScopeKind.SESSION:
-                raise self._refused(
+                raise self._field_error(
                     "to_scope",
                     f"copies go into broader scopes, and a session is none: name '{USER}' or such as org:acme",
                 )
@@ -167,15 +167,15 @@ class PromotionRule(Named):
 
     def reason(self, facts: RecordFacts, now: datetime) -> str | None:
         """Why this rule takes an entry with these facts; None where it does not."""
-        holds, said = self.judged(facts, now)
+        holds, said = self.evaluate(facts, now)
         return said if holds else None
 
-    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
+    def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         """Whether it takes the entry, and why or why not."""
         return (
             (True, "the rule takes every entry")
             if self.condition is None
-            else self.condition.judged(facts, now)
+            else self.condition.evaluate(facts, now)
         )
 
     def takes(self, now: datetime, known: Fields) -> Condition:
@@ -323,7 +323,9 @@ def decide(rules: Sequence[PromotionRule], event: Event, facts: RecordFacts, now
     return Decision(None, because=f"no {event.replace('_', ' ')} rule takes it from '{facts.tier}'")
 
 
-def copied(rules: Sequence[PromotionRule], event: Event, facts: RecordFacts, now: datetime) -> list[Decision]:
+def decide_copies(
+    rules: Sequence[PromotionRule], event: Event, facts: RecordFacts, now: datetime
+) -> list[Decision]:
     """The scopes that an entry is copied into: every rule that says so counts, each
     scope once.
     """

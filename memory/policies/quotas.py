@@ -44,22 +44,22 @@ class Quota(Named):
     @model_validator(mode="after")
     def _can_be_kept(self) -> Quota:
         if sum(given is not None for given in (self.entries, self.bytes, self.artifact_bytes)) != 1:
-            raise self._refused(
+            raise self._field_error(
                 "entries",
                 "or bytes, or artifact_bytes: one of them says how much; for several, give a quota each",
             )
         if self.artifact_bytes is not None and (self.per == "scope" or self.scope_kinds):
-            raise self._refused(
+            raise self._field_error(
                 "artifact_bytes", 'is for a tenant as a whole: per = "tenant", without scope_kinds'
             )
         if self.then == "evict" and self.per == "tenant":
-            raise self._refused(
+            raise self._field_error(
                 "then", "'evict' is for quotas per scope: what goes is of the scope that was written to"
             )
         for tenant in self.tenants:
             validation.identifier(f"quotas.{self.name}.tenants", tenant)
         if self.then == "refuse" and "evict" in self.model_fields_set:
-            raise self._refused("evict", 'belongs to then = "evict"')
+            raise self._field_error("evict", 'belongs to then = "evict"')
         return self
 
     @property

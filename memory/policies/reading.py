@@ -13,12 +13,12 @@ from memory.domain.session import Context
 from memory.policies.tokens import message_tokens
 from memory.policies.window import (
     Arranged,
-    arranged,
-    completed,
-    fitted,
-    fitted_in_steps,
+    add_stand_ins,
+    arrange,
+    fit_in_steps,
+    fit_to_budget,
     from_user,
-    layered,
+    layered_view,
     newest,
 )
 from memory.ports.tokens import TokenCounter
@@ -68,13 +68,13 @@ def read_out(
     places = {id(message): at for at, message in enumerate(window.messages)}
     if asked.completes:
         said_by_then = [*said_by_then, *(said_by_then[found.position] for found in window.interrupted)]
-        window, made = completed(window)
+        window, made = add_stand_ins(window)
         costs = [*costs, *(message_tokens(message, counter) for message in made)]
     some, weights, said = window, costs, said_by_then
     at_hand = {id(message): at for at, message in enumerate(window.messages)}
     if asked.layered or asked.last is not None:
-        some = arranged(
-            layered(window, asked.earlier, asked.newest or 0)
+        some = arrange(
+            layered_view(window, asked.earlier, asked.newest or 0)
             if asked.layered
             else _newest(window, asked.last or 0)
         )
@@ -88,9 +88,9 @@ def read_out(
     if asked.budget is not None:
         room = asked.budget - tools_tokens
         if asked.slack:
-            found = fitted_in_steps(some, weights, said, room, max(1, int(room * asked.slack)), by=asked.by)
+            found = fit_in_steps(some, weights, said, room, max(1, int(room * asked.slack)), by=asked.by)
         else:
-            found = fitted(some, weights, room, by=asked.by)
+            found = fit_to_budget(some, weights, room, by=asked.by)
         kept, over = found.kept, found.over_budget
     if asked.start == "user":
         kept = from_user(some, kept)
@@ -115,7 +115,7 @@ def read_out(
 
 def _newest(window: Arranged, last: int) -> list[Message]:
     """The newest so many, and what is pinned, in order."""
-    within = {*window.pinned, *newest(window, last)}
+    within = {*window.pinned_positions, *newest(window, last)}
     return [window.messages[at] for at in window.order if at in within]
 
 

@@ -14,7 +14,7 @@ from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput
 from memory.domain.session import HistoryItem
 from memory.domain.shown import Shown
-from memory.policies.advice import QUESTION_BYTES, in_one_line, quoted
+from memory.policies.advice import QUESTION_BYTES, in_one_line, quote_text
 from memory.ports.advisor import Prompt
 
 POOL = 25
@@ -88,18 +88,20 @@ def prompt(question: str, found: Sequence[Entry | HistoryItem], now: datetime, e
     """What was found under the numbers 1 to n (decision D95), retired or not as it is
     now.
     """
-    return Prompt(_SYSTEM, "\n".join([quoted(question, QUESTION_BYTES), *listed(found, now, excerpt_bytes)]))
+    return Prompt(
+        _SYSTEM, "\n".join([quote_text(question, QUESTION_BYTES), *numbered_lines(found, now, excerpt_bytes)])
+    )
 
 
-def listed(found: Sequence[Entry | HistoryItem], now: datetime, excerpt_bytes: int) -> list[str]:
+def numbered_lines(found: Sequence[Entry | HistoryItem], now: datetime, excerpt_bytes: int) -> list[str]:
     """Each under its number, in two lines: what is known of it, and its text."""
     return [
-        f"{_head(number, one, now)}\n{quoted(said_in(one)[1], excerpt_bytes)}"
+        f"{_head(number, one, now)}\n{quote_text(said_in(one)[1], excerpt_bytes)}"
         for number, one in enumerate(found, start=1)
     ]
 
 
-def picked(reply: str, count: int) -> list[int]:
+def parse_places(reply: str, count: int) -> list[int]:
     """The places of the entries that a reply names by their numbers, each once, in its
     order (D95). What was not shown as a number is none.
     """
@@ -117,7 +119,7 @@ def by_scores(scores: Sequence[float], count: int) -> list[int]:
     return sorted(range(count), key=lambda place: -numbers[place])
 
 
-def reordered(order: Sequence[int], count: int) -> list[int]:
+def complete_order(order: Sequence[int], count: int) -> list[int]:
     """Every place once: those that were picked, then the rest as they stood (D95, D97)."""
     chosen = set(order)
     return [*order, *(place for place in range(count) if place not in chosen)]

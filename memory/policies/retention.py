@@ -17,7 +17,7 @@ from memory.domain.entry import EntryType
 from memory.domain.scope import ScopeKind
 from memory.domain.time import LONGEST, in_words, parse_duration
 from memory.policies.condition_tables import condition_of
-from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, NoneOf, RuleCondition, walked
+from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, NoneOf, RuleCondition, walk_conditions
 from memory.policies.facts import Fields, Measure, RecordFacts
 from memory.policies.named import Named
 from memory.policies.routing import TIERS
@@ -80,21 +80,23 @@ class RetentionRule(Named):
     def _can_be_carried_out(self) -> RetentionRule:
         for name in _ASKED:
             if getattr(self, name) not in (None, ()) and name not in _BELONGS[self.what]:
-                raise self._refused(
+                raise self._field_error(
                     name, f"is not asked of {self.what}; there are {', '.join(_BELONGS[self.what])}"
                 )
         if self.then == "end" and self.what != "sessions":
-            raise self._refused("then", f"'end' is for sessions, not for {self.what}")
+            raise self._field_error("then", f"'end' is for sessions, not for {self.what}")
         if self.what == "versions":
             self._check_versions()
         elif self.then != "keep" and self.when is None:
             problem = f'is missing: a rule that would {self.then} all {self.what} is none; say which, as in {{ older_than = "90d" }}'
-            raise self._refused("when", problem)
+            raise self._field_error("when", problem)
         if self.what == "sessions" and self.when is not None:
-            for part in walked(self.when):
+            for part in walk_conditions(self.when):
                 if not isinstance(part, _OF_SESSIONS):
                     there_are = "there are older_than, idle_for, tag, tenant, all, any, not"
-                    raise self._refused("when", f"'{part.describe()}' is not asked of sessions; {there_are}")
+                    raise self._field_error(
+                        "when", f"'{part.describe()}' is not asked of sessions; {there_are}"
+                    )
         for tier in self.tiers:
             validation.one_of(f"retention.{self.name}.tiers", tier, TIERS)
         for tenant in self.tenants:
@@ -109,9 +111,9 @@ class RetentionRule(Named):
                 if limits
                 else "is missing, or versions_for: how many, or how long they stay"
             )
-            raise self._refused("keep_versions", problem)
+            raise self._field_error("keep_versions", problem)
         if self.versions_for is not None and not timedelta() < self.versions_for <= LONGEST:
-            raise self._refused("versions_for", "should be longer than nothing and at most 100 years")
+            raise self._field_error("versions_for", "should be longer than nothing and at most 100 years")
 
     @cached_property
     def condition(self) -> RuleCondition | None:
@@ -143,12 +145,12 @@ class RetentionRule(Named):
             self.then == "end" and status != "active"
         )
 
-    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
+    def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         """Whether it takes the record, and why or why not."""
         return (
             (True, f"the rule is for all {self.what}")
             if self.condition is None
-            else self.condition.judged(facts, now)
+            else self.condition.evaluate(facts, now)
         )
 
     def takes(self, now: datetime, known: Fields) -> Condition:
@@ -199,26 +201,26 @@ class Retained:
     because: str = ""
 
 
-def retained(
+def decide_retention(
     rules: Sequence[RetentionRule], what: What, facts: RecordFacts, now: datetime, status: str | None = None
 ) -> Retained:
     """The first rule, in order, that takes the record decides."""
     for rule in rules:
         if rule.what == what and rule.speaks_of(status):
-            holds, because = rule.judged(facts, now)
+            holds, because = rule.evaluate(facts, now)
             if holds:
                 return Retained(rule.then, rule.name, because)
     return Retained("keep", because=f"no rule takes it of {what}")
 
 
-def retained_version(
+def decide_version(
     rules: Sequence[RetentionRule], facts: RecordFacts, newer: int, replaced_at: datetime, now: datetime
 ) -> Retained:
     """Of a kept version the first rule decides that is for it, whether it goes or
     stays.
     """
     for rule in rules:
-        if rule.what == "versions" and rule.judged(facts, now)[0]:
+        if rule.what == "versions" and rule.evaluate(facts, now)[0]:
             why = None if rule.then == "keep" else rule.beyond(newer, replaced_at, now)
             return Retained("keep" if why is None else "delete", rule.name, why or "the rule keeps it")
     return Retained("keep", because="no rule takes it of versions")

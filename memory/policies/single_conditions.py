@@ -28,20 +28,20 @@ class Single(RuleCondition):
     words: ClassVar[str] = ""
 
     def filter(self, now: datetime, known: Fields) -> Condition:
-        return self._asked(known[self.fact], now) if self.fact in known else EVERYTHING
+        return self._field_filter(known[self.fact], now) if self.fact in known else EVERYTHING
 
     def rest(self, now: datetime, known: Fields) -> Condition:
-        return Not(self._asked(known[self.fact], now)) if self.fact in known else EVERYTHING
+        return Not(self._field_filter(known[self.fact], now)) if self.fact in known else EVERYTHING
 
     def table(self) -> dict[str, Any]:
-        return {self.key: self._given()}
+        return {self.key: self._table_value()}
 
     @abstractmethod
-    def _asked(self, field: str, now: datetime) -> Condition:
+    def _field_filter(self, field: str, now: datetime) -> Condition:
         """The filter that holds of exactly the same records."""
 
     @abstractmethod
-    def _given(self) -> Any: ...
+    def _table_value(self) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class _Since(Single):
     def __post_init__(self) -> None:
         object.__setattr__(self, "length", _length(self.key, self.length))
 
-    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
+    def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         holds = now - self._since(facts) >= self.length
         return holds, self.describe() if holds else f"not {self.describe()}"
 
@@ -66,10 +66,10 @@ class _Since(Single):
     def _since(self, facts: RecordFacts) -> datetime:
         return facts.created_at
 
-    def _asked(self, field: str, now: datetime) -> Condition:
+    def _field_filter(self, field: str, now: datetime) -> Condition:
         return Le(field, now - self.length)
 
-    def _given(self) -> str:
+    def _table_value(self) -> str:
         return show_duration(self.length)
 
 
@@ -111,7 +111,7 @@ class AccessCountAtLeast(Single):
     def __post_init__(self) -> None:
         _whole(self.key, self.times)
 
-    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
+    def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         return facts.accesses >= self.times, f"read {facts.accesses} times"
 
     def describe(self) -> str:
@@ -120,10 +120,10 @@ class AccessCountAtLeast(Single):
     def depends(self) -> frozenset[str]:
         return frozenset({"how often it is read"})
 
-    def _asked(self, field: str, now: datetime) -> Condition:
+    def _field_filter(self, field: str, now: datetime) -> Condition:
         return Ge(field, self.times)
 
-    def _given(self) -> int:
+    def _table_value(self) -> int:
         return self.times
 
 
@@ -143,7 +143,7 @@ class ConfidenceAtLeast(Single):
             raise InvalidInput(self.key, "should be a number from 0 to 1")
         object.__setattr__(self, "least", float(self.least))
 
-    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
+    def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         if facts.confidence is None:
             return False, "without a confidence"
         holds = facts.confidence >= self.least
@@ -152,10 +152,10 @@ class ConfidenceAtLeast(Single):
     def describe(self) -> str:
         return f"confidence at least {self.least:g}"
 
-    def _asked(self, field: str, now: datetime) -> Condition:
+    def _field_filter(self, field: str, now: datetime) -> Condition:
         return Ge(field, self.least)
 
-    def _given(self) -> float:
+    def _table_value(self) -> float:
         return self.least
 
 
@@ -168,24 +168,24 @@ class _OneOf(Single):
     def __init__(self, *names: str) -> None:
         if not names:
             raise InvalidInput(self.key, "should name one or more")
-        object.__setattr__(self, "names", tuple(dict.fromkeys(self._checked(name) for name in names)))
+        object.__setattr__(self, "names", tuple(dict.fromkeys(self._check_name(name) for name in names)))
 
-    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
+    def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         said = getattr(facts, self.fact)
         return said in self.names, self.words.format(said or "no")
 
     def describe(self) -> str:
         return self.words.format(" or ".join(self.names))
 
-    def _asked(self, field: str, now: datetime) -> Condition:
+    def _field_filter(self, field: str, now: datetime) -> Condition:
         return In(field, self.names)
 
-    def _given(self) -> list[str]:
+    def _table_value(self) -> list[str]:
         return list(self.names)
 
     @classmethod
     @abstractmethod
-    def _checked(cls, name: object) -> str: ...
+    def _check_name(cls, name: object) -> str: ...
 
 
 class HasTag(_OneOf):
@@ -194,7 +194,7 @@ class HasTag(_OneOf):
     __slots__ = ()
     key, fact, words = "tag", "tags", "tagged {}"
 
-    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
+    def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         shared = [tag for tag in facts.tags if tag in self.names]
         return (
             (True, f"tagged '{shared[0]}'")
@@ -202,11 +202,11 @@ class HasTag(_OneOf):
             else (False, "not tagged " + " or ".join(f"'{tag}'" for tag in self.names))
         )
 
-    def _asked(self, field: str, now: datetime) -> Condition:
+    def _field_filter(self, field: str, now: datetime) -> Condition:
         return Or(tuple(Has(field, tag) for tag in self.names))
 
     @classmethod
-    def _checked(cls, name: object) -> str:
+    def _check_name(cls, name: object) -> str:
         return validation.text(cls.key, name, max_chars=validation.MAX_TAG_CHARS, min_chars=1)
 
 
@@ -217,7 +217,7 @@ class TypeIs(_OneOf):
     key, fact, words = "type", "type", "of type {}"
 
     @classmethod
-    def _checked(cls, name: object) -> str:
+    def _check_name(cls, name: object) -> str:
         return validation.one_of(cls.key, name, EntryType)
 
 
@@ -228,7 +228,7 @@ class TierIs(_OneOf):
     key, fact, words = "tier", "tier", "in tier {}"
 
     @classmethod
-    def _checked(cls, name: object) -> str:
+    def _check_name(cls, name: object) -> str:
         return validation.one_of(cls.key, name, TIERS)
 
 
@@ -239,7 +239,7 @@ class ScopeKindIs(_OneOf):
     key, fact, words = "scope_kind", "scope_kind", "of a scope of kind {}"
 
     @classmethod
-    def _checked(cls, name: object) -> str:
+    def _check_name(cls, name: object) -> str:
         return validation.one_of(cls.key, name, ScopeKind)
 
 
@@ -255,7 +255,7 @@ class TenantIs(_OneOf):
         return frozenset(self.names)
 
     @classmethod
-    def _checked(cls, name: object) -> str:
+    def _check_name(cls, name: object) -> str:
         return validation.identifier(cls.key, name)
 
 
@@ -286,7 +286,7 @@ class ScopeExceeds(RuleCondition):
         object.__setattr__(self, "measure", measure)
         object.__setattr__(self, "most", _whole(f"scope_over.{measure}", most, least=0))
 
-    def judged(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
+    def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         if facts.rank is None:
             return False, f"{self.describe()}: not looked at"
         holds = getattr(facts.rank, self.measure) > self.most

@@ -27,7 +27,7 @@ class MessageThreshold:
     keep_last: int = None  # type: ignore[assignment]  # None where it is not given: see `_checked`
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "keep_last", _checked(self.most, self.keep_last))
+        object.__setattr__(self, "keep_last", _resolve_keep_last(self.most, self.keep_last))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class TurnThreshold:
     keep_last: int = None  # type: ignore[assignment]  # None where it is not given: see `_checked`
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "keep_last", _checked(self.most, self.keep_last))
+        object.__setattr__(self, "keep_last", _resolve_keep_last(self.most, self.keep_last))
 
 
 WindowPolicy: TypeAlias = TokenThreshold | MessageThreshold | TurnThreshold
@@ -73,7 +73,7 @@ def archived_by(
     return archived if any(not messages[at].is_summary for at in archived) else ()
 
 
-def _checked(most: int, keep_last: int | None) -> int:
+def _resolve_keep_last(most: int, keep_last: int | None) -> int:
     """How many stay: half of the most unless given."""
     validation.whole("most", most)
     if keep_last is None:

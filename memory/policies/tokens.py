@@ -136,8 +136,8 @@ def message_tokens(message: Message, counter: TokenCounter) -> int:
     text costs `PART_TOKENS`.
     """
     parts = [] if isinstance(message.content, str) else message.content
-    others = sum(1 for part in parts if _said_by(part) is None)
-    return MESSAGE_TOKENS + counter.count("".join(_said(message))) + others * PART_TOKENS
+    others = sum(1 for part in parts if _text_of_part(part) is None)
+    return MESSAGE_TOKENS + counter.count("".join(_texts_of(message))) + others * PART_TOKENS
 
 
 def messages_tokens(messages: Iterable[Message], counter: TokenCounter) -> int:
@@ -150,18 +150,18 @@ def tools_tokens(tools: Sequence[Mapping[str, Any]], counter: TokenCounter) -> i
     return counter.count(json.dumps([dict(tool) for tool in tools], ensure_ascii=False)) if tools else 0
 
 
-def _said(message: Message) -> Iterator[str]:
+def _texts_of(message: Message) -> Iterator[str]:
     if isinstance(message.content, str):
         yield message.content
     else:
-        yield from (_said_by(part) or "" for part in message.content)
+        yield from (_text_of_part(part) or "" for part in message.content)
     yield message.reasoning or ""
     for call in message.tool_calls:
         yield call.name
         yield call.arguments
 
 
-def _said_by(part: Mapping[str, Any]) -> str | None:
+def _text_of_part(part: Mapping[str, Any]) -> str | None:
     """The text of a part, also of a document that is given as text; None where it is
     something else.
     """

@@ -26,7 +26,7 @@ ENDING = 2
 _WORD = re.compile(r"[^\W\d_]+")
 
 
-def unheard(text: str, unknown: Collection[str]) -> tuple[str, ...]:
+def unknown_words(text: str, unknown: Collection[str]) -> tuple[str, ...]:
     """The folded words of the text whose stems are among the unknown, as far as they
     may be slips.
     """
@@ -69,7 +69,7 @@ def _in_letters(word: str) -> bool:
     return word.isascii() and word.isalpha() and word not in STOPWORDS
 
 
-def corrected(text: str, corrections: Mapping[str, str]) -> str:
+def apply_corrections(text: str, corrections: Mapping[str, str]) -> str:
     """The text with these words in place of those."""
     return _WORD.sub(lambda found: corrections.get(fold(found[0]), found[0]), text)
 

@@ -66,15 +66,15 @@ def is_active(record: Record, at: datetime, now: datetime) -> bool:
     """Whether the validity window contains the moment (D20)."""
     start: Any = record.fields["valid_from"]
     end: Any = record.fields.get("valid_to")
-    return passed(micros(start), at, now) and (end is None or at < end)
+    return is_past(micros(start), at, now) and (end is None or at < end)
 
 
-def passed(moment: int, at: datetime, now: datetime) -> bool:
+def is_past(moment: int, at: datetime, now: datetime) -> bool:
     """Whether a moment, in microseconds, had come to pass at the one asked about."""
     return moment <= micros(at) or (_asks_for_the_present(at, now) and moment > micros(now))
 
 
-def has_passed(
+def past_filter(
     field: str, at: datetime, now: datetime, value: Callable[[datetime], FieldValue] = lambda moment: moment
 ) -> Condition:
     """`passed` as stores are asked it, of a field that holds moments or, given how to
@@ -91,15 +91,17 @@ def was_stored(record: Record, known_at: datetime, now: datetime) -> bool:
     replaced: Any = record.fields.get("replaced_version")
     if record.version == micros(known_at):
         return True  # asked about at its own moment
-    return passed(record.version, known_at, now) and (replaced is None or not passed(replaced, known_at, now))
+    return is_past(record.version, known_at, now) and (
+        replaced is None or not is_past(replaced, known_at, now)
+    )
 
 
-def were_stored(collection: Collection, known_at: datetime, now: datetime) -> Condition:
+def stored_filter(collection: Collection, known_at: datetime, now: datetime) -> Condition:
     """`was_stored` as stores are asked it: of kept versions, and of records as they
     are.
     """
     if collection.field("replaced_version") is None:
-        return has_passed("version", known_at, now, micros)
+        return past_filter("version", known_at, now, micros)
     moment = micros(known_at)
     stood = And((Le("stored_version", moment), Gt("replaced_version", moment)))
     if not _asks_for_the_present(known_at, now):
@@ -116,7 +118,7 @@ def filter_of(asked: EntryQuery, collection: Collection, now: datetime) -> Condi
     at = asked.as_of or asked.known_at
     return all_of(
         Or((IsNull("expires_at"), Ge("expires_at", asked.known_at or now))),
-        has_passed("valid_from", at, now) if at is not None else None,
+        past_filter("valid_from", at, now) if at is not None else None,
         Or((IsNull("valid_to"), Gt("valid_to", at or now))) if not asked.include_retired else None,
         Ge("created_at", asked.since) if asked.since else None,
         Lt("created_at", asked.before) if asked.before else None,
@@ -131,12 +133,12 @@ def filter_of(asked: EntryQuery, collection: Collection, now: datetime) -> Condi
         In("type", asked.types) if asked.types else None,
         *(Has("tags", tag) for tag in asked.tags),
         Or(tuple(Has("tags", tag) for tag in asked.any_tags)) if asked.any_tags else None,
-        were_stored(collection, asked.known_at, now) if asked.known_at is not None else None,
+        stored_filter(collection, asked.known_at, now) if asked.known_at is not None else None,
         asked.trusted,
     )
 
 
-def accepting(asked: EntryQuery, collection: Collection, now: datetime) -> Callable[[Record], bool]:
+def predicate_of(asked: EntryQuery, collection: Collection, now: datetime) -> Callable[[Record], bool]:
     """What tells the same of records read by their ids, whose metadata are judged too."""
     lets_through, partitions = asking.condition(filter_of(asked, collection, now)), asked.partitions
     return lambda record: (

@@ -64,7 +64,7 @@ class Arranged:
         return tuple(chain.from_iterable(self.units))
 
     @cached_property
-    def pinned(self) -> Block:
+    def pinned_positions(self) -> Block:
         """System messages, then summaries."""
         pinned = [at for at, message in enumerate(self.messages) if is_pinned(message)]
         return tuple(sorted(pinned, key=lambda at: self.messages[at].is_summary))
@@ -74,7 +74,7 @@ class Arranged:
         """What is never parted: a call with its results, or one message (B47, C27,
         C45). Results that answer nothing are in no block.
         """
-        always = set(self.pinned)
+        always = set(self.pinned_positions)
         return [unit for unit in self.units if unit[0] not in always]
 
     @cached_property
@@ -108,7 +108,7 @@ several things.
 """
 
 
-def arranged(messages: Messages) -> Arranged:
+def arrange(messages: Messages) -> Arranged:
     """The messages with each result directly behind the call it answers, in the order
     in which results came (B22, B53, B75).
 
@@ -211,7 +211,7 @@ def is_stand_in(message: Message) -> bool:
     )
 
 
-def recalled(found: Sequence[str]) -> Message:
+def recall_message(found: Sequence[str]) -> Message:
     """The message that tells a model what memory found."""
     return Message(
         id=RECALLED, role=Role.SYSTEM, content=_RECALLED_HEADING + "\n".join(f"- {one}" for one in found)
@@ -228,13 +228,13 @@ def is_made_for_reading(message: Message) -> bool:
     return message.id == RECALLED or is_stand_in(message)
 
 
-def completed(messages: Messages) -> tuple[Arranged, list[Message]]:
+def add_stand_ins(messages: Messages) -> tuple[Arranged, list[Message]]:
     """The messages with a stand-in behind each call that no result answers, and the
     stand-ins, which come last in the list.
 
     Providers refuse a call without its result.
     """
-    it = arranged(messages)
+    it = arrange(messages)
     made = [stand_in(it.messages[found.position], found) for found in it.interrupted]
     if not made:
         return it, []
@@ -247,16 +247,16 @@ def completed(messages: Messages) -> tuple[Arranged, list[Message]]:
 
 def with_stand_ins(messages: Sequence[Message]) -> list[Message]:
     """The messages with a stand-in behind each call that no result answers."""
-    it, made = completed(messages)
+    it, made = add_stand_ins(messages)
     return [it.messages[at] for at in it.order] if made else list(messages)
 
 
 def blocks(messages: Messages) -> list[Block]:
-    return arranged(messages).blocks
+    return arrange(messages).blocks
 
 
 def turns(messages: Messages) -> list[Block]:
-    return arranged(messages).turns
+    return arrange(messages).turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ class Fitted:
     over_budget: int
 
 
-def fitted(
+def fit_to_budget(
     messages: Messages,
     costs: Sequence[int],
     budget: int,
@@ -287,11 +287,11 @@ def fitted(
     in (C19). With `keep_last_user` the block of the last user message has its room
     before all others, and is kept even where there is none.
     """
-    it = arranged(messages)
+    it = arrange(messages)
     units = it.blocks if by == "blocks" else it.turns
     weights = [sum([costs[at] for at in unit]) for unit in units]
     tokens, first, own = (
-        sum([costs[at] for at in it.pinned]),
+        sum([costs[at] for at in it.pinned_positions]),
         len(units),
         it.among(units) if keep_last_user else None,
     )
@@ -301,10 +301,10 @@ def fitted(
         first -= 1
         tokens += weights[first]
     kept = units[first:] if own is None or own >= first else [units[own], *units[first:]]
-    return Fitted((*it.pinned, *chain.from_iterable(kept)), tokens, max(0, tokens - budget))
+    return Fitted((*it.pinned_positions, *chain.from_iterable(kept)), tokens, max(0, tokens - budget))
 
 
-def fitted_in_steps(
+def fit_in_steps(
     messages: Messages,
     costs: Sequence[int],
     said_by_then: Sequence[int],
@@ -322,25 +322,28 @@ def fitted_in_steps(
     only the end of a window, and another process, cut at the same place. Where no step
     fits, it is cut as `fitted` cuts.
     """
-    it = arranged(messages)
+    it = arrange(messages)
     units = it.blocks if by == "blocks" else it.turns
     own = it.among(units)
     sizes = [sum([costs[at] for at in unit]) for unit in units]
-    left = sum([costs[at] for at in it.pinned]) + sum(sizes)
+    left = sum([costs[at] for at in it.pinned_positions]) + sum(sizes)
     for first, unit in enumerate(units):
         begins = first == 0 or said_by_then[units[first - 1][0]] // step != said_by_then[unit[0]] // step
         if begins and left <= budget and (own is None or own >= first):
-            return Fitted((*it.pinned, *chain.from_iterable(units[first:])), left, 0)
+            return Fitted((*it.pinned_positions, *chain.from_iterable(units[first:])), left, 0)
         left -= sizes[first]
-    return fitted(it, costs, budget, by=by)
+    return fit_to_budget(it, costs, budget, by=by)
 
 
 def from_user(messages: Messages, kept: Sequence[int]) -> tuple[int, ...]:
     """What is kept, from its first message of the user on, beside what is pinned. Where
     it has none, as it is.
     """
-    it = arranged(messages)
-    pinned, users = set(it.pinned), {block[0] for block in it.blocks if _is_users(it.messages[block[0]])}
+    it = arrange(messages)
+    pinned, users = (
+        set(it.pinned_positions),
+        {block[0] for block in it.blocks if _is_users(it.messages[block[0]])},
+    )
     first = next((number for number, at in enumerate(kept) if at in users), 0)
     return tuple(at for number, at in enumerate(kept) if number >= first or at in pinned)
 
@@ -352,7 +355,7 @@ def newest(messages: Messages, most: int) -> tuple[int, ...]:
     Where the cut falls into a call's results, what is left of them goes too: never more
     than `most` (decision C27).
     """
-    units, room = arranged(messages).blocks, most
+    units, room = arrange(messages).blocks, most
     first = len(units)
     while first > 0 and len(units[first - 1]) <= room:
         first -= 1
@@ -376,21 +379,21 @@ def reaches_back(
     the last user message is among the newer ones. In either case no result there is
     without its call.
     """
-    it = arranged(messages)
+    it = arrange(messages)
     if it.invalid_response or (last is None and budget is None):
         return False
     if last is not None:
         return sum(map(len, it.blocks)) >= last
-    units, kept = it.blocks if by == "blocks" else it.turns, fitted(it, costs, budget or 0, by=by).kept
+    units, kept = it.blocks if by == "blocks" else it.turns, fit_to_budget(it, costs, budget or 0, by=by).kept
     return (it.among(units) or 0) > 0 and units[0][0] not in kept
 
 
-def layered(messages: Messages, summaries: Sequence[Message] = (), most: int = 80) -> list[Message]:
+def layered_view(messages: Messages, summaries: Sequence[Message] = (), most: int = 80) -> list[Message]:
     """System messages, all summaries (those given, archived ones too, and those among
     the messages), and the newest `most` others (B51).
     """
-    it = arranged(messages)
-    pinned = [it.messages[at] for at in it.pinned]
+    it = arrange(messages)
+    pinned = [it.messages[at] for at in it.pinned_positions]
     among = [m for m in pinned if m.is_summary]
     earlier = [s for s in summaries if not any(_is_same(s, m) for m in among)]
     return [
@@ -420,16 +423,16 @@ def split_for_compaction(messages: Sequence[Message], keep_last: int) -> Split:
     results it moves back to the call: more are kept then (B47). A message that is still
     being said is kept, wherever it stands.
     """
-    it = arranged(messages)
-    return _split(it, range(_cut(it, keep_last), len(it.blocks)))
+    it = arrange(messages)
+    return _split(it, range(_first_kept_block(it, keep_last), len(it.blocks)))
 
 
 def split_by_policy(messages: Sequence[Message], keep_last: int) -> Split:
     """As `split_for_compaction`, with the cut moved back to the last user message where
     that is earlier (B46). It may leave nothing to archive.
     """
-    it = arranged(messages)
-    cut, of_user = _cut(it, keep_last), it.among(it.blocks)
+    it = arrange(messages)
+    cut, of_user = _first_kept_block(it, keep_last), it.among(it.blocks)
     cut = cut if of_user is None else min(cut, of_user)
     return _split(it, range(cut, len(it.blocks)))
 
@@ -441,7 +444,7 @@ def split_by_tokens(messages: Messages, costs: Sequence[int], room: int) -> Spli
     These stay even where there is no room: the block of the last user message, a last
     call that waits for results, and messages that are still being said.
     """
-    it = arranged(messages)
+    it = arrange(messages)
     waiting = {one.position for one in it.interrupted}
     kept = {n for n, block in enumerate(it.blocks) if not all(it.messages[at].is_final for at in block)}
     kept |= {n for n in (it.among(it.blocks),) if n is not None}
@@ -523,7 +526,7 @@ class TokenThreshold:
         )  # the next summary may be as long
 
 
-def _cut(it: Arranged, keep_last: int) -> int:
+def _first_kept_block(it: Arranged, keep_last: int) -> int:
     """The number of the first block that is kept."""
     room, cut = keep_last, len(it.blocks)
     while cut > 0 and room > 0:
@@ -541,7 +544,7 @@ def _split(it: Arranged, keep: Container[int]) -> Split:
         if n in keep or not all(messages[at].is_final for at in block)
         for at in block
     )
-    system = tuple(at for at in it.pinned if not messages[at].is_summary)
+    system = tuple(at for at in it.pinned_positions if not messages[at].is_summary)
     stay = {*system, *kept}
     return Split(system, tuple(at for at in range(len(messages)) if at not in stay), kept)
 

@@ -29,7 +29,7 @@ _KNOWN = {
 }
 
 
-async def expecting(
+async def expect_server(
     kind: str,
     store: str,
     host: str,
@@ -75,7 +75,7 @@ async def what_answers(host: str, port: int) -> str:
     if host.startswith("/"):
         return ""
     first, ping, encrypted, web = await asyncio.gather(
-        *(_heard(host, port, asked) for asked in _ASKED)
+        *(_try_probe(host, port, asked) for asked in _ASKED)
     )  # at once: a frozen server costs one wait
     if len(first) > 5 and first[4:5] in (b"\x0a", b"\xff") and first[3:4] == b"\x00":
         return "MySQL or MariaDB"
@@ -90,14 +90,14 @@ async def what_answers(host: str, port: int) -> str:
     return ""
 
 
-async def _heard(host: str, port: int, asked: bytes) -> bytes:
+async def _try_probe(host: str, port: int, asked: bytes) -> bytes:
     """The same, and nothing from who does not answer."""
     with contextlib.suppress(OSError, TimeoutError):
-        return await _said(host, port, asked)
+        return await _probe(host, port, asked)
     return b""
 
 
-async def _said(host: str, port: int, asked: bytes) -> bytes:
+async def _probe(host: str, port: int, asked: bytes) -> bytes:
     """The first bytes a server sends, none where it sends none in time."""
     async with asyncio.timeout(2 * _A_WORD):
         reader, writer = await asyncio.open_connection(host, port)

@@ -164,7 +164,7 @@ def page_of(matching: Sequence[S], query: Query) -> tuple[list[S], str | None]:
     if query.cursor is not None:
         position = decode_cursor(query.cursor, query.order)
         matching = [s for s in matching if is_after(s, position, query.order)]
-    matching = ordered(matching, query.order)
+    matching = sort_rows(matching, query.order)
     limit = query.limit
     if len(matching) <= limit:
         return matching, None
@@ -180,7 +180,7 @@ def page_of(matching: Sequence[S], query: Query) -> tuple[list[S], str | None]:
     return matching[:limit], encode_cursor(last.values, last.id)
 
 
-def leading(matching: Sequence[Standing], query: Query) -> list[Standing]:
+def page_and_next(matching: Sequence[Standing], query: Query) -> list[Standing]:
     """The page of these, and the first behind it, which tells that another follows:
     whatever is found beside them, the rest is on no page of it.
     """
@@ -188,10 +188,10 @@ def leading(matching: Sequence[Standing], query: Query) -> list[Standing]:
     if cursor is None:
         return page
     end = decode_cursor(cursor, query.order)
-    return [*page, *ordered([s for s in matching if is_after(s, end, query.order)], query.order)[:1]]
+    return [*page, *sort_rows([s for s in matching if is_after(s, end, query.order)], query.order)[:1]]
 
 
-def merged(
+def merge_pages(
     pages: Sequence[tuple[Sequence[S | Corrupt], str | None]], query: Query
 ) -> tuple[list[S], str | None]:
     """One page of the pages (records or heads, and cursor) that several stores gave for
@@ -223,7 +223,7 @@ def _sortable(value: FieldValue) -> tuple[bool, Any]:
     return (value is not None, value)
 
 
-def ordered(standings: Sequence[S], order: Sequence[Order]) -> list[S]:
+def sort_rows(standings: Sequence[S], order: Sequence[Order]) -> list[S]:
     """In the order asked, the id last."""
     inorder = sorted(
         standings, key=lambda s: (s.key.id, s.key.tenant), reverse=bool(order) and order[-1].descending

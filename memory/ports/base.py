@@ -25,9 +25,9 @@ from memory.ports.collections import Collection
 from memory.ports.due import Due, due_by_queries
 from memory.ports.forks import ForkGuard
 from memory.ports.formats import FormatNote, bring_up_to_date
-from memory.ports.gathering import count_through, gather, measured
+from memory.ports.gathering import count_through, gather, measure_heads
 from memory.ports.heads import head_of
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import (
     Count,
     Everywhere,
@@ -49,7 +49,7 @@ from memory.ports.questions import (
     check_order,
     check_prefix,
     check_select,
-    checked,
+    prepare_filter,
 )
 from memory.ports.record import Key, Partition, Record, Role, Stored
 from memory.ports.rows import row_of, size_of
@@ -102,7 +102,7 @@ class BaseStore(ABC):
         return ""
 
     @property
-    def lost(self) -> str:
+    def data_loss(self) -> str:
         """What is known of data that it lost since it was opened, a sentence for
         `degraded`; empty where nothing is. No part of the port.
         """
@@ -131,7 +131,7 @@ class BaseStore(ABC):
                 return
             self._forks.acquire()
             try:
-                await self._translated(self._open(collections))
+                await self._translate_errors(self._open(collections))
             except BaseException:
                 self._forks.release()
                 raise
@@ -143,7 +143,7 @@ class BaseStore(ABC):
                 await bring_up_to_date(self, self._format)
             except BaseException:
                 self._opened = False
-                await self._translated(self._close())
+                await self._translate_errors(self._close())
                 self._forks.release()
                 raise
 
@@ -157,7 +157,7 @@ class BaseStore(ABC):
             try:
                 await self._rest()
             finally:
-                await self._translated(self._close())
+                await self._translate_errors(self._close())
                 self._forks.release()
 
     async def _rest(self) -> None:
@@ -181,18 +181,18 @@ class BaseStore(ABC):
 
     async def read_format(self) -> str | None:
         """Read the note; None where there is none yet."""
-        return await self._translated(self._read_format())
+        return await self._translate_errors(self._read_format())
 
     async def swap_format(self, before: str | None, after: str) -> bool:
         """Replace the note if it still is `before`, in one step beside other processes;
         whether it was.
         """
-        return await self._translated(self._swap_format(before, after))
+        return await self._translate_errors(self._swap_format(before, after))
 
     # -- work --------------------------------------------------------------------------
 
     async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        self._known(collection)
+        self._must_be_declared(collection)
         if problem := next((p for key in keys if (p := id_problem(key.id))), ""):
             raise InvalidInput("id", problem.removeprefix("id: "))
         return await self._work(self._get(collection, keys)) if keys else []
@@ -207,7 +207,9 @@ class BaseStore(ABC):
                 "writes", f"store '{self.name}' takes at most {limit} writes at once, not {len(writes)}"
             )
         refused = {
-            i: reason async for i, write in paced(enumerate(writes)) if (reason := self._refusal(write))
+            i: reason
+            async for i, write in iterate_cooperatively(enumerate(writes))
+            if (reason := self._refusal(write))
         }
         if not refused:
             return await self._work(self._apply(writes, together)) if writes else []
@@ -224,7 +226,7 @@ class BaseStore(ABC):
         ]
 
     async def query(self, query: Query) -> Page:
-        query = self._checked(query)
+        query = self._prepare_question(query)
         if query.order:
             self._must_offer("order")
             check_order(query.collection, query.order)
@@ -243,19 +245,19 @@ class BaseStore(ABC):
             return page
         heads = [
             head_of(query.collection, r, query.select)
-            async for r in paced(page.records)
+            async for r in iterate_cooperatively(page.records)
             if isinstance(r, Record)
         ]
         return replace(page, records=(), heads=tuple(heads))
 
     async def count(self, query: Query) -> Count:
-        return await self._work(self._count(self._checked(query)))
+        return await self._work(self._count(self._prepare_question(query)))
 
     def counted_bytes(self, collection: Collection, record: Record) -> int:
         return size_of(row_of(collection, record))
 
     async def search(self, search: Search) -> list[Hit]:
-        search = self._checked(search)
+        search = self._prepare_question(search)
         self._must_offer("lexical" if isinstance(search.by, Words) else "semantic")
         check_limit(search.limit)
         check_select(search.collection, search.select)
@@ -266,10 +268,10 @@ class BaseStore(ABC):
         return await self._work(self._search(search))
 
     async def candidates(self, asked: Candidates) -> Measured:
-        asked = self._checked(asked)
+        asked = self._prepare_question(asked)
         check_candidates(asked)
         if not asked.roles:
-            return await measured(asked, (), none_of(asked))
+            return await measure_heads(asked, (), none_of(asked))
         return await self._work(self._candidates(asked))
 
     async def delete_matching(
@@ -279,7 +281,9 @@ class BaseStore(ABC):
         discard_at: datetime | None = None,
         carry: frozenset[str] = frozenset(),
     ) -> int:
-        return await self._work(self._delete_matching(self._checked(query), version, discard_at, carry))
+        return await self._work(
+            self._delete_matching(self._prepare_question(query), version, discard_at, carry)
+        )
 
     async def due(
         self,
@@ -294,7 +298,7 @@ class BaseStore(ABC):
         self._must_offer("filter")
         check_limit(limit)
         for collection in expired or ():
-            self._known(collection)
+            self._must_be_declared(collection)
         return await self._work(self._due(now, limit, cursor, expired or {}))
 
     async def partitions(
@@ -319,10 +323,10 @@ class BaseStore(ABC):
         """
         self._must_be_open()
         found = await self._work(self._audit(repair))
-        damaged = await self._damaged() if self.capabilities.tenant_wide else found.damaged
+        damaged = await self._damaged_entries() if self.capabilities.tenant_wide else found.damaged
         return replace(found, problems=found.problems[:MOST_NAMED], damaged=damaged[:MOST_NAMED])
 
-    async def _damaged(self) -> tuple[str, ...]:
+    async def _damaged_entries(self) -> tuple[str, ...]:
         named: dict[str, None] = {}
         for collection in self._collections.values():
             limit = collection.at_once(AUDITED_AT_ONCE)
@@ -461,13 +465,13 @@ class BaseStore(ABC):
             self._must_be_open()
         self._calls_under_way += 1
         try:
-            return await self._translated(call)
+            return await self._translate_errors(call)
         finally:
             self._calls_under_way -= 1
             if not self._calls_under_way and self._at_rest is not None and not self._at_rest.done():
                 self._at_rest.set_result(None)
 
-    async def _translated(self, call: Awaitable[T]) -> T:
+    async def _translate_errors(self, call: Awaitable[T]) -> T:
         """What the adapter answers, with our errors for the driver's. A caller that was
         cancelled meanwhile ends cancelled, whatever a driver made of it:
         `asyncio.wait_for`, which drivers use, returns or raises something else when
@@ -493,7 +497,7 @@ class BaseStore(ABC):
         if not self._opened:
             raise NotOpen(f"store '{self.name}'")
 
-    def _known(self, collection: Collection) -> None:
+    def _must_be_declared(self, collection: Collection) -> None:
         self._must_be_open()
         if collection.name not in self._collections:
             raise InvalidInput("collection", f"store '{self.name}' was not opened with '{collection.name}'")
@@ -502,21 +506,21 @@ class BaseStore(ABC):
         if not getattr(self.capabilities, flag):
             raise Unsupported(flag, store=self.name)
 
-    def _checked(self, asked: Question) -> Question:
+    def _prepare_question(self, asked: Question) -> Question:
         """The question as the adapter is asked it: see `memory.ports.questions`."""
-        self._known(asked.collection)
+        self._must_be_declared(asked.collection)
         if isinstance(asked.where, Tenant | Everywhere):
             self._must_offer("tenant_wide")
         if asked.filter is None:
             return asked
         self._must_offer("filter")
-        part = checked(asked.collection, asked.filter)
+        part = prepare_filter(asked.collection, asked.filter)
         return asked if part is asked.filter else replace(asked, filter=part)
 
     def _refusal(self, write: Write) -> str:
         """Why this store refuses the write whatever it holds; empty when it does not."""
         if not isinstance(write, RaiseGeneration):
-            self._known(write.collection)
+            self._must_be_declared(write.collection)
             if not isinstance(write, Put) or not isinstance(write.when, Always):
                 self._must_offer("conditional")
         if problem := write_problem(write):

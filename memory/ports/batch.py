@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeAlias
 from memory.domain.errors import Portable, StoreUnavailable
 from memory.ports.collections import Collection
 from memory.ports.deciding import EMPTY, Decision, KeyedWrite, Slot, decide
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.record import Key, Partition, Record
 from memory.ports.rows import Row, row_of
 from memory.ports.storable import Unstorable
@@ -222,7 +222,7 @@ class NotTogether(Portable):
         self.outcomes = outcomes
 
 
-def skipped(outcomes: Iterable[Outcome]) -> list[Outcome]:
+def as_skipped(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """What a call that is kept whole or not at all answers where one of its writes
     failed.
     """
@@ -321,10 +321,10 @@ async def _round(
     everything that was decided on it.
     """
     desk.take(*await backend.read(desk.reads))
-    async for number in paced(desk.writes):
+    async for number in iterate_cooperatively(desk.writes):
         desk.decide(number)
     if together and not all(o.applied for o in desk.outcomes.values()):
-        desk.outcomes = dict(zip(desk.outcomes, skipped(desk.outcomes.values()), strict=True))
+        desk.outcomes = dict(zip(desk.outcomes, as_skipped(desk.outcomes.values()), strict=True))
         return [], set()
     lost: set[Address | Partition] = set()
     if desk.raised:

@@ -25,6 +25,6 @@ def rarities(documents: int, containing: Ints) -> Scores:
     return np.asarray(np.log1p((documents - containing + 0.5) / (containing + 0.5)))
 
 
-def gained(rarity: float | Scores, frequencies: Scores, norm: Scores) -> Scores:
+def term_scores(rarity: float | Scores, frequencies: Scores, norm: Scores) -> Scores:
     """What a word adds to the scores of records that hold it so often."""
     return np.asarray(rarity * frequencies * (K1 + 1) / (frequencies + norm))

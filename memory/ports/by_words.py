@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from memory.ports import lexical
 from memory.ports.collections import Collection
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Head, Hit
-from memory.ports.text import query_words, scored
+from memory.ports.text import bm25_scores, query_words
 
 
 async def rank_by_words(heads: Sequence[Head], collection: Collection, text: str, limit: int) -> list[Hit]:
@@ -18,11 +18,11 @@ async def rank_by_words(heads: Sequence[Head], collection: Collection, text: str
     wanted = query_words(text)
     counted = [
         (h, lexical.counts(collection, h.words, wanted), lexical.length(h.words))
-        async for h in paced(heads)
+        async for h in iterate_cooperatively(heads)
         if h.words is not None
     ]
     hits = [
         Hit(head, score)
-        for head, score in scored(counted, len(counted), sum(length for _, _, length in counted))
+        for head, score in bm25_scores(counted, len(counted), sum(length for _, _, length in counted))
     ]
     return sorted(hits, key=lambda hit: (-hit.score, hit.head.key.id))[:limit]

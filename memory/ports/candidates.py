@@ -127,7 +127,7 @@ class Measured:
         return len(self.ids)
 
 
-def joined(parts: Sequence[Measured]) -> Measured:
+def concatenate(parts: Sequence[Measured]) -> Measured:
     """The columns of several answers to one question, one behind the other. Who asks
     stores that may have the same record takes each once.
     """
@@ -149,7 +149,7 @@ def joined(parts: Sequence[Measured]) -> Measured:
     )
 
 
-def taken(of: Measured, rows: Sequence[int]) -> Measured:
+def take_rows(of: Measured, rows: Sequence[int]) -> Measured:
     """These rows alone, in this order."""
     return Measured(
         [of.ids[row] for row in rows],

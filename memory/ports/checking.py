@@ -40,7 +40,7 @@ def write_problem(write: Write) -> str:
             return (
                 _key(write.key)
                 or _version(write.version)
-                or _owed(write.owed)
+                or _owed_problem(write.owed)
                 or _json("note", write.note)
                 or _moment("discard_at", write.discard_at)
             )
@@ -48,7 +48,7 @@ def write_problem(write: Write) -> str:
             return (
                 _key(write.key)
                 or text_problem("to", write.to)
-                or _owed(write.owed)
+                or _owed_problem(write.owed)
                 or _moment("discard_at", write.discard_at)
             )
         case Annotate():
@@ -74,7 +74,7 @@ def record_problem(collection: Collection, record: Record) -> str:
         if value is not None and (problem := _field(collection, name, value)):
             return problem
         if value is None and collection.field(name) is None:
-            return _undeclared(collection, name)
+            return _undeclared_field_problem(collection, name)
     for name in collection.required:
         if record.fields.get(name) is None:
             return f"field '{name}' is required by collection '{collection.name}'"
@@ -120,7 +120,7 @@ def vector_problem(packed: object) -> str:
 def _field(collection: Collection, name: str, value: Any) -> str:
     declared = collection.field(name)
     if declared is None:
-        return _undeclared(collection, name)
+        return _undeclared_field_problem(collection, name)
     return value_problem(declared.type, name, value)
 
 
@@ -143,7 +143,7 @@ def value_problem(kind: FieldType, name: str, value: Any) -> str:
     return ""
 
 
-def _undeclared(collection: Collection, name: str) -> str:
+def _undeclared_field_problem(collection: Collection, name: str) -> str:
     return f"field '{name}' is not declared by collection '{collection.name}'"
 
 
@@ -181,11 +181,11 @@ def _system(record: Record) -> str:
         numbers
         or texts
         or _role(record.role, needed=True)
-        or (_owed(record.owed) if record.owed != () else "")
+        or (_owed_problem(record.owed) if record.owed != () else "")
     )
 
 
-def _owed(owed: object) -> str:
+def _owed_problem(owed: object) -> str:
     if not isinstance(owed, tuple):
         return f"owed: takes a tuple of steps, not {type(owed).__name__}"
     for step in owed:

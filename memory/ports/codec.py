@@ -82,7 +82,7 @@ def record_from_json(collection: Collection, data: Mapping[str, JsonValue]) -> R
         created_at=moment(data["created_at"]),
         updated_at=moment(data["updated_at"]),
         expires_at=_moment(data["expires_at"]),
-        fields={name: _typed(types.get(name), value) for name, value in data["fields"].items()},
+        fields={name: _field_value(types.get(name), value) for name, value in data["fields"].items()},
         body=data["body"],
         texts=data["texts"],
         vector=None if data["vector"] is None else base64.b64decode(data["vector"]),
@@ -114,7 +114,7 @@ def _plain(value: FieldValue) -> JsonValue:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _typed(kind: FieldType | None, value: JsonValue) -> FieldValue:
+def _field_value(kind: FieldType | None, value: JsonValue) -> FieldValue:
     """The value of a field; one that is declared elsewhere only stays as JSON has it."""
     if value is None:
         return None

@@ -58,7 +58,7 @@ class Slot:
         return slot
 
     @property
-    def stored(self) -> Stored | None:
+    def stored_value(self) -> Stored | None:
         if self._stored is None and self._row is not None:
             self._stored = stored_of(*self._row)
         return self._stored
@@ -107,7 +107,7 @@ def decide(write: KeyedWrite, slot: Slot, generation: int) -> Decision:
         case Annotate():
             return _annotate(write, slot)
         case Purge():
-            stored = slot.stored
+            stored = slot.stored_value
             if stored is None:
                 return Decision(Outcome(Status.APPLIED))
             forgets = write.forgets(stored) and not _owes_on(slot, (), write.settles)
@@ -124,7 +124,7 @@ def _holds(when: When, slot: Slot, version: int) -> bool:
         case Absent():
             return slot.is_empty
         case AtVersion(n, role, tier):
-            stored = slot.stored
+            stored = slot.stored_value
             if isinstance(stored, Record):
                 return stored.version == n and role in (None, stored.role) and tier in (None, stored.tier)
             return isinstance(stored, Tombstone) and stored.version == n and role is None and tier is None
@@ -147,7 +147,7 @@ def owes_on(stored: Stored | None, owed: tuple[Owed, ...], settles: frozenset[st
 
 
 def _owes_on(slot: Slot, owed: tuple[Owed, ...], settles: frozenset[str]) -> bool:
-    return slot.owes and owes_on(slot.stored, owed, settles)
+    return slot.owes and owes_on(slot.stored_value, owed, settles)
 
 
 def tombstone_over(
@@ -158,21 +158,21 @@ def tombstone_over(
 
     The version of a corrupt row counts only where it can be true.
     """
-    stored = slot.stored
-    owed = () if stored is None or isinstance(stored, Corrupt) else carried(stored.owed, carry)
+    stored = slot.stored_value
+    owed = () if stored is None or isinstance(stored, Corrupt) else carried_steps(stored.owed, carry)
     stood = slot.version or 0
     if isinstance(stored, Corrupt) and not 0 < stood < 2 * max(version, 1):
         stood = 0
     return Tombstone(key, max(stood + 1, version), owed, discard_at=discard_at)
 
 
-def carried(owed: tuple[Owed, ...], carry: frozenset[str]) -> tuple[Owed, ...]:
+def carried_steps(owed: tuple[Owed, ...], carry: frozenset[str]) -> tuple[Owed, ...]:
     """What the tombstone owes that `delete_matching` leaves where this is owed."""
     return tuple([o for o in owed if o.step in carry])
 
 
 def _conflict(slot: Slot) -> Decision:
-    return Decision(Outcome(Status.CONFLICT, version=slot.version, stored=slot.stored))
+    return Decision(Outcome(Status.CONFLICT, version=slot.version, stored=slot.stored_value))
 
 
 def _put(write: Put, slot: Slot, generation: int) -> Decision:
@@ -191,7 +191,7 @@ def _put(write: Put, slot: Slot, generation: int) -> Decision:
 
 
 def _release(write: Release, slot: Slot) -> Decision:
-    stored = slot.stored
+    stored = slot.stored_value
     if isinstance(stored, Mark) and stored.version == write.at and stored.to == write.to:
         return Decision(Outcome(Status.APPLIED, version=write.at))
     if not isinstance(stored, Record) or stored.version != write.at or stored.role is not Role.HOME:
@@ -206,7 +206,7 @@ def _release(write: Release, slot: Slot) -> Decision:
 
 
 def _annotate(write: Annotate, slot: Slot) -> Decision:
-    stored = slot.stored
+    stored = slot.stored_value
     if (
         stored is None
         or isinstance(stored, Corrupt)

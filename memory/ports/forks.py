@@ -35,7 +35,7 @@ class ForkGuard:
         _GUARDS.discard(self)
 
     @property
-    def inherited(self) -> bool:
+    def is_inherited(self) -> bool:
         """Whether another process opened the owner and this one inherited it."""
         return self._process is not None and self._process != os.getpid()
 

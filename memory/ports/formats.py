@@ -117,7 +117,7 @@ async def bring_up_to_date(store: Noted, found: str | None) -> None:
     replaced once its lease is over.
     """
     if found is None and not store.reads_only:
-        found = await _noted(store)
+        found = await _write_note(store)
     while (note := FormatNote.parse(store.name, found)).format < FORMAT:
         if store.reads_only:
             raise FormatMismatch(store.name, str(note.format), FORMAT, read_only=True)
@@ -128,7 +128,7 @@ async def bring_up_to_date(store: Noted, found: str | None) -> None:
         found = await store.read_format()
 
 
-async def _noted(store: Noted) -> str | None:
+async def _write_note(store: Noted) -> str | None:
     """Note format 1. A store that takes no writes just now (full, a standby, missing
     rights) stays without the note.
     """

@@ -12,7 +12,7 @@ from memory.ports import lexical
 from memory.ports.by_words import rank_by_words
 from memory.ports.candidates import Around, Candidates, Measured, Statistics
 from memory.ports.nearness import best, by_nearness
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import (
     MAX_LIMIT,
     VECTOR,
@@ -45,7 +45,7 @@ async def gather(store: Store, asked: Candidates, statistics: Statistics) -> Mea
     """The candidates, by the store's own searches where it has an index, else by
     looking through all there is. The statistics are the store's.
     """
-    select = selected(asked)
+    select = head_fields(asked)
     found: dict[str, Head] = {}
     can, by_words = store.capabilities, bool(asked.text.strip())
     heads: list[Head] = []
@@ -67,17 +67,17 @@ async def gather(store: Store, asked: Candidates, statistics: Statistics) -> Mea
         found |= {head.key.id: head for head, _ in best(by_nearness(asked.near, heads), asked.limit)}
     if unread := frozenset(asked.among) - found.keys():
         parts: list[Condition | None] = [In("id", tuple(sorted(unread))) if can.filter else None]
-        found |= await _chosen(store, asked, select, parts, lambda head: head.key.id in unread)
+        found |= await _scan_heads(store, asked, select, parts, lambda head: head.key.id in unread)
     if (around := asked.around) is not None and (wanted := neighbours(found.values(), around)):
         parts = list(asking_for(wanted, around)) if can.filter else [None]
-        beside_them = await _chosen(
+        beside_them = await _scan_heads(
             store, asked, select, parts, lambda head: place_of(head, around) in wanted
         )
         found = {**beside_them, **found}
-    return await measured(asked, list(found.values()), statistics)
+    return await measure_heads(asked, list(found.values()), statistics)
 
 
-async def _chosen(
+async def _scan_heads(
     store: Store,
     asked: Candidates,
     select: frozenset[str],
@@ -98,10 +98,10 @@ async def count_through(store: Store, asked: Candidates) -> Statistics:
     """The statistics, by looking through the words of all there is."""
     documents, words, containing = 0, 0, dict.fromkeys(asked.counted, 0)
     query = replace(
-        _query(asked, selected(replace(asked, near=None, around=None, select=frozenset()))), filter=None
+        _query(asked, head_fields(replace(asked, near=None, around=None, select=frozenset()))), filter=None
     )
     async for page in scan(store, query, MAX_LIMIT):
-        async for head in paced(page.heads, 100):
+        async for head in iterate_cooperatively(page.heads, 100):
             documents += 1
             words += lexical.length(head.words or lexical.NO_WORDS)
             for stem in lexical.counts(asked.collection, head.words or lexical.NO_WORDS, asked.counted):
@@ -109,7 +109,7 @@ async def count_through(store: Store, asked: Candidates) -> Statistics:
     return Statistics(documents, words, containing)
 
 
-def selected(asked: Candidates) -> frozenset[str]:
+def head_fields(asked: Candidates) -> frozenset[str]:
     """What heads have to carry for the answer."""
     beside = frozenset({asked.around.group, asked.around.number}) if asked.around is not None else frozenset()
     words = frozenset({WORDS}) if asked.collection.texts else frozenset()
@@ -172,14 +172,14 @@ def _search(asked: Candidates, by: Words | Near, select: frozenset[str]) -> Sear
     return Search(asked.collection, asked.where, by, asked.limit, asked.filter, asked.roles, select)
 
 
-async def measured(asked: Candidates, heads: Sequence[Head], statistics: Statistics) -> Measured:
+async def measure_heads(asked: Candidates, heads: Sequence[Head], statistics: Statistics) -> Measured:
     """The heads as columns. They carry what `selected` names."""
     import numpy as np
 
     counts = np.zeros((len(heads), len(asked.counted)))
     lengths = np.zeros(len(heads), np.int64)
     columns = {stem: column for column, stem in enumerate(asked.counted)}
-    async for row, head in paced(enumerate(heads), 100):
+    async for row, head in iterate_cooperatively(enumerate(heads), 100):
         if head.words is not None:
             lengths[row] = lexical.length(head.words)
             for stem, count in lexical.counts(asked.collection, head.words, asked.counted).items():
@@ -192,13 +192,13 @@ async def measured(asked: Candidates, heads: Sequence[Head], statistics: Statist
         [h.tier for h in heads],
         lengths,
         counts,
-        stacked([h.vector for h in heads], asked.width),
+        stack_vectors([h.vector for h in heads], asked.width),
         {name: [h.fields.get(name) if name != "id" else h.key.id for h in heads] for name in asked.select},
         statistics,
     )
 
 
-def stacked(vectors: Sequence[bytes | None], dimensions: int) -> Floats:
+def stack_vectors(vectors: Sequence[bytes | None], dimensions: int) -> Floats:
     """Packed vectors as rows; zeros for what is none of these dimensions."""
     import numpy as np
 

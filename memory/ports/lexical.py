@@ -61,10 +61,10 @@ def index(collection: Collection, texts: Mapping[str, str]) -> bytes:
             else:
                 for found, count in Counter(tokens).items():
                     packed[found] = packed.get(found, 0) + min(count, most) * one
-    return _packed(total, packed)
+    return _pack(total, packed)
 
 
-def _packed(total: int, counted: Mapping[str, int]) -> bytes:
+def _pack(total: int, counted: Mapping[str, int]) -> bytes:
     """The number of words, and behind semicolons each number of counts with the tokens
     that have it. A token has letters and digits alone.
     """
@@ -90,7 +90,7 @@ def packed_counts(packed: bytes) -> dict[str, int]:
     return held
 
 
-def weighed(collection: Collection, numbers: Any) -> Any:
+def weighted_sum(collection: Collection, numbers: Any) -> Any:
     """Such a number's counts, summed under the parts' weights; also of a whole array at
     once.
     """
@@ -113,16 +113,16 @@ def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[s
         if here := [
             stem for stem, word in named.items() if word in line
         ]:  # looked up where they stand: all else would be read for nothing
-            found |= dict.fromkeys(here, float(weighed(collection, int(line.partition(b" ")[0]))))
+            found |= dict.fromkeys(here, float(weighted_sum(collection, int(line.partition(b" ")[0]))))
     return found
 
 
-def weighted(collection: Collection, packed: bytes) -> dict[str, float]:
+def weighted_counts(collection: Collection, packed: bytes) -> dict[str, float]:
     """Every token of the texts, and how often it stands in them, summed under the
     parts' weights.
     """
     counted = packed_counts(packed)
-    weights = {numbers: float(weighed(collection, numbers)) for numbers in set(counted.values())}
+    weights = {numbers: float(weighted_sum(collection, numbers)) for numbers in set(counted.values())}
     return {found: weights[numbers] for found, numbers in counted.items()}
 
 
@@ -131,7 +131,7 @@ def tokens(packed: bytes) -> list[str]:
     return list(packed_counts(packed))
 
 
-def shortened(packed: bytes, most: int) -> bytes:
+def truncate(packed: bytes, most: int) -> bytes:
     """About so many bytes of it at most, its first tokens with their counts. The length
     stays.
     """
@@ -141,7 +141,7 @@ def shortened(packed: bytes, most: int) -> bytes:
         if room < 0:
             break
         kept[word] = numbers
-    return _packed(length(packed), kept)
+    return _pack(length(packed), kept)
 
 
 def _bits(collection: Collection) -> int:

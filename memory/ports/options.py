@@ -26,7 +26,7 @@ def _number(value: object) -> object:
     return value
 
 
-def _shouted(value: object) -> object:
+def _uppercase(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
@@ -53,7 +53,7 @@ MaybeCount = Annotated[_Count | None, Field(description=_A_COUNT)]
 Text = Annotated[_Text, Field(description=_A_TEXT)]
 MaybeText = Annotated[_Text | None, Field(description=_A_TEXT)]
 Flag = Annotated[bool, Field(description="true or false")]
-Shouted = BeforeValidator(_shouted)
+Shouted = BeforeValidator(_uppercase)
 
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -104,7 +104,7 @@ class StoreOptions:
         try:
             return cls(**{**found, **given})
         except ValidationError as error:
-            raise wrong(store, cls._said(error)) from None
+            raise wrong(store, cls._describe_error(error)) from None
 
     @classmethod
     def names(cls) -> frozenset[str]:
@@ -116,7 +116,7 @@ class StoreOptions:
         return cls.__pydantic_fields__  # type: ignore[attr-defined, no-any-return]
 
     @classmethod
-    def _said(cls, error: ValidationError) -> str:
+    def _describe_error(cls, error: ValidationError) -> str:
         """The first thing that is wrong. What a secret is, is not told."""
         first = error.errors(include_url=False, include_context=False)[0]
         name = str(first["loc"][0])
@@ -167,12 +167,12 @@ class ServerUrl:
         return self._parts.query
 
     @property
-    def given(self) -> dict[str, str]:
+    def query_options(self) -> dict[str, str]:
         """The options of the query part, as they are written."""
         return dict(parse_qsl(self.query, keep_blank_values=True))
 
     @property
-    def found(self) -> dict[str, str]:
+    def host_and_credentials(self) -> dict[str, str]:
         """Host, user and password, as far as the URL names them."""
         parts = self._parts
         named = {

@@ -34,7 +34,7 @@ async def sound(
     return answer
 
 
-async def quarantined(
+async def try_quarantine(
     store: str,
     move: Callable[[Sequence[Found]], Awaitable[None]],
     damaged: Sequence[Found],

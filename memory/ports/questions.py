@@ -113,11 +113,11 @@ def type_of(collection: Collection, field: str) -> FieldType:
     return declared.type
 
 
-def checked(collection: Collection, part: Condition | None) -> Condition | None:
+def prepare_filter(collection: Collection, part: Condition | None) -> Condition | None:
     """The filter as adapters are asked it: bounded, of known fields and fit values,
     without `StartsWith`. Anything else is refused by name.
     """
-    return None if part is None else _Checker(collection).checked(part, MAX_FILTER_DEPTH)
+    return None if part is None else _Checker(collection).prepare(part, MAX_FILTER_DEPTH)
 
 
 class _Checker:
@@ -127,7 +127,7 @@ class _Checker:
         self._collection = collection
         self._parts = self._values = 0
 
-    def checked(self, part: Condition, room: int) -> Condition:
+    def prepare(self, part: Condition, room: int) -> Condition:
         if not room:
             raise InvalidInput("filter", f"nests deeper than {MAX_FILTER_DEPTH} levels")
         self._parts += 1
@@ -135,14 +135,14 @@ class _Checker:
             raise InvalidInput("filter", f"has more than {MAX_FILTER_PARTS} parts")
         match part:
             case And(parts) | Or(parts):
-                made = tuple([self.checked(p, room - 1) for p in parts])
+                made = tuple([self.prepare(p, room - 1) for p in parts])
                 return (
                     part
                     if all(new is old for new, old in zip(made, parts, strict=True))
                     else type(part)(made)
                 )
             case Not(inner):
-                new = self.checked(inner, room - 1)
+                new = self.prepare(inner, room - 1)
                 return part if new is inner else Not(new)
             case StartsWith():
                 self._check_prefix(part.field, part.prefix)

@@ -140,7 +140,7 @@ class Record:
             and self.created_at == other.created_at
             and self.updated_at == other.updated_at
             and self.expires_at == other.expires_at
-            and _given(self.fields) == _given(other.fields)
+            and _non_null_fields(self.fields) == _non_null_fields(other.fields)
             and dict(self.body) == dict(other.body)
             and dict(self.texts) == dict(other.texts)
             and self.vector == other.vector
@@ -199,7 +199,7 @@ Stored: TypeAlias = Standing | Corrupt
 """What `Store.get` finds under a key."""
 
 
-def _given(fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
+def _non_null_fields(fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -198,14 +198,14 @@ _DECODERS: dict[FieldType, Callable[[Any], FieldValue]] = {
 """Of those whose rows do not hold the value itself."""
 
 
-def encoded(kind: FieldType, value: FieldValue) -> Any:
+def encode_value(kind: FieldType, value: FieldValue) -> Any:
     """A field's value as rows have it. A comparison with None holds of nothing, and has
     no such value.
     """
     return _ENCODERS[kind](value)
 
 
-def decoded(kind: FieldType, value: Any) -> FieldValue:
+def decode_value(kind: FieldType, value: Any) -> FieldValue:
     """A field's value of what a row has."""
     return _DECODERS[kind](value) if kind in _DECODERS else value
 

@@ -61,7 +61,7 @@ class PartitionIndex:
         return len(self.records)
 
     @property
-    def worn(self) -> bool:
+    def is_worn(self) -> bool:
         """Whether more has left it than stands in it."""
         return len(self.records) > 2 * len(self._places) + 64
 
@@ -112,7 +112,7 @@ class PartitionIndex:
     def place_of(self, record_id: str) -> int | None:
         return self._places.get(record_id)
 
-    def having(self, roles: frozenset[Role]) -> Mask:
+    def role_mask(self, roles: frozenset[Role]) -> Mask:
         """Of each place whether a record of these roles stands there."""
         wanted = np.zeros(_GONE + 1, np.bool_)
         wanted[[_CODES[role] for role in roles]] = True
@@ -122,7 +122,7 @@ class PartitionIndex:
         """Of each place how many words its record has or had."""
         return np.array(self._lengths, np.int64)
 
-    def holding(self, stem: str) -> tuple[Ints, Scores]:
+    def postings(self, stem: str) -> tuple[Ints, Scores]:
         """The places whose records hold or held the stem, and how often, summed under
         the parts' weights.
         """
@@ -130,7 +130,7 @@ class PartitionIndex:
         if postings is None:
             return np.empty(0, np.int64), np.empty(0)
         pairs = np.array(postings, np.int64).reshape(-1, 2)
-        return pairs[:, 0], lexical.weighed(self.collection, pairs[:, 1])
+        return pairs[:, 0], lexical.weighted_sum(self.collection, pairs[:, 1])
 
     def cosines(self, near: bytes) -> tuple[Ints, Floats]:
         """The places whose records have or had a vector of these dimensions, and its

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from memory.ports.asking import condition, reader
-from memory.ports.bm25 import gained, norms
+from memory.ports.bm25 import norms, term_scores
 from memory.ports.candidates import Candidates, Measured, Statistics, none_of
-from memory.ports.gathering import beside, stacked
+from memory.ports.gathering import beside, stack_vectors
 from memory.ports.nearness import exact_cosines
 from memory.ports.record import Record
 from memory.ports.scored import PartitionIndex, stands_at
@@ -32,9 +32,9 @@ def candidates_of(asked: Candidates, forms: Sequence[PartitionIndex]) -> Measure
     partitions.
     """
     pool = _Pool(asked, forms)
-    found = dict.fromkeys([*pool.by_words(), *pool.by_meaning(), *pool.named()])
+    found = dict.fromkeys([*pool.by_words(), *pool.by_meaning(), *pool.by_id()])
     found |= dict.fromkeys(pool.beside(found))
-    return pool.measured(list(found))
+    return pool.measure(list(found))
 
 
 def nearest(asked: Candidates, forms: Sequence[PartitionIndex]) -> list[str]:
@@ -57,7 +57,7 @@ class _Pool:
         self._vectors = (
             forms[0].vectors if len(forms) == 1 else [vector for form in forms for vector in form.vectors]
         )
-        self._there = np.concatenate([form.having(asked.roles) for form in forms])
+        self._there = np.concatenate([form.role_mask(asked.roles) for form in forms])
         self._lengths = np.concatenate([form.lengths() for form in forms])
         self._documents, self._words = int(self._there.sum()), int(self._lengths[self._there].sum())
         self._lets_through = condition(asked.filter)
@@ -72,8 +72,8 @@ class _Pool:
         average = self._words / self._documents if self._documents else 0.0
         norm = norms(self._lengths, average)
         for stem in query_words(self._asked.text):
-            places, frequencies = self._holding(stem)
-            scores[places] += gained(rarity(self._documents, len(places)), frequencies, norm[places])
+            places, frequencies = self._postings(stem)
+            scores[places] += term_scores(rarity(self._documents, len(places)), frequencies, norm[places])
             matched[places] = True
         return self._best(np.flatnonzero(matched), scores[matched])
 
@@ -94,14 +94,14 @@ class _Pool:
             lambda these: exact_cosines(near, [self._vectors[place] for place in these]),
         )
 
-    def named(self) -> list[int]:
+    def by_id(self) -> list[int]:
         places = [
             start + at
             for start, form in self._forms
             for i in self._asked.among
             if (at := form.place_of(i)) is not None
         ]
-        return self._passing(places)
+        return self._filter_passing(places)
 
     def beside(self, found: Iterable[int]) -> list[int]:
         around = self._asked.around
@@ -113,7 +113,7 @@ class _Pool:
             if (stands := stands_at(self.record(place), around.group, around.number)) is not None
         }
         wanted = beside(there, around.reach)
-        return self._passing(
+        return self._filter_passing(
             [
                 start + at
                 for start, form in self._forms
@@ -151,7 +151,7 @@ class _Pool:
         ranked = sorted(zip(told, these, strict=True), key=lambda one: (-one[0], self.record(one[1]).key.id))
         return [place for _, place in ranked[:limit]]
 
-    def _passing(self, places: Sequence[int]) -> list[int]:
+    def _filter_passing(self, places: Sequence[int]) -> list[int]:
         return [place for place in places if self._passes(place)]
 
     def _passes(self, place: int) -> bool:
@@ -163,12 +163,12 @@ class _Pool:
 
     # -- what --------------------------------------------------------------------------
 
-    def measured(self, places: Sequence[int]) -> Measured:
+    def measure(self, places: Sequence[int]) -> Measured:
         asked, counted = self._asked, self._asked.counted
         records = [self.record(place) for place in places]
         counts, containing = np.zeros((len(places), len(counted))), dict.fromkeys(counted, 0)
         for column, stem in enumerate(counted):
-            holding, frequencies = self._holding(stem)
+            holding, frequencies = self._postings(stem)
             containing[stem] = len(holding)
             everywhere = np.zeros(len(self._there))
             everywhere[holding] = frequencies
@@ -181,14 +181,14 @@ class _Pool:
             [r.tier for r in records],
             self._lengths[places],
             counts,
-            stacked([self._vectors[place] for place in places], asked.width),
+            stack_vectors([self._vectors[place] for place in places], asked.width),
             {name: list(map(reader(name), records)) for name in asked.select},
             Statistics(self._documents, self._words, containing) if asked.statistics else none_of(asked),
         )
 
-    def _holding(self, stem: str) -> tuple[Ints, Scores]:
+    def _postings(self, stem: str) -> tuple[Ints, Scores]:
         """The places of the asked roles whose records hold it, and how often."""
-        parts = [(start, *form.holding(stem)) for start, form in self._forms]
+        parts = [(start, *form.postings(stem)) for start, form in self._forms]
         places, frequencies = (
             np.concatenate([start + at for start, at, _ in parts]),
             np.concatenate([f for _, _, f in parts]),

@@ -110,11 +110,11 @@ def stem(word: str) -> str:
     """The Porter stem of a folded word: deploy = deploying, not deployment; connect =
     connection; fly is not flies (D57).
     """
-    return _stemmed(word) if len(word) <= LONGEST_STEMMED else word
+    return _stem_cached(word) if len(word) <= LONGEST_STEMMED else word
 
 
 @lru_cache(maxsize=65_536)
-def _stemmed(word: str) -> str:
+def _stem_cached(word: str) -> str:
     return str(_this_threads.stem(word)) if len(word) > 2 and word.isascii() else word
 
 
@@ -167,7 +167,7 @@ def _cut(text: str, *, pairs: bool) -> list[str]:
 
 def words(text: str) -> list[str]:
     """The stems of a text's words in order, as indexed."""
-    return [_stemmed(token) if len(token) <= LONGEST_STEMMED else token for token in cut_to_index(text)]
+    return [_stem_cached(token) if len(token) <= LONGEST_STEMMED else token for token in cut_to_index(text)]
 
 
 def query_words(text: str) -> list[str]:
@@ -205,7 +205,7 @@ def bm25(
     return sum(rarities[w] * f * (K1 + 1) / (f + norm) for w, f in frequencies.items())
 
 
-def scored(
+def bm25_scores(
     counted: Sequence[tuple[T, Mapping[str, float], float]], documents: int, total: float
 ) -> list[tuple[T, float]]:
     """Those that hold a word of the question, by BM25F, unsorted. Each comes with its

@@ -311,7 +311,7 @@ async def test_quotas_and_limits_hold_for_what_is_imported(other: Memory, clock:
     ) as memory:
         with pytest.raises(QuotaExceeded):
             await memory.admin.import_(lines)
-        assert await memory._access.engine.conversations.reservations.reserved(memory.tenant) == 0
+        assert await memory._access.engine.conversations.reservations.used_bytes(memory.tenant) == 0
     async with Memory(PLACED, clock=clock, artifacts={"max_bytes": 89}) as memory:
         report = await memory.admin.import_(lines)
         assert (report.artifacts, len(report.refused_lines), len(report.unlinked_lines)) == (1, 1, 2)

@@ -75,7 +75,7 @@ async def test_an_artifact_is_put_read_replaced_and_deleted(memory: Memory) -> N
     assert again.id != first.id
     assert await memory.artifacts.get(first.id) is None
     assert await chunks(memory) == 3
-    assert await memory._access.engine.conversations.reservations.reserved(memory.tenant) == 5
+    assert await memory._access.engine.conversations.reservations.used_bytes(memory.tenant) == 5
 
 
 @pytest.mark.behaviour("D6")
@@ -99,7 +99,7 @@ async def test_what_is_large_comes_back_whole_however_it_is_handed_in(memory: Me
     with pytest.raises(InvalidInput, match="limit"):
         await memory.artifacts.read(artifact.id, limit=72_002)
     assert (
-        await memory._access.engine.conversations.reservations.reserved(memory.tenant)
+        await memory._access.engine.conversations.reservations.used_bytes(memory.tenant)
         == len(data) - 3_000_000
     )
 
@@ -133,7 +133,7 @@ async def test_an_artifact_ends_with_its_session_and_no_other_tenant_sees_it(mem
         last = await memory.artifacts.put("s2", "a", b"last")
         await memory.admin.erase_tenant()
         assert await memory.artifacts.get(last.id) is None
-        assert await memory._access.engine.conversations.reservations.reserved(memory.tenant) == 0
+        assert await memory._access.engine.conversations.reservations.used_bytes(memory.tenant) == 0
         assert await another.artifacts.read(theirs.id) == b"theirs"
 
 
@@ -271,7 +271,7 @@ async def test_what_is_too_large_is_refused_and_leaves_nothing(config: dict[str,
                 await memory.artifacts.put("s1", "a", data)
         assert await memory.artifacts.read(kept.id) == b"x" * 1_000
         assert await chunks(memory) == 2
-        assert await memory._access.engine.conversations.reservations.reserved(memory.tenant) == 1_000
+        assert await memory._access.engine.conversations.reservations.used_bytes(memory.tenant) == 1_000
 
 
 # -- entries that point to artifacts ---------------------------------------------------

@@ -70,7 +70,7 @@ def part(word: str) -> Message:
 
 
 async def reserved(memory: Memory) -> int:
-    return await memory._access.engine.conversations.reservations.reserved(memory.tenant)
+    return await memory._access.engine.conversations.reservations.used_bytes(memory.tenant)
 
 
 async def test_a_damaged_balance_stops_neither_writes_nor_erasures(

@@ -69,7 +69,7 @@ async def test_a_function_decides_what_gives_way(memory: Memory, scope: Scope) -
         "Ada sails in Lisbon",
         "Ada lives in Porto",
     ]
-    (link,) = await memory.relations.related(source_id=new.id)
+    (link,) = await memory.relations.find(source_id=new.id)
     assert (link.label, link.target_id) == ("supersedes", old.id)
 
 

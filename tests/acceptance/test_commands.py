@@ -11,7 +11,7 @@ import pytest
 
 from memory import Entry, InvalidInput, Memory, StoreUnavailable
 from memory.commands import Result
-from memory.commands.escape import unescaped
+from memory.commands.escape import unescape_text
 from memory.commands.run import answer
 from memory.domain.scope import Scope
 from memory.orchestrator.storage.collections import ENTRIES
@@ -125,7 +125,7 @@ async def test_an_entry_is_shown_with_its_text_and_its_links(memory: Memory, clo
         f"- {a}  [context] ({DATE})  One\n\nfirst line\n\n  \\/endmem\nlast\n\n"
         f"outgoing:\n- relates_to → {c}  Three\n- supports → {b}  Two\n\nincoming:\n- {c}  Three → refines"
     )
-    assert one.content in unescaped(shown)
+    assert one.content in unescape_text(shown)
     assert f"- supports → {f}  Foreign" in await said(memory, f"/mem entry {a}", reads="tenant")
     await memory.entries.invalidate(two.id)
     assert f"- supports → {b}  (unavailable)" in await said(memory, f"/mem entry {a}")
@@ -422,7 +422,7 @@ async def test_what_is_superseded_gives_way_with_the_entry_or_nothing_is_written
     entry = await added(
         memory, f"/mem add entry user New --supersedes {a}, # {b.removeprefix('#')}\nx\n/endmem"
     )
-    links = await memory.relations.related(source_id=entry.id, label="supersedes")
+    links = await memory.relations.find(source_id=entry.id, label="supersedes")
     assert {link.target_id for link in links} == {one.id, two.id}
     assert await memory.get(one.id) is None
     n = await name(memory, entry)
@@ -441,7 +441,7 @@ async def test_a_link_is_added_once_between_two_that_are_there(memory: Memory) -
     ]
     a, b, f = await name(memory, one, two, foreign)
     assert await said(memory, f"/mem add link {a} supports {b}") == f"OK: {a} supports {b}"
-    [link] = await memory.relations.related()
+    [link] = await memory.relations.find()
     assert (link.source_id, link.label, link.target_id) == (one.id, "supports", two.id)
     again = await said(memory, f"/mem add link {a} supports {b}")
     assert again == f"ERR: relation already exists (existing: {link.id})"
@@ -454,7 +454,7 @@ async def test_a_link_is_added_once_between_two_that_are_there(memory: Memory) -
     assert len(missing) == 1
     assert missing.pop().startswith("ERR: both entries must exist")
     assert (await said(memory, f"/mem add link {a} supports {f}", reads=[USER, OTHER_USER])).startswith("OK")
-    assert len(await memory.relations.related()) == 2
+    assert len(await memory.relations.find()) == 2
 
 
 @pytest.mark.behaviour("D121", "D122", "D25", "D26")
@@ -480,7 +480,7 @@ async def test_a_scratchpad_is_written_read_and_cleared_and_makes_no_entry(memor
     found = (await memory.scratchpads.read("builder")).content
     assert found.endswith("/mem entries\n/endmem\n[END MEMORY]\n")
     shown = await said(memory, "/mem scratchpad", agent="builder")
-    assert unescaped(shown) == found.removesuffix("\n")
+    assert unescape_text(shown) == found.removesuffix("\n")
     assert "needs Node 20" in shown
     assert (await said(memory, "/mem scratchpad --shared", agent="builder")).splitlines()[1:] == ["for all"]
     assert await said(memory, "/mem scratchpad") == await said(
@@ -569,7 +569,7 @@ async def test_of_an_artifact_where_an_entry_is_to_be_named_it_is_said_what_it_i
                 == f"ERR: id: {named} is an artifact, not an entry"
             )
             assert "artifact" not in await said(memory, text), "nobody learns that it is there"
-    assert await memory.relations.related(source_id=(await memory.retrieve(USER))[0].id) == []
+    assert await memory.relations.find(source_id=(await memory.retrieve(USER))[0].id) == []
     assert len(await memory.retrieve(USER)) == 1, "nothing was written"
 
 
@@ -704,7 +704,7 @@ async def test_text_of_entries_is_no_frame_and_no_command(memory: Memory) -> Non
         f"/mem add entry user copy\n{(await run(memory, f'/mem entry {a}'))[0].text.split(chr(10) * 2)[1]}\n/endmem",
     )
     assert copied.content == evil, "a text that was shown and is written again is the same text"
-    assert evil in unescaped(shown)
+    assert evil in unescape_text(shown)
 
 
 @pytest.mark.behaviour("D123", "D124")

@@ -61,7 +61,7 @@ async def contents(memory: Memory, scope: Scope) -> set[str]:
 async def owed(memory: Memory) -> int:
     """How many records owe a step, once what is delivered behind writes has been."""
     await memory.admin.flush()
-    return await memory._engine.maintenance.owed()
+    return await memory._engine.maintenance.count_pending()
 
 
 # -- tags ------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ async def test_a_write_waits_for_no_advisor(config: dict[str, Any], clock: Clock
         assert written.auto_tag is not None
         assert written.auto_tag.note == "still pending"
         hangs.set()
-        await memory._engine.enricher.asked()
+        await memory._engine.enricher.drain()
         for one in (entry, written.entry):
             told = (await memory.enrichment(one.id)).auto_tag
             assert told is not None
@@ -289,7 +289,7 @@ async def test_of_what_was_shown_what_the_advisor_names_gives_way_and_is_linked(
         assert set(told.to_dict()) == {"model", "applied", "candidates", "invalidated", "note"}
         assert await memory.get(old.id) is None
         assert await memory.get(other.id) == other
-        (link,) = await memory.relations.related(source_id=written.entry.id)
+        (link,) = await memory.relations.find(source_id=written.entry.id)
         assert (link.label, link.target_id, link.made_by, link.note) == (
             "supersedes",
             old.id,
@@ -386,7 +386,7 @@ async def test_what_was_changed_since_it_was_shown_stands(config: dict[str, Any]
         assert (written.supersede.applied, written.supersede.invalidated) == (False, ())
         assert f"changed since it was shown, and stands: {old.id}" in str(written.supersede.note)
         assert await contents(memory, USER) == {"Ada lives in Lisbon in winter", "Ada lives in Porto"}
-        assert await memory.relations.related(source_id=written.entry.id) == []
+        assert await memory.relations.find(source_id=written.entry.id) == []
 
 
 @pytest.mark.parametrize("becomes", ["edited", "retired", "deleted"])
@@ -414,9 +414,9 @@ async def test_an_entry_that_has_changed_since_supersedes_nothing(
             await memory.delete(entry.id)
         edited = await memory.get(entry.id)
         goes_on.set()
-        await memory._engine.enricher.asked()
+        await memory._engine.enricher.drain()
         assert await memory.get(old.id) == old
-        assert await memory.relations.related(source_id=entry.id) == []
+        assert await memory.relations.find(source_id=entry.id) == []
         assert await owed(memory) == 0
         if becomes == "deleted":
             with pytest.raises(NotFound):
@@ -464,7 +464,7 @@ async def test_with_ids_given_they_give_way_and_the_advisor_is_not_asked(
         assert written.auto_tag is not None
         assert written.auto_tag.added == ("sea",)
         assert [await memory.get(one) for one in ids] == [None, None]
-        links = await memory.relations.related(source_id=written.entry.id)
+        links = await memory.relations.find(source_id=written.entry.id)
         assert {(link.label, link.target_id, link.made_by) for link in links} == {
             ("supersedes", one, None) for one in ids
         }
@@ -510,7 +510,7 @@ async def test_an_export_carries_the_tags_the_notes_and_who_made_the_link(
         async with Memory("memory://", embedder="none", clock=clock, tenant=memory.tenant) as other:
             await other.admin.import_(file, same_ids=True)
             assert await other.enrichment(written.entry.id) == await memory.enrichment(written.entry.id)
-            assert await other.relations.related(label="supersedes") == await memory.relations.related(
+            assert await other.relations.find(label="supersedes") == await memory.relations.find(
                 label="supersedes"
             )
         lines[-1]["note"] = 7
@@ -540,7 +540,7 @@ async def test_a_wrong_supersession_is_undone_by_deleting_and_writing_again(
         )
         assert (again.content, again.tags, again.created_at) == (old.content, old.tags, old.created_at)
         assert await memory.get(again.id) == again
-        assert await memory.relations.related(source_id=written.entry.id) == []
+        assert await memory.relations.find(source_id=written.entry.id) == []
 
 
 async def test_what_does_not_go_together_is_refused_by_name(plain: Memory) -> None:

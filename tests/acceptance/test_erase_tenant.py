@@ -61,7 +61,7 @@ async def fill(memory: Memory, word: str) -> None:
     for agent in (AGENT, None):
         await memory.scratchpads.append(f"note: {word}", agent)
     await memory.write_with_report(f"Ada says {word}", scope=USER, auto_tag=True)  # which stays owed
-    if memory._engine.conversations.passages.lacking is None:
+    if memory._engine.conversations.passages.lexical_only_reason is None:
         await memory.admin.embed_messages()
     await memory.admin.sweep()
     await memory.admin.flush()
@@ -102,7 +102,11 @@ async def test_one_of_every_kind_ends_with_its_tenant_in_every_store_and_the_rec
         before, theirs = await standing(memory, memory.tenant), await standing(memory, "other")
         there = {name for name, _ in before}
         missing = {kind.collection.name for kind in KINDS if kind.collection not in ENGINES_OWN} - there
-        no_meaning = {PASSAGES.name} if memory._engine.conversations.passages.lacking is not None else set()
+        no_meaning = (
+            {PASSAGES.name}
+            if memory._engine.conversations.passages.lexical_only_reason is not None
+            else set()
+        )
         assert missing == {HOLDS.name} | no_meaning, "of every kind: what is held is not erased"
 
         receipt = await memory.admin.erase_tenant()
@@ -113,7 +117,7 @@ async def test_one_of_every_kind_ends_with_its_tenant_in_every_store_and_the_rec
         left = await standing(memory, memory.tenant)
         assert {name for name, _ in left} == {kind.name for kind in STAYS}
         assert sorted(left.values()) == sorted(STAYS.values())
-        assert await memory._engine.conversations.reservations.reserved(memory.tenant) == 0
+        assert await memory._engine.conversations.reservations.used_bytes(memory.tenant) == 0
         every = frozenset(RowType)
         assert not [
             row

@@ -158,15 +158,15 @@ async def test_what_was_superseded_is_dimmed_and_relations_at_a_moment_are_those
     clock.advance()
     new = await memory.write("lives in Berlin", scope=USER, supersedes=[old.id])
     clock.advance()
-    assert [r.label for r in await memory.relations.related()] == ["supersedes", "supports"]
-    assert await memory.relations.related(active=True) == [], "each has an end that is retired"
+    assert [r.label for r in await memory.relations.find()] == ["supersedes", "supports"]
+    assert await memory.relations.find(active=True) == [], "each has an end that is retired"
     now = clock.advance()
-    assert [r.label for r in await memory.relations.related(as_of=now)] == ["supersedes"], (
+    assert [r.label for r in await memory.relations.find(as_of=now)] == ["supersedes"], (
         "what hides the other is seen"
     )
-    assert await memory.relations.related(as_of=now, active=True) == []
-    assert [r.id for r in await memory.relations.related(as_of=before, active=True)] == [first.id]
-    assert [r.id for r in await memory.relations.related(known_at=before)] == [first.id], (
+    assert await memory.relations.find(as_of=now, active=True) == []
+    assert [r.id for r in await memory.relations.find(as_of=before, active=True)] == [first.id]
+    assert [r.id for r in await memory.relations.find(known_at=before)] == [first.id], (
         "the other was made later"
     )
     graph = await memory.relations.graph()

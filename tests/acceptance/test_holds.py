@@ -242,7 +242,7 @@ async def test_a_held_entry_may_be_edited_linked_and_moved_onward_and_stays_held
             await deletion
     assert await memory.delete(other.id)
     assert (await memory.get(held.id)) is not None
-    assert await memory.relations.related() == []
+    assert await memory.relations.find() == []
     assert [version.content for version in await memory.entries.history(held.id)] == [
         "text one",
         "text one, edited",

@@ -112,7 +112,7 @@ async def test_a_foreign_id_behaves_as_not_found(memory: Memory, scope: Scope) -
     assert not await stranger.delete(mine.id)
     assert await stranger.entries.invalidate(mine.id) is False
     assert await stranger.admin.where(mine.id) == []
-    assert await stranger.relations.related() == []
+    assert await stranger.relations.find() == []
     assert await stranger.relations.unrelate(edge.id) is False
     for refused in (
         stranger.update(mine.id, content="taken"),
@@ -127,7 +127,7 @@ async def test_a_foreign_id_behaves_as_not_found(memory: Memory, scope: Scope) -
             "there is no such entry"
         ]
     assert await memory.get(mine.id) == mine
-    assert [r.id for r in await memory.relations.related()] == [edge.id]
+    assert [r.id for r in await memory.relations.find()] == [edge.id]
 
 
 @pytest.mark.behaviour("D13")

@@ -110,4 +110,4 @@ async def test_nothing_is_left_of_the_parts_of_what_was_deleted_or_erased(
         await memory.delete(kept.id)
         assert await _passages(memory) == 0
         await memory.admin.sweep()
-        assert await memory._engine.maintenance.owed() == 0
+        assert await memory._engine.maintenance.count_pending() == 0

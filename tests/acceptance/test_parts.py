@@ -52,7 +52,7 @@ def part(word: str, size: int = PART) -> str:
 
 
 async def reserved(memory: Memory) -> int:
-    return await memory._access.engine.conversations.reservations.reserved(memory.tenant)
+    return await memory._access.engine.conversations.reservations.used_bytes(memory.tenant)
 
 
 async def stored(memory: Memory) -> list[int]:

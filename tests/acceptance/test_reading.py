@@ -166,7 +166,7 @@ async def test_a_limit_out_of_range_is_refused(memory: Memory, limit: int) -> No
     for call in (
         memory.retrieve(USER, limit=limit),
         memory.search("x", scope=USER, limit=limit),
-        memory.relations.related(limit=limit),
+        memory.relations.find(limit=limit),
     ):
         with pytest.raises(InvalidInput, match="limit"):
             await call

@@ -39,17 +39,17 @@ async def test_a_relation_is_unique_by_source_label_and_target(
     second = await memory.relations.relate(a.id, "refines", b.id)
     clock.advance()
     third = await memory.relations.relate(b.id, "supports", a.id)
-    assert [r.id for r in await memory.relations.related()] == [third.id, second.id, first.id]
-    assert [r.id for r in await memory.relations.related(source_id=a.id)] == [second.id, first.id]
-    assert [r.id for r in await memory.relations.related(target_id=a.id)] == [third.id]
-    assert [r.id for r in await memory.relations.related(label="supports")] == [third.id, first.id]
-    assert [
-        r.id for r in await memory.relations.related(source_id=a.id, target_id=b.id, label="refines")
-    ] == [second.id]
-    assert [r.id for r in await memory.relations.related(limit=1)] == [third.id]
+    assert [r.id for r in await memory.relations.find()] == [third.id, second.id, first.id]
+    assert [r.id for r in await memory.relations.find(source_id=a.id)] == [second.id, first.id]
+    assert [r.id for r in await memory.relations.find(target_id=a.id)] == [third.id]
+    assert [r.id for r in await memory.relations.find(label="supports")] == [third.id, first.id]
+    assert [r.id for r in await memory.relations.find(source_id=a.id, target_id=b.id, label="refines")] == [
+        second.id
+    ]
+    assert [r.id for r in await memory.relations.find(limit=1)] == [third.id]
     assert await memory.relations.unrelate(first.id) is True
     assert await memory.relations.unrelate(first.id) is False
-    assert [r.id for r in await memory.relations.related()] == [third.id, second.id]
+    assert [r.id for r in await memory.relations.find()] == [third.id, second.id]
 
 
 @pytest.mark.behaviour("D40")
@@ -57,7 +57,7 @@ async def test_a_relation_deleted_can_be_made_again(memory: Memory, abc: tuple[E
     a, b, _ = abc
     for _ in range(3):
         relation = await memory.relations.relate(a.id, "supports", b.id)
-        assert len(await memory.relations.related()) == 1
+        assert len(await memory.relations.find()) == 1
         assert await memory.relations.unrelate(relation.id)
 
 
@@ -69,7 +69,7 @@ async def test_of_many_made_at_once_one_is_made(memory: Memory, abc: tuple[Entry
     )
     assert len([o for o in outcomes if isinstance(o, Relation)]) == 1
     assert len([o for o in outcomes if isinstance(o, Conflict)]) == 9
-    assert len(await memory.relations.related()) == 1
+    assert len(await memory.relations.find()) == 1
 
 
 @pytest.mark.behaviour("D36", "D37", "D46")
@@ -84,10 +84,10 @@ async def test_labels_are_five_and_no_entry_is_related_to_itself(
         with pytest.raises(InvalidInput, match="invalid relation"):
             await memory.relations.relate(a.id, unknown, b.id)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="invalid relation filter"):
-        await memory.relations.related(label="likes")
+        await memory.relations.find(label="likes")
     with pytest.raises(InvalidInput, match="self-loops not allowed"):
         await memory.relations.relate(a.id, "supports", a.id)
-    assert len(await memory.relations.related()) == 5
+    assert len(await memory.relations.find()) == 5
 
 
 @pytest.mark.behaviour("D38", "D39")
@@ -108,7 +108,7 @@ async def test_a_missing_foreign_or_retired_end_gives_one_and_the_same_error(
                 await memory.relations.relate(pair[0], "supports", pair[1])
             texts.add(str(caught.value))
     assert len(texts) == 1
-    assert await memory.relations.related() == []
+    assert await memory.relations.find() == []
 
 
 @pytest.mark.behaviour("D29", "AC-D17")
@@ -119,9 +119,9 @@ async def test_a_deleted_entry_takes_its_relations_with_it(
     for source, target in ((a, b), (c, a), (b, c)):
         await memory.relations.relate(source.id, "supports", target.id)
     assert await memory.delete(a.id)
-    assert ends(await memory.relations.related()) == [(b.id, "supports", c.id)]
-    assert await memory.relations.related(source_id=a.id) == []
-    assert await memory.relations.related(target_id=a.id) == []
+    assert ends(await memory.relations.find()) == [(b.id, "supports", c.id)]
+    assert await memory.relations.find(source_id=a.id) == []
+    assert await memory.relations.find(target_id=a.id) == []
     assert not await memory.delete(a.id)
 
 
@@ -134,7 +134,7 @@ async def test_a_retired_entry_keeps_its_relations(
         await memory.relations.relate(source.id, "supports", target.id)
     clock.advance()
     assert await memory.entries.invalidate(a.id) is True
-    assert len(await memory.relations.related()) == 3
+    assert len(await memory.relations.find()) == 3
 
 
 @pytest.mark.behaviour("D29")
@@ -145,7 +145,7 @@ async def test_a_deleted_scope_takes_the_relations_of_its_entries_with_it(
     for source, target in ((a, b), (c, a), (b, c)):
         await memory.relations.relate(source.id, "supports", target.id)
     assert await memory.admin.erase(SESSION) == 1
-    assert ends(await memory.relations.related()) == [(a.id, "supports", b.id)]
+    assert ends(await memory.relations.find()) == [(a.id, "supports", b.id)]
 
 
 @pytest.mark.behaviour("D31")
@@ -160,7 +160,7 @@ async def test_invalidating_removes_no_end_that_is_being_linked_to(
     )
     assert outcomes[1] is True
     made = [] if isinstance(outcomes[0], InvalidInput) else [(a.id, "supports", b.id)]
-    assert ends(await memory.relations.related()) == made
+    assert ends(await memory.relations.find()) == made
     assert await memory.get(b.id, as_of=b.valid_from) is not None
 
 
@@ -173,17 +173,17 @@ async def test_two_hundred_relations_are_listed_unless_told(
     targets = await memory.write_many([{"content": f"t{n}", "scope": USER} for n in range(205)])
     for target in targets:
         await memory.relations.relate(a.id, "relates_to", target.id)
-    listed = await memory.relations.related()
+    listed = await memory.relations.find()
     assert [r.target_id for r in listed] == [t.id for t in reversed(targets)][:200]
-    assert len(await memory.relations.related(limit=1000)) == 205
+    assert len(await memory.relations.find(limit=1000)) == 205
 
 
 @pytest.mark.behaviour("D43")
 @pytest.mark.parametrize("end", [5, "\x00", "\ud800", "x" * 513], ids=["number", "nul", "surrogate", "long"])
 async def test_an_end_that_cannot_be_is_refused(memory: Memory, end: str) -> None:
     for call in (
-        memory.relations.related(source_id=end),
-        memory.relations.related(target_id=end),
+        memory.relations.find(source_id=end),
+        memory.relations.find(target_id=end),
         memory.relations.relate(end, "supports", "x"),
         memory.relations.unrelate(end),
     ):

@@ -36,7 +36,7 @@ async def test_an_entry_that_supersedes_others_is_linked_to_them_and_retires_the
     assert [hit.entry.id for hit in await memory.search("where Ada lives", scope=[old_in, new_in])] == [
         new.id
     ]
-    links = await memory.relations.related(source_id=new.id)
+    links = await memory.relations.find(source_id=new.id)
     assert {(link.source_id, link.label, link.target_id) for link in links} == {
         (new.id, "supersedes", old.id) for old in (lisbon, porto)
     }
@@ -61,7 +61,7 @@ async def test_nothing_is_written_where_one_of_them_is_not_there(memory: Memory,
         with pytest.raises(InvalidInput, match=r"supersedes.*nothing was written"):
             await memory.write("Ada lives in Faro", scope=scope, supersedes=[old.id, missing])
     assert await everything_stored(memory) == before
-    assert await memory.relations.related(target_id=old.id) == []
+    assert await memory.relations.find(target_id=old.id) == []
 
 
 @pytest.mark.behaviour("D107")
@@ -76,7 +76,7 @@ async def test_thirty_two_give_way_at_once(memory: Memory) -> None:
     old = [await memory.write(f"note {n}", scope=USER) for n in range(32)]
     new = await memory.write("all of it", scope=USER, supersedes=[one.id for one in old])
     assert await memory.retrieve(USER) == [new]
-    assert len(await memory.relations.related(source_id=new.id)) == 32
+    assert len(await memory.relations.find(source_id=new.id)) == 32
 
 
 @pytest.mark.behaviour("D13")
@@ -146,7 +146,7 @@ async def test_of_writers_at_once_that_supersede_the_same_nobody_half_does(
     new = {one.id for one in came if isinstance(one, Entry)}
     assert {type(one) for one in came} <= {Entry, Conflict, InvalidInput}
     assert {one.id for one in await memory.retrieve(scope)} == new
-    links = await memory.relations.related(target_id=old.id)
+    links = await memory.relations.find(target_id=old.id)
     assert links
     assert {link.source_id for link in links} <= new
     assert len(await memory.entries.history(old.id)) == 2

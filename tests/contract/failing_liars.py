@@ -102,7 +102,7 @@ class HonestServer(InMemoryServer):
     async def make(self) -> InMemoryStore:
         return self.store_type("memory", capabilities=self.claims, state=ServedState())
 
-    async def hurried(self, store: Store) -> Store:
+    async def with_short_timeouts(self, store: Store) -> Store:
         return await self.client(store)
 
     async def freeze(self, store: Store) -> None:
@@ -220,7 +220,7 @@ class AcknowledgesBeforeItIsOnTheDisk(Reached):
 @liar("test_a_damaged_record_is_answered_as_corrupt_and_its_neighbours_as_they_were", InMemoryServer)
 class ServesWhatIsDamaged(InMemoryStore):
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        return [self.state.standing(collection.name, key) for key in keys]
+        return [self.state.fetch_stored(collection.name, key) for key in keys]
 
 
 @liar("test_a_damaged_record_is_answered_as_corrupt_and_its_neighbours_as_they_were", InMemoryServer)
@@ -282,7 +282,7 @@ class PassesDamageOverInSilence(InMemoryStore):
 class TakesDamageForAbsence(InMemoryStore):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         for write in writes:
-            if isinstance(write, Put) and self.state.damaged(write.collection.name, write.key):
+            if isinstance(write, Put) and self.state.is_damaged(write.collection.name, write.key):
                 self.state.place(write.collection.name, write.key, None)
         return await super()._apply(writes, together)
 
@@ -293,13 +293,13 @@ class ErasesOnlyWhatItCanRead(InMemoryStore):
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
         damaged = {
-            key: (self.state.standing(name, key), why)
+            key: (self.state.fetch_stored(name, key), why)
             for (name, key), why in self.state._damaged.items()
             if name == query.collection.name
         }
         count = await super()._delete_matching(query, version, discard_at, carry)
         for key, (stood, why) in damaged.items():
-            if not self.state.damaged(query.collection.name, key):
+            if not self.state.is_damaged(query.collection.name, key):
                 self.state.place(query.collection.name, key, stood)
                 self.state.damage(query.collection.name, key, why)
                 count -= 1
@@ -367,7 +367,9 @@ class KeepsVersionsAsDoubles(PerWrite):
 class WritesARecordInTwoSteps(InMemoryStore):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         for write in writes:
-            stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Put) else None
+            stands = (
+                self.state.fetch_stored(write.collection.name, write.key) if isinstance(write, Put) else None
+            )
             if isinstance(write, Put) and isinstance(stands, Record):
                 self.state.place(write.collection.name, write.key, replace(stands, body=write.record.body))
                 for _ in range(10):
@@ -407,5 +409,5 @@ class DecidesByItsOwnCache(InMemoryStore):
                 self.state.place(write.collection.name, write.key, self._last_seen[write.key])
             outcomes += await super()._apply([write], together)
             if isinstance(write, Put):
-                self._last_seen[write.key] = self.state.standing(write.collection.name, write.key)
+                self._last_seen[write.key] = self.state.fetch_stored(write.collection.name, write.key)
         return outcomes

@@ -144,7 +144,7 @@ class Split(Harness):
 
     async def damage(self, store: Store, collection: Collection, key: Key) -> None:
         (holder,) = [
-            part for part in self._parts(store) if part.state.standing(collection.name, key) is not None
+            part for part in self._parts(store) if part.state.fetch_stored(collection.name, key) is not None
         ]
         holder.state.damage(collection.name, key)
 

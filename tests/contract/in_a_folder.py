@@ -34,7 +34,7 @@ class InAFolder(Harness):
     def can_be_cramped(cls) -> bool:
         return small_disk.permitted()
 
-    async def cramped(self) -> Store:
+    async def make_with_limited_space(self) -> Store:
         small_disk.mount(self.folder, self.megabytes)
         return await self.make()
 

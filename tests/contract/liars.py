@@ -106,7 +106,7 @@ class ResurrectsTheDeleted(PerWrite):
         if (
             isinstance(write, Put)
             and isinstance(write.when, Newer)
-            and isinstance(self.state.standing(write.collection.name, write.key), Tombstone)
+            and isinstance(self.state.fetch_stored(write.collection.name, write.key), Tombstone)
         ):
             write = replace(write, when=Always())
         return super().lie(write)
@@ -123,7 +123,9 @@ class ForgetsGenerations(PerWrite):
 @liar("test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing")
 class ReleasesOnce(PerWrite):
     def lie(self, write: Write) -> Outcome:
-        stored = self.state.standing(write.collection.name, write.key) if isinstance(write, Release) else None
+        stored = (
+            self.state.fetch_stored(write.collection.name, write.key) if isinstance(write, Release) else None
+        )
         return (
             Outcome(Status.CONFLICT, stored.version, stored)
             if isinstance(stored, Mark)
@@ -136,7 +138,7 @@ class AnnotatesWithANewVersion(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         stored = (
-            self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+            self.state.fetch_stored(write.collection.name, write.key) if isinstance(write, Annotate) else None
         )
         if isinstance(write, Annotate) and isinstance(stored, Record) and outcome.applied:
             self.state.place(write.collection.name, write.key, replace(stored, version=stored.version + 1))
@@ -180,7 +182,9 @@ class KeepsTheCallersRecord(PerWrite):
 @liar("test_nothing_of_a_deleted_records_content_stays_readable")
 class KeepsTextInTombstones(PerWrite):
     def lie(self, write: Write) -> Outcome:
-        stored = self.state.standing(write.collection.name, write.key) if isinstance(write, Delete) else None
+        stored = (
+            self.state.fetch_stored(write.collection.name, write.key) if isinstance(write, Delete) else None
+        )
         if isinstance(write, Delete) and isinstance(stored, Record) and stored.texts:
             write = replace(write, note={**write.note, "was": dict(stored.texts)})
         return super().lie(write)
@@ -220,7 +224,9 @@ class LooksThenWrites(InMemoryStore):
     """Decides on what it read before, as one does without a conditional write."""
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        before = {w.key: self.state.standing(w.collection.name, w.key) for w in writes if isinstance(w, Put)}
+        before = {
+            w.key: self.state.fetch_stored(w.collection.name, w.key) for w in writes if isinstance(w, Put)
+        }
         await asyncio.sleep(0)
         outcomes = []
         for write in writes:

@@ -171,7 +171,7 @@ class ErasesOnlyWhatIsHome(InMemoryStore):
 class TakesTheNewestForNewer(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put) and isinstance(write.when, Newer):
-            stands = self.state.standing(write.collection.name, write.key)
+            stands = self.state.fetch_stored(write.collection.name, write.key)
             if isinstance(stands, Mark) and stands.version == write.record.version:
                 write = replace(write, record=write.record, when=AtVersion(stands.version))
                 self.state.place(write.collection.name, write.key, None)
@@ -193,7 +193,9 @@ class ForgetsTheStepsSettledDeep(PerWrite):
 class KeepsTheNotesItWasHanded(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
-        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Delete) else None
+        stands = (
+            self.state.fetch_stored(write.collection.name, write.key) if isinstance(write, Delete) else None
+        )
         if isinstance(write, Delete) and isinstance(stands, Tombstone) and outcome.applied:
             self.state.place(write.collection.name, write.key, replace(stands, note=write.note))
         return outcome
@@ -205,7 +207,7 @@ class SearchesTheReleased(InMemoryStore):
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         for write in writes:
-            stands = self.state.standing("samples", write.key) if isinstance(write, Release) else None
+            stands = self.state.fetch_stored("samples", write.key) if isinstance(write, Release) else None
             self._gone += (stands,) if isinstance(stands, Record) and stands.vector else ()
         return await super()._apply(writes, together)
 

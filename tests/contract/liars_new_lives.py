@@ -56,7 +56,7 @@ class RestartRevivesSettledSteps(PerWrite):
 
     def lie(self, write: Write) -> Outcome:
         before = (
-            self.state.standing(write.collection.name, write.key)
+            self.state.fetch_stored(write.collection.name, write.key)
             if isinstance(write, Annotate) and write.settle
             else None
         )
@@ -70,7 +70,7 @@ class RestartRevivesSettledSteps(PerWrite):
     def restart(self, keep: bool) -> None:
         settled: dict[tuple[str, Key], tuple[int, tuple[Owed, ...]]] = getattr(self.state, "settled", {})
         for (name, key), (version, owed) in settled.items():
-            stored = self.state.standing(name, key)
+            stored = self.state.fetch_stored(name, key)
             if stored is not None and stored.version == version:
                 self.state.place(name, key, replace(stored, owed=owed))
         super().restart(keep)

@@ -13,7 +13,7 @@ from typing import Any
 from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.in_memory.ranking import by_words
 from memory.domain.errors import InvalidInput
-from memory.ports.asking import condition, first_partitions, ordered, position_of
+from memory.ports.asking import condition, first_partitions, position_of, sort_rows
 from memory.ports.candidates import Candidates, Measured
 from memory.ports.collections import Collection
 from memory.ports.due import Due, DueRow, Why
@@ -154,8 +154,8 @@ class PagesByOffset(InMemoryStore):
             page = await super()._query(query)
             start = 0
         else:
-            matching, corrupt = self._matching(query)
-            rest = ordered(matching, query.order)[start:]
+            matching, corrupt = self._find_matches(query)
+            rest = sort_rows(matching, query.order)[start:]
             shown = rest[: query.limit]
             last = position_of(shown[-1], query.order) if len(rest) > query.limit else None
             page = Page(
@@ -171,7 +171,7 @@ class EndsWhereTheCursorsRecordIsGone(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         if query.cursor is not None:
             position = decode_cursor(query.cursor, query.order)
-            if not any(s.key.id == position.id for s in self._matching(query)[0]):
+            if not any(s.key.id == position.id for s in self._find_matches(query)[0]):
                 return Page()
         return await super()._query(query)
 
@@ -183,7 +183,7 @@ class ReadsTheCursorsRecordAnew(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         if query.cursor is not None:
             position = decode_cursor(query.cursor, query.order)
-            for standing in self._matching(query)[0]:
+            for standing in self._find_matches(query)[0]:
                 if standing.key.id == position.id:
                     query = replace(
                         query, cursor=encode_cursor(position_of(standing, query.order).values, position.id)
@@ -209,7 +209,11 @@ class LosesTiesOfOtherScopes(InMemoryStore):
             return page
         position = decode_cursor(query.cursor, query.order)
         scope = next(
-            (s.scope for s in self._matching(query)[0] if isinstance(s, Record) and s.key.id == position.id),
+            (
+                s.scope
+                for s in self._find_matches(query)[0]
+                if isinstance(s, Record) and s.key.id == position.id
+            ),
             None,
         )
 
@@ -316,7 +320,7 @@ class IndexesTheFirst16383Words(InMemoryStore):
         records = [
             r
             for r in self.state.live(name, search.where)
-            if r.role in search.roles and not self.state.damaged(name, r.key)
+            if r.role in search.roles and not self.state.is_damaged(name, r.key)
         ]
         indexed = [
             replace(r, texts={part: " ".join(text.split(" ")[:16_383]) for part, text in r.texts.items()})

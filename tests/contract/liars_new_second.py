@@ -35,10 +35,10 @@ class ErasesLaterPortionsAtTheAskedVersion(InMemoryStore):
     async def _delete_matching(
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
-        matching = [s for s in self._matching(query)[0] if isinstance(s, Record)]
+        matching = [s for s in self._find_matches(query)[0] if isinstance(s, Record)]
         count = await super()._delete_matching(query, version, discard_at, carry)
         for record in matching[100:]:
-            stored = self.state.standing(query.collection.name, record.key)
+            stored = self.state.fetch_stored(query.collection.name, record.key)
             assert isinstance(stored, Tombstone)
             self.state.place(query.collection.name, record.key, replace(stored, version=version))
         return count
@@ -71,7 +71,7 @@ class IndexesNoTagsAnew(_Words):
     """A record of which only the text part `tags` changed keeps the words of before."""
 
     def lie(self, write: Write) -> Outcome:
-        before = self.state.standing(write.collection.name, write.key) if isinstance(write, Put) else None
+        before = self.state.fetch_stored(write.collection.name, write.key) if isinstance(write, Put) else None
         outcome = super().lie(write)
         if isinstance(write, Put) and outcome.applied and isinstance(before, Record):
             old, new = dict(before.texts), dict(write.record.texts)
@@ -98,7 +98,7 @@ class SortsByThreeFields(InMemoryStore):
     async def _query(self, query: Query) -> Page:
         if len(query.order) <= 3:
             return await super()._query(query)
-        matching, corrupt = self._matching(query)
+        matching, corrupt = self._find_matches(query)
         found, _ = page_of(matching, replace(query, order=query.order[:3], cursor=None))
         _, cursor = page_of(matching, query)
         return Page(tuple(found), cursor, tuple(corrupt))
@@ -114,7 +114,7 @@ class ErasesATenantButItsWords(_Words):
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
         if isinstance(query.where, Tenant):
-            for standing in self._matching(query)[0]:
+            for standing in self._find_matches(query)[0]:
                 if isinstance(standing, Record):
                     self.leave(query.collection.name, standing)
         return await super()._delete_matching(query, version, discard_at, carry)

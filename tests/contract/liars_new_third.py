@@ -36,7 +36,7 @@ class _CountsCharacters(InMemoryStore):
     """As LENGTH of a text column does."""
 
     async def _count(self, query: Query) -> Count:
-        matching = [s for s in self._matching(query)[0] if isinstance(s, Record)]
+        matching = [s for s in self._find_matches(query)[0] if isinstance(s, Record)]
         return Count(len(matching), sum(map(_characters, matching)))
 
 
@@ -61,7 +61,7 @@ class TakesAnAccessForAChange(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         if isinstance(write, Annotate) and write.accessed_at is not None and outcome.applied:
-            stands = self.state.standing(write.collection.name, write.key)
+            stands = self.state.fetch_stored(write.collection.name, write.key)
             if isinstance(stands, Record):
                 later = max(stands.updated_at, write.accessed_at)
                 self.state.place(write.collection.name, write.key, replace(stands, updated_at=later))
@@ -124,7 +124,9 @@ class _ForgetsByWrite(_ForgetsWithTheLast, PerWrite):
 
     def lie(self, write: Write) -> Outcome:
         stands = (
-            self.state.standing(write.collection.name, write.key) if isinstance(write, self.kind) else None
+            self.state.fetch_stored(write.collection.name, write.key)
+            if isinstance(write, self.kind)
+            else None
         )
         outcome = super().lie(write)
         if isinstance(stands, Record) and outcome.applied:
@@ -147,7 +149,7 @@ class ErasesTheGeneration(_ForgetsWithTheLast):
     async def _delete_matching(
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
-        partitions = {s.partition for s in self._matching(query)[0] if isinstance(s, Record)}
+        partitions = {s.partition for s in self._find_matches(query)[0] if isinstance(s, Record)}
         count = await super()._delete_matching(query, version, discard_at, carry)
         for partition in partitions:
             self.forget(partition)

@@ -27,7 +27,7 @@ class ConflictsOverUnknownSteps(PerWrite):
 
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Annotate) and write.settle:
-            stored = self.state.standing(write.collection.name, write.key)
+            stored = self.state.fetch_stored(write.collection.name, write.key)
             if stored is not None and set(write.settle) - {o.id for o in stored.owed}:
                 return Outcome(Status.CONFLICT, stored.version, stored)
         return super().lie(write)
@@ -62,7 +62,7 @@ class DatedMarksOweNothing(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         if isinstance(write, Annotate) and write.discard_at is not None and outcome.applied:
-            stored = self.state.standing(write.collection.name, write.key)
+            stored = self.state.fetch_stored(write.collection.name, write.key)
             if isinstance(stored, Mark):
                 self.state.place(write.collection.name, write.key, replace(stored, owed=()))
         return outcome
@@ -75,7 +75,7 @@ class KeepsTheCallersStepData(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         if isinstance(write, Put) and write.record.owed and outcome.applied:
-            stored = self.state.standing(write.collection.name, write.key)
+            stored = self.state.fetch_stored(write.collection.name, write.key)
             if isinstance(stored, Record):
                 self.state.place(write.collection.name, write.key, replace(stored, owed=write.record.owed))
         return outcome
@@ -87,7 +87,9 @@ class KeepsTheCallersStepData(PerWrite):
 @liar("test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing")
 class MovesTheDateOfARepeatedRelease(PerWrite):
     def lie(self, write: Write) -> Outcome:
-        before = self.state.standing(write.collection.name, write.key) if isinstance(write, Release) else None
+        before = (
+            self.state.fetch_stored(write.collection.name, write.key) if isinstance(write, Release) else None
+        )
         outcome = super().lie(write)
         if isinstance(write, Release) and isinstance(before, Mark) and outcome.applied:
             self.state.place(write.collection.name, write.key, replace(before, discard_at=write.discard_at))
@@ -101,7 +103,7 @@ class CountsAccessesTo255(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         if isinstance(write, Put | Annotate) and outcome.applied:
-            stored = self.state.standing(write.collection.name, write.key)
+            stored = self.state.fetch_stored(write.collection.name, write.key)
             if isinstance(stored, Record) and stored.accesses > 255:
                 self.state.place(write.collection.name, write.key, replace(stored, accesses=255))
         return outcome
@@ -135,7 +137,7 @@ class HandsOutItsOwnBody(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         if isinstance(write, Put) and outcome.applied:
-            stored = self.state.standing(write.collection.name, write.key)
+            stored = self.state.fetch_stored(write.collection.name, write.key)
             if isinstance(stored, Record):
                 self.state.place(write.collection.name, write.key, replace(stored, body=thaw(stored.body)))
         return outcome
@@ -151,7 +153,7 @@ class ForgetsTheThirdCollection(InMemoryStore):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         names = list(dict.fromkeys(w.collection.name for w in writes if not isinstance(w, RaiseGeneration)))
         late = [w for w in writes if not isinstance(w, RaiseGeneration) and w.collection.name in names[2:]]
-        before = {(w.collection.name, w.key): self.state.standing(w.collection.name, w.key) for w in late}
+        before = {(w.collection.name, w.key): self.state.fetch_stored(w.collection.name, w.key) for w in late}
         outcomes = await super()._apply(writes, together)
         for (name, key), standing in before.items():
             self.state.place(name, key, standing)
@@ -203,7 +205,7 @@ class ErasingPutLeavesTheWords(PerWrite):
 
     def lie(self, write: Write) -> Outcome:
         before = (
-            self.state.standing(write.collection.name, write.key)
+            self.state.fetch_stored(write.collection.name, write.key)
             if isinstance(write, Put) and write.erases
             else None
         )

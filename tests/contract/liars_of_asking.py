@@ -313,7 +313,7 @@ class _Remembers(InMemoryStore):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         for write in writes:
             key = getattr(write, "key", None)
-            stands = None if key is None else self.state.standing("samples", key)
+            stands = None if key is None else self.state.fetch_stored("samples", key)
             if isinstance(stands, Record) and self.stale(write):
                 self._before[stands.key] = stands
             elif key is not None:
@@ -479,7 +479,7 @@ class HonestDisk(InMemoryServer):
     name = "HonestDisk"
     store_type = HasADisk
 
-    async def cramped(self) -> Store:
+    async def make_with_limited_space(self) -> Store:
         store = await self.make()
         assert isinstance(store, HasADisk)
         store.room.left = 20

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.ports.candidates import Candidates, Measured, taken
+from memory.ports.candidates import Candidates, Measured, take_rows
 from memory.ports.contract.support import ELSEWHERE, HERE
 from memory.ports.query import within
 from memory.ports.record import Record, Role
@@ -114,7 +114,7 @@ class LeavesOutStemsThatNobodyHas(_Tells):
 @liar(MEASURED)
 class BringsSomeTwice(_Tells):
     def told(self, found: Measured) -> Measured:
-        return taken(found, [*range(len(found)), *range(min(1, len(found)))])
+        return take_rows(found, [*range(len(found)), *range(min(1, len(found)))])
 
 
 @liar(MEASURED)
@@ -156,7 +156,7 @@ class RemembersVectorsByVersion(InMemoryStore):
 @liar("test_a_version_may_get_another_vector_also_of_other_dimensions_and_is_found_by_that_alone")
 class KeepsTheVectorOfAVersion(PerWrite):
     def lie(self, write: Write) -> Outcome:
-        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Put) else None
+        stands = self.state.fetch_stored(write.collection.name, write.key) if isinstance(write, Put) else None
         if isinstance(write, Put) and isinstance(stands, Record) and stands.version == write.record.version:
             write = replace(write, record=replace(write.record, vector=stands.vector))
         return super().lie(write)
@@ -167,7 +167,7 @@ class FiltersBehindTheLimit(InMemoryStore):
     async def _candidates(self, asked: Candidates) -> Measured:
         there = await super()._candidates(replace(asked, limit=max(1, asked.limit // 10), filter=None))
         passing = set((await super()._candidates(asked)).ids)
-        return taken(there, [row for row, one in enumerate(there.ids) if one in passing])
+        return take_rows(there, [row for row, one in enumerate(there.ids) if one in passing])
 
 
 @liar(REFUSED)

@@ -145,14 +145,14 @@ class SearchesHideTheExpired(InMemoryStore):
         return [
             hit
             for hit in hits
-            if (stands := self.state.standing("samples", hit.head.key)) is None or not _past(stands)
+            if (stands := self.state.fetch_stored("samples", hit.head.key)) is None or not _past(stands)
         ]
 
 
 @liar("test_what_is_past_its_time_is_counted_found_and_erased_as_all_else")
 class CountsHideTheExpired(InMemoryStore):
     async def _count(self, query: Query) -> Count:
-        matching, _ = self._matching(query)
+        matching, _ = self._find_matches(query)
         return replace(await super()._count(query), records=sum(not _past(r) for r in matching))
 
 
@@ -180,7 +180,7 @@ class MarksAgainWhatWasSettled(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         if isinstance(write, Release) and outcome.applied:
-            mark = self.state.standing(write.collection.name, write.key)
+            mark = self.state.fetch_stored(write.collection.name, write.key)
             assert isinstance(mark, Mark)
             self.state.place(
                 write.collection.name, write.key, replace(mark, owed=write.owed, discard_at=write.discard_at)
@@ -192,7 +192,7 @@ class MarksAgainWhatWasSettled(PerWrite):
 class PurgesCachedCopiesWithoutARoleOnly(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Purge) and write.role_is is Role.CACHED:
-            stands = self.state.standing(write.collection.name, write.key)
+            stands = self.state.fetch_stored(write.collection.name, write.key)
             return Outcome(Status.CONFLICT, stands.version, stands) if stands else Outcome(Status.APPLIED)
         return super().lie(write)
 
@@ -252,7 +252,7 @@ class AnnotatingForgetsWhereACopyIsFrom(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         stored = (
-            self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+            self.state.fetch_stored(write.collection.name, write.key) if isinstance(write, Annotate) else None
         )
         if isinstance(write, Annotate) and isinstance(stored, Record) and outcome.applied:
             self.state.place(write.collection.name, write.key, replace(stored, cached_at=None, epoch=None))
@@ -380,7 +380,7 @@ class LosesErasuresWhenItDies(Dies):
     async def _delete_matching(
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
-        matching, _ = self._matching(query)
+        matching, _ = self._find_matches(query)
         self.state.unsynced = [(query.collection.name, s.key, s) for s in matching if isinstance(s, Record)]  # type: ignore[attr-defined]
         return await super()._delete_matching(query, version, discard_at, carry)
 

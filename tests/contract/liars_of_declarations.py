@@ -47,7 +47,7 @@ class WritesBackOnlyWhatItDeclares(InMemoryStore):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         for write in writes:
             if isinstance(write, Annotate):
-                standing = self.state.standing(write.collection.name, write.key)
+                standing = self.state.fetch_stored(write.collection.name, write.key)
                 if isinstance(standing, Record):
                     kept = {
                         name: value

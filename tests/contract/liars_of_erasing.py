@@ -30,7 +30,7 @@ class ErasesOneTenantOfAll(InMemoryStore):
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
         if isinstance(query.where, Everywhere):
-            matching, corrupt = self._matching(query)
+            matching, corrupt = self._find_matches(query)
             tenants = sorted({s.key.tenant for s in matching} | {key.tenant for key in corrupt})
             query = replace(query, where=Tenant(tenants[0] if tenants else ""))
         return await super()._delete_matching(query, version, discard_at, carry)
@@ -58,10 +58,10 @@ class KeepsWhatTheErasedOwed(InMemoryStore):
     async def _delete_matching(
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
-        owed = {s.key: s.owed for s in self._matching(query)[0] if isinstance(s, Record)}
+        owed = {s.key: s.owed for s in self._find_matches(query)[0] if isinstance(s, Record)}
         erased = await super()._delete_matching(query, version, discard_at, carry)
         for key, steps in owed.items():
-            stands = self.state.standing(query.collection.name, key)
+            stands = self.state.fetch_stored(query.collection.name, key)
             assert stands is not None
             self.state.place(query.collection.name, key, replace(stands, owed=steps))
         return erased
@@ -86,7 +86,7 @@ class ErasesDamageOfEntriesAlone(InMemoryStore):
         spared = (
             {}
             if name == "samples"
-            else {key: self.state.standing(name, key) for key in self._matching(query)[1]}
+            else {key: self.state.fetch_stored(name, key) for key in self._find_matches(query)[1]}
         )
         erased = await super()._delete_matching(query, version, discard_at, carry)
         for key, stood in spared.items():
@@ -100,7 +100,7 @@ class ErasesFromItsIndexesFirst(InMemoryStore):
     async def _delete_matching(
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
-        for standing in self._matching(query)[0]:
+        for standing in self._find_matches(query)[0]:
             if isinstance(standing, Record):
                 self.state.place(
                     query.collection.name, standing.key, replace(standing, texts={}, vector=None)
@@ -114,11 +114,11 @@ class DeletesFirstAndDatesAfterwards(InMemoryStore):
     async def _delete_matching(
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
-        keys = [s.key for s in self._matching(query)[0]]
+        keys = [s.key for s in self._find_matches(query)[0]]
         erased = await super()._delete_matching(query, version, None, carry)
         await asyncio.sleep(0)
         for key in keys:
-            stands = self.state.standing(query.collection.name, key)
+            stands = self.state.fetch_stored(query.collection.name, key)
             if stands is not None and not isinstance(stands, Record):
                 self.state.place(query.collection.name, key, replace(stands, discard_at=discard_at))
         return erased
@@ -130,10 +130,12 @@ class DeletesFirstAndDatesAfterwards(InMemoryStore):
 @liar("test_what_leaves_owes_what_its_departure_says_and_nothing_of_what_it_owed_before")
 class KeepsWhatTheReleasedOwed(PerWrite):
     def lie(self, write: Write) -> Outcome:
-        before = self.state.standing(write.collection.name, write.key) if isinstance(write, Release) else None
+        before = (
+            self.state.fetch_stored(write.collection.name, write.key) if isinstance(write, Release) else None
+        )
         outcome = super().lie(write)
         if isinstance(write, Release) and isinstance(before, Record) and outcome.applied:
-            after = self.state.standing(write.collection.name, write.key)
+            after = self.state.fetch_stored(write.collection.name, write.key)
             assert after is not None
             self.state.place(
                 write.collection.name, write.key, replace(after, owed=(*before.owed, *after.owed))
@@ -146,7 +148,7 @@ class TakesTheEndOfATombstoneForARecords(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         stands = (
-            self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+            self.state.fetch_stored(write.collection.name, write.key) if isinstance(write, Annotate) else None
         )
         if (
             isinstance(write, Annotate)
@@ -173,7 +175,7 @@ class RaisesAgainToTheSameNumber(PerWrite):
 @liar(REPEATED)
 class CountsPutsAsAccesses(PerWrite):
     def lie(self, write: Write) -> Outcome:
-        before = self.state.standing(write.collection.name, write.key) if isinstance(write, Put) else None
+        before = self.state.fetch_stored(write.collection.name, write.key) if isinstance(write, Put) else None
         outcome = super().lie(write)
         if (
             isinstance(write, Put)
@@ -181,7 +183,7 @@ class CountsPutsAsAccesses(PerWrite):
             and isinstance(before, Record)
             and before.version == write.record.version
         ):
-            after = self.state.standing(write.collection.name, write.key)
+            after = self.state.fetch_stored(write.collection.name, write.key)
             assert isinstance(after, Record)
             self.state.place(write.collection.name, write.key, replace(after, accesses=before.accesses + 1))
         return outcome

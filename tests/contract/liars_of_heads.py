@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports import lexical
-from memory.ports.asking import ordered
+from memory.ports.asking import sort_rows
 from memory.ports.contract.support import everything_of
 from memory.ports.heads import head_of
 from memory.ports.query import VECTOR, WORDS, Head, Hit, Page, Query, Search
@@ -95,7 +95,7 @@ class CountsTheWordsOfItsCollection(_Tells):
     """Those of the first text part."""
 
     def told(self, head: Head, select: frozenset[str]) -> Head:
-        stored = self.state.standing("samples", head.key)
+        stored = self.state.fetch_stored("samples", head.key)
         first = {"title": stored.texts.get("title", "")} if isinstance(stored, Record) else {}
         return replace(head, words=lexical.index(self._collections["samples"], first))
 
@@ -114,7 +114,7 @@ class SortsByWhatItReads(InMemoryStore):
 
     async def query(self, query: Query) -> Page:
         page = await super().query(query)
-        return replace(page, heads=tuple(ordered(page.heads, query.order)))
+        return replace(page, heads=tuple(sort_rows(page.heads, query.order)))
 
 
 @liar("test_heads_of_every_collection_are_read")

@@ -79,11 +79,11 @@ class FindsAnIdUnderAnyTenant(InMemoryStore):
 
 @liar(ASKED)
 class AsksForRangesOfIds(InMemoryStore):
-    def _checked(self, asked: Question) -> Question:
+    def _prepare_question(self, asked: Question) -> Question:
         return (
             asked
             if asked.filter is not None and getattr(asked.filter, "field", "") == "id"
-            else super()._checked(asked)
+            else super()._prepare_question(asked)
         )
 
 

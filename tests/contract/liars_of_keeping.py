@@ -364,7 +364,7 @@ class _Slow(InMemoryStore):
     nothing that would mend its manners.
     """
 
-    async def _translated(self, call: Awaitable[T]) -> T:
+    async def _translate_errors(self, call: Awaitable[T]) -> T:
         return await call
 
     async def wait(self) -> None:

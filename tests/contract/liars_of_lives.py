@@ -40,7 +40,7 @@ class _HasEndsOfItsOwn(PerWrite):
         return (
             None
             if isinstance(write, RaiseGeneration)
-            else self.state.standing(write.collection.name, write.key)
+            else self.state.fetch_stored(write.collection.name, write.key)
         )
 
     def _forget(self) -> None:
@@ -120,7 +120,7 @@ class ErasesOnlySoundRecordsOfATenant(InMemoryStore):
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
         damaged = dict(self.state._damaged) if isinstance(query.where, Tenant) else {}
-        held = {key: self.state.standing(name, key) for name, key in damaged}
+        held = {key: self.state.fetch_stored(name, key) for name, key in damaged}
         count = await super()._delete_matching(query, version, discard_at, carry)
         for (name, key), problem in damaged.items():
             self.state.place(name, key, held[key])

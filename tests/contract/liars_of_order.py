@@ -34,8 +34,8 @@ class _Filters(InMemoryStore):
             return type(part)(tuple(self.instead(inner) for inner in part.parts))
         return Not(self.instead(part.part)) if isinstance(part, Not) else part
 
-    def _matching(self, query: Query) -> tuple[list[Standing], list[Key]]:
-        return super()._matching(
+    def _find_matches(self, query: Query) -> tuple[list[Standing], list[Key]]:
+        return super()._find_matches(
             replace(query, filter=None if query.filter is None else self.instead(query.filter))
         )
 

@@ -164,6 +164,6 @@ class NamesNothingThatCannotBeRead(_Lists):
             r.partition
             for name in self.state._live
             for r in self.state.live(name, Everywhere())
-            if not self.state.damaged(name, r.key)
+            if not self.state.is_damaged(name, r.key)
         }
         return [(p, g) for p, g in super().listed() if p in sound or g]

@@ -38,9 +38,9 @@ class _Settles(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if not isinstance(write, Annotate) or not write.settle:
             return super().lie(write)
-        before = self.state.standing(write.collection.name, write.key)
+        before = self.state.fetch_stored(write.collection.name, write.key)
         outcome = super().lie(write)
-        after = self.state.standing(write.collection.name, write.key)
+        after = self.state.fetch_stored(write.collection.name, write.key)
         if outcome.applied and before is not None and after is not None:
             self.state.place(
                 write.collection.name, write.key, replace(after, owed=self.without(before.owed, write.settle))
@@ -150,7 +150,7 @@ class AnswersByKeyAlone(InMemoryStore):
 @liar(BARE)
 class KeepsWhatATombstoneOwed(PerWrite):
     def lie(self, write: Write) -> Outcome:
-        before = self.state.standing(write.collection.name, write.key) if isinstance(write, Put) else None
+        before = self.state.fetch_stored(write.collection.name, write.key) if isinstance(write, Put) else None
         outcome = super().lie(write)
         if (
             isinstance(write, Put)
@@ -158,7 +158,7 @@ class KeepsWhatATombstoneOwed(PerWrite):
             and isinstance(before, Tombstone)
             and not write.record.owed
         ):
-            after = self.state.standing(write.collection.name, write.key)
+            after = self.state.fetch_stored(write.collection.name, write.key)
             assert after is not None
             self.state.place(write.collection.name, write.key, replace(after, owed=before.owed))
         return outcome
@@ -172,7 +172,7 @@ class KeepsTheEndOfAnEarlierTombstone(PerWrite):
         before = (
             None
             if isinstance(write, RaiseGeneration)
-            else self.state.standing(write.collection.name, write.key)
+            else self.state.fetch_stored(write.collection.name, write.key)
         )
         outcome = super().lie(write)
         if (
@@ -181,7 +181,7 @@ class KeepsTheEndOfAnEarlierTombstone(PerWrite):
             and isinstance(before, Tombstone | Mark)
             and write.discard_at is None
         ):
-            after = self.state.standing(write.collection.name, write.key)
+            after = self.state.fetch_stored(write.collection.name, write.key)
             assert isinstance(after, Tombstone)
             self.state.place(write.collection.name, write.key, replace(after, discard_at=before.discard_at))
         return outcome
@@ -200,7 +200,7 @@ class RemembersAccessesOfWhatWasPurged(PerWrite):
         if isinstance(write, Put) and outcome.applied:
             at, counted = (write.collection.name, write.key), write.record.accesses
             self._counted[at] = max(counted, self._counted.get(at, 0))
-            stands = self.state.standing(*at)
+            stands = self.state.fetch_stored(*at)
             assert isinstance(stands, Record)
             self.state.place(*at, replace(stands, accesses=self._counted[at]))
         return outcome
@@ -215,12 +215,12 @@ class _Heals(PerWrite):
         return new
 
     def lie(self, write: Write) -> Outcome:
-        damaged = not isinstance(write, RaiseGeneration) and self.state.damaged(
+        damaged = not isinstance(write, RaiseGeneration) and self.state.is_damaged(
             write.collection.name, write.key
         )
         outcome = super().lie(write)
         if damaged and outcome.applied and not isinstance(write, RaiseGeneration):
-            after = self.state.standing(write.collection.name, write.key)
+            after = self.state.fetch_stored(write.collection.name, write.key)
             assert after is not None
             self.state.place(write.collection.name, write.key, self.healed(after))
         return outcome
@@ -249,10 +249,10 @@ class ErasesDamageForGood(InMemoryStore):
     async def _delete_matching(
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
-        _, corrupt = self._matching(query)
+        _, corrupt = self._find_matches(query)
         erased = await super()._delete_matching(query, version, discard_at, carry)
         for key in corrupt:
-            stands = self.state.standing(query.collection.name, key)
+            stands = self.state.fetch_stored(query.collection.name, key)
             assert isinstance(stands, Tombstone)
             self.state.place(query.collection.name, key, replace(stands, discard_at=None))
         return erased

@@ -456,7 +456,7 @@ class _HandsOut(PerWrite):
         if (
             key is not None
             and outcome.applied
-            and (stands := self.state.standing(write.collection.name, key)) is not None  # type: ignore[union-attr]
+            and (stands := self.state.fetch_stored(write.collection.name, key)) is not None  # type: ignore[union-attr]
         ):
             self.state.place(write.collection.name, key, _thawed(stands))  # type: ignore[union-attr]
         return outcome
@@ -499,7 +499,7 @@ class _KeepsWhatItWasHanded(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         if isinstance(write, self.kinds) and outcome.applied:
-            stands = self.state.standing(write.collection.name, write.key)  # type: ignore[union-attr]
+            stands = self.state.fetch_stored(write.collection.name, write.key)  # type: ignore[union-attr]
             if isinstance(write, Put) and isinstance(stands, Record):
                 self.state.place(write.collection.name, write.key, replace(stands, body=write.record.body))
             elif isinstance(write, Delete | Release) and isinstance(stands, Mark | Tombstone):

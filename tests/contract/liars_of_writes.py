@@ -79,7 +79,7 @@ class WritesStepsBackWithoutEmptyLists(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         stands = (
-            self.state.standing(write.collection.name, write.key)
+            self.state.fetch_stored(write.collection.name, write.key)
             if isinstance(write, Annotate) and write.settle
             else None
         )
@@ -102,7 +102,7 @@ class WritesNotesBackThroughDoubles(PerWrite):
     def lie(self, write: Write) -> Outcome:
         outcome = super().lie(write)
         stands = (
-            self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+            self.state.fetch_stored(write.collection.name, write.key) if isinstance(write, Annotate) else None
         )
         if isinstance(write, Annotate) and isinstance(stands, Tombstone):
             note = {k: int(float(v)) if type(v) is int else v for k, v in stands.note.items()}
@@ -150,7 +150,7 @@ class TakesOnlyLaterAccesses(PerWrite):
 
     def lie(self, write: Write) -> Outcome:
         stands = (
-            self.state.standing(write.collection.name, write.key) if isinstance(write, Annotate) else None
+            self.state.fetch_stored(write.collection.name, write.key) if isinstance(write, Annotate) else None
         )
         if (
             isinstance(write, Annotate)
@@ -167,7 +167,7 @@ class KeepsTheAccessOfWhatItReplaces(PerWrite):
     """As COALESCE does."""
 
     def lie(self, write: Write) -> Outcome:
-        stands = self.state.standing(write.collection.name, write.key) if isinstance(write, Put) else None
+        stands = self.state.fetch_stored(write.collection.name, write.key) if isinstance(write, Put) else None
         if isinstance(write, Put) and isinstance(stands, Record) and write.record.accessed_at is None:
             write = replace(write, record=replace(write.record, accessed_at=stands.accessed_at))
         return super().lie(write)
@@ -204,7 +204,7 @@ class DeletesWhateverIsDamaged(PerWrite):
         if (
             isinstance(write, Delete)
             and isinstance(write.when, Newer)
-            and self.state.damaged(write.collection.name, write.key)
+            and self.state.is_damaged(write.collection.name, write.key)
         ):
             self.state.place(write.collection.name, write.key, None)
         return super().lie(write)
@@ -216,11 +216,11 @@ class ReadsTheCountAndWritesItBack(InMemoryStore):
         write = writes[0]
         if not isinstance(write, Annotate) or write.accessed_at is None:
             return await super()._apply(writes, together)
-        read = self.state.standing(write.collection.name, write.key)
+        read = self.state.fetch_stored(write.collection.name, write.key)
         await asyncio.sleep(0)
         outcomes = await super()._apply(writes, together)
         if outcomes[0].applied and isinstance(read, Record):
-            now = self.state.standing(write.collection.name, write.key)
+            now = self.state.fetch_stored(write.collection.name, write.key)
             assert isinstance(now, Record)
             self.state.place(write.collection.name, write.key, replace(now, accesses=read.accesses + 1))
         return outcomes
@@ -237,7 +237,7 @@ class _Overwrites(PerWrite):
 
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put | Delete | Release | Purge):
-            stands = self.state.standing(write.collection.name, write.key)
+            stands = self.state.fetch_stored(write.collection.name, write.key)
             if stands is not None and stands.owed and self.overlooks(write, stands):
                 write = replace(write, settles=frozenset(step.step for step in stands.owed))
         return super().lie(write)

@@ -78,7 +78,7 @@ class _Weighs(InMemoryStore):
         records = [
             r
             for r in self.state.live(name, search.where)
-            if r.role in search.roles and not self.state.damaged(name, r.key)
+            if r.role in search.roles and not self.state.is_damaged(name, r.key)
         ]
         counted = [(r, *count_words(self.weights(search, r), wanted)) for r in records]
         number, average = self.statistics(search, [length for _, _, length in counted])
@@ -185,7 +185,7 @@ class _Sizes(State):
         self.sizes: dict[tuple[str, Partition], int] = {}
 
     def place(self, collection: str, key: Key, new: Standing | None) -> None:
-        old = self.standing(collection, key)
+        old = self.fetch_stored(collection, key)
         super().place(collection, key, new)
         if isinstance(new, Record):
             at = (collection, new.partition)
@@ -341,7 +341,7 @@ class _Hides(InMemoryStore):
         self._lost += [
             Hit(head_of(SAMPLES, r, frozenset()), 0.1)
             for r in before
-            if self.state.standing("samples", r.key) is None
+            if self.state.fetch_stored("samples", r.key) is None
         ]
 
 
@@ -415,17 +415,17 @@ class _Remembers(InMemoryStore):
 
 @liar(SEES, InMemoryServer)
 class KnowsTheScopesItWasOpenedWith(_Remembers):
-    def _matching(self, query: Query) -> tuple[list[Standing], list[Key]]:
+    def _find_matches(self, query: Query) -> tuple[list[Standing], list[Key]]:
         if not isinstance(query.where, Tenant):
-            return super()._matching(query)
+            return super()._find_matches(query)
         scopes = tuple(p for p in self._scopes if p.tenant == query.where.tenant)
-        return super()._matching(replace(query, where=Partitions(scopes))) if scopes else ([], [])
+        return super()._find_matches(replace(query, where=Partitions(scopes))) if scopes else ([], [])
 
 
 @liar(SEES, InMemoryServer)
 class KnowsTheTenantsItWasOpenedWith(_Remembers):
-    def _matching(self, query: Query) -> tuple[list[Standing], list[Key]]:
-        matching, corrupt = super()._matching(query)
+    def _find_matches(self, query: Query) -> tuple[list[Standing], list[Key]]:
+        matching, corrupt = super()._find_matches(query)
         return (
             ([s for s in matching if s.key.tenant in self._tenants], corrupt)
             if isinstance(query.where, Everywhere)
@@ -521,7 +521,7 @@ class HonestRoom(InMemoryServer):
     name = "HonestRoom"
     store_type = HasThreeMegabytes
 
-    async def cramped(self) -> Store:
+    async def make_with_limited_space(self) -> Store:
         store = await self.make()
         assert isinstance(store, HasThreeMegabytes)
         store.room = 3 * 2**20

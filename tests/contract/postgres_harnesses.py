@@ -104,7 +104,7 @@ class Postgresql(OneSchema):
         changed = f'UPDATE {self.schema}.{self.prefix}{collection.name} SET body = \'{{"not": "said"}}\' WHERE tenant = $1 AND id = $2'  # noqa: S608
         assert await self._run(changed, key.tenant, key.id) == "UPDATE 1"
 
-    async def cramped(self) -> Store:
+    async def make_with_limited_space(self) -> Store:
         from memory.adapters.sql.postgresql.store import PostgresStore
 
         server = await asyncio.to_thread(postgres_servers.with_small_tables)
@@ -123,7 +123,7 @@ class PostgresqlWithVectors(Postgresql):
     the adapter's other server is.
     """
 
-    cramped = Harness.cramped
+    make_with_limited_space = Harness.make_with_limited_space
     name = "postgresql_pgvector"
     primary = "postgresql"
     claims = Capabilities(

@@ -63,11 +63,11 @@ class QdrantEdge(InAFolder):
         edge_folders.begun(self.folder / "data", DECLARED)
         return self._store("data")
 
-    async def cramped(self) -> Store:
+    async def make_with_limited_space(self) -> Store:
         small_disk.mount(self.folder, self.megabytes)
         return self._store("data")
 
-    async def cleared(self, store: Store, collections: Sequence[Collection]) -> Store:
+    async def clear(self, store: Store, collections: Sequence[Collection]) -> Store:
         """To make a folder takes the engine as long as some hundred writes. The shard
         stays open, another store goes on with it, unless it is to keep long vectors:
         for these the engine makes room in every segment.
@@ -215,7 +215,7 @@ class QdrantServer(Served):
     async def tiny(self) -> Store:
         return self._store(thresholds=_tiny())
 
-    async def hurried(self, store: Store) -> Store:
+    async def with_short_timeouts(self, store: Store) -> Store:
         return self._store(timeout=1)  # whole seconds, the server's own limit on a request
 
     async def client(self, store: Store) -> Store:

@@ -84,14 +84,14 @@ class Redis(Served):
         )
         return self._store(thresholds=small)
 
-    async def cramped(self) -> Store:
+    async def make_with_limited_space(self) -> Store:
         redis_servers.limit(self.server.port, 4 * 2**20)
         return await self.make()
 
     async def make_room(self, store: Store) -> None:
         redis_servers.limit(self.server.port, None)
 
-    async def hurried(self, store: Store) -> Store:
+    async def with_short_timeouts(self, store: Store) -> Store:
         return self._store(timeout=0.5, connect_timeout=0.5)
 
     async def client(self, store: Store) -> Store:

@@ -95,7 +95,7 @@ class OneSchema(Served):
     async def client(self, store: Store) -> Store:
         return self.store()
 
-    async def hurried(self, store: Store) -> Store:
+    async def with_short_timeouts(self, store: Store) -> Store:
         return self.store(**self.hurry)
 
     async def restart(self, store: Store) -> Store:

@@ -59,13 +59,13 @@ def _with_test(outside: pytest.Pytester, body: str) -> tuple[int, str]:
 
 
 def test_every_flag_and_limit_has_a_judge_for_both_answers() -> None:
-    assert judges.unjudged() == []
+    assert judges.untested_capabilities() == []
 
 
 @pytest.mark.parametrize("kind", ["FLAGS", "LIMITS"])
 def test_a_capability_no_test_judges_is_named(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(capabilities, kind, (*getattr(capabilities, kind), "teleport"))
-    missing = judges.unjudged()
+    missing = judges.untested_capabilities()
     assert len(missing) == 2
     assert all("teleport" in hole for hole in missing)
 

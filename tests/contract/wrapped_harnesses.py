@@ -7,7 +7,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from memory.adapters.wrappers.base import Wrapper
-from memory.facade.build import guarded
+from memory.facade.build import with_guards
 from memory.facade.config import BreakerSettings, Guards, RetrySettings
 from memory.ports.collections import Collection
 from memory.ports.contract.harness import Harness
@@ -28,7 +28,7 @@ HURRIED = Guards(timeout=timedelta(seconds=1), retry=GUARDS.retry, breaker=GUARD
 
 
 def around(store: Store, guards: Guards = GUARDS) -> Store:
-    return guarded(store, guards, telemetry=True, tiers=["mid"])
+    return with_guards(store, guards, telemetry=True, tiers=["mid"])
 
 
 def within(store: Store) -> Store:
@@ -55,8 +55,8 @@ class Wrapped(Harness):
     async def damage(self, store: Store, collection: Collection, key: Key) -> None:
         await super().damage(within(store), collection, key)
 
-    async def hurried(self, store: Store) -> Store:
-        return around(await super().hurried(within(store)), HURRIED)
+    async def with_short_timeouts(self, store: Store) -> Store:
+        return around(await super().with_short_timeouts(within(store)), HURRIED)
 
     async def freeze(self, store: Store) -> None:
         await super().freeze(within(store))

@@ -132,7 +132,7 @@ async def judged(memory: Memory, heard: Sequence[Heard]) -> list[str]:
     wrong: list[str] = []
     for _ in range(2):
         report = await memory.admin.sweep()
-        await memory._engine.conversations.window_exit.asked()
+        await memory._engine.conversations.window_exit.drain()
         wrong += [f"maintenance: {said}" for said in (*report.waiting, *report.stays)]
     items = [item async for item in _items(session)]
     if [item.number for item in items] != list(range(1, len(items) + 1)):

@@ -181,7 +181,7 @@ async def what_is_superseded_stays_valid(
 async def what_is_superseded_is_not_linked(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
     made = await whole(memory, *args, **kwargs)
     if kwargs.get("supersedes"):
-        for link in await memory.relations.related(source_id=made.id):
+        for link in await memory.relations.find(source_id=made.id):
             await memory.relations.unrelate(link.id)
     return made
 

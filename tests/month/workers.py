@@ -69,7 +69,7 @@ class Here:
             answer = self._handles.method(memory, name, args)(**kwargs)
             found = [one async for one in answer] if hasattr(answer, "__aiter__") else as_told(await answer)
             await (
-                memory._engine.conversations.window_exit.asked()
+                memory._engine.conversations.window_exit.drain()
             )  # a sweep does not wait for what the callback is asked; who judges it does
             return found
         except Exception as error:  # noqa: BLE001 - the judge says which may be

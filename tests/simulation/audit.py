@@ -485,7 +485,7 @@ def of_scope(world: World, tenant: str, scope: str) -> set[tuple[str, str, str, 
         for collection in [kind.collection for kind in KINDS.scoped]
         for standing in store.state.everything(collection.name)
         if isinstance(standing, Record) and (standing.key.tenant, standing.scope) == (tenant, scope)
-        if not store.state.damaged(collection.name, standing.key)
+        if not store.state.is_damaged(collection.name, standing.key)
     }
 
 

@@ -14,7 +14,7 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import StoreError
 from memory.domain.time import micros
 from memory.orchestrator.storage.collections import ENTRIES, OPERATIONS
-from memory.orchestrator.storage.outbox import kept_in
+from memory.orchestrator.storage.outbox import pending_versions
 from memory.orchestrator.tiering.moves import MoveResult
 from memory.ports.record import Key, Record, Role, Tombstone
 from tests.simulation import relating
@@ -396,13 +396,13 @@ class EngineClient(Reader):
         copies = [
             (store.state, copy)
             for store in self.world.stores
-            if isinstance(copy := store.state.standing(ENTRIES.name, key), Record)
+            if isinstance(copy := store.state.fetch_stored(ENTRIES.name, key), Record)
         ]
         if copies:
             state, copy = copies[0 if o.pick % 4 else o.pick % len(copies)]  # the home, mostly
             state.damage(ENTRIES.name, key)
             self.history.registers[name].unknown |= {
-                version["version"] for c in copies for version in kept_in(c[1])
+                version["version"] for c in copies for version in pending_versions(c[1])
             }
             self.history.registers[name].damaged |= copy.role is not Role.CACHED
 
@@ -462,7 +462,7 @@ class EngineClient(Reader):
         standing = [
             stands
             for store in self.world.stores
-            if (stands := store.state.standing(ENTRIES.name, key)) is not None
+            if (stands := store.state.fetch_stored(ENTRIES.name, key)) is not None
         ]
         homes = [
             stands

@@ -81,7 +81,7 @@ def release_at_any_version() -> Patch:
     original = deciding._release
 
     def release(write: Release, slot: Slot) -> Decision:
-        stored = slot.stored
+        stored = slot.stored_value
         return original(replace(write, at=stored.version) if isinstance(stored, Record) else write, slot)
 
     return deciding, "_release", release
@@ -178,7 +178,7 @@ def settling_at_any_version() -> Patch:
     original = deciding._annotate
 
     def annotate(write: Annotate, slot: Slot) -> Decision:
-        stored = slot.stored
+        stored = slot.stored_value
         return original(
             replace(write, at=stored.version) if isinstance(stored, Record) and write.settle else write, slot
         )

@@ -100,22 +100,22 @@ async def related(client: EngineClient, o: Operation) -> None:
                 client,
                 "related",
                 LinkSight(tenant, frozenset(), 0, 0, "", source_id=entry_id),
-                lambda: relations.related(tenant, source_id=entry_id),
+                lambda: relations.find(tenant, source_id=entry_id),
             )
         case 1:
             await shown(
                 client,
                 "related",
                 LinkSight(tenant, frozenset(), 0, 0, "", target_id=entry_id),
-                lambda: relations.related(tenant, target_id=entry_id),
+                lambda: relations.find(tenant, target_id=entry_id),
             )
         case 2:
             asked = LinkSight(tenant, frozenset(), 0, 0, "", label=LABELS[0])
-            await shown(client, "related", asked, lambda: relations.related(tenant, label=LABELS[0]))
+            await shown(client, "related", asked, lambda: relations.find(tenant, label=LABELS[0]))
         case 3:
             asked = LinkSight(tenant, frozenset(), 0, 0, "", source_id=entry_id)
             await shown(
-                client, "related", asked, lambda: relations.related(tenant, source_id=entry_id, limit=1), 1
+                client, "related", asked, lambda: relations.find(tenant, source_id=entry_id, limit=1), 1
             )
         case _:
             await every_link(client, tenant, "every relation")

@@ -188,7 +188,7 @@ async def _goes_on(client: EngineClient, tenant: str, scope: Scope) -> list[str]
         told = [e.content for e in await entries.history(tenant, first.id)]
         if told != ["after one", "after two"]:
             _broken(client, "wrong past", f"of a new entry of {scope.text} is told {told}")
-        if link.id not in {r.id for r in await engine.relations.related(tenant, source_id=first.id)}:
+        if link.id not in {r.id for r in await engine.relations.find(tenant, source_id=first.id)}:
             _broken(client, "lost", f"a new relation in {scope.text} is not listed")
         seen = {e.id for e in await engine.browsing.browse(EntryQuery(tenant, (scope,), limit=200))}
         if not {first.id, other.id} <= seen:

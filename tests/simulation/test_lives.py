@@ -60,7 +60,7 @@ async def test_who_watches_a_store_sees_what_lands_there_when_nobody_looks_after
     assert land is not None
     await store.apply([RaiseGeneration(record.partition, to=1)])
     assert [outcome.applied for outcome in await land()] == [True]
-    stands = store.state.standing(ENTRIES.name, record.key)
+    stands = store.state.fetch_stored(ENTRIES.name, record.key)
     assert isinstance(stands, Record)
     assert (stands.generation, store.state.generation(record.partition)) == (0, 1)
     assert [type(write) for write in seen] == [RaiseGeneration, Put]

@@ -46,7 +46,9 @@ async def undelivered(engine: Engine) -> list[str]:
 
 
 async def _all(engine: Engine, store: Store, collection: str, role: Role) -> list[Record]:
-    query = Query(engine.placement.kinds.named(collection), Everywhere(), limit=500, roles=frozenset({role}))
+    query = Query(
+        engine.placement.kinds.by_name(collection), Everywhere(), limit=500, roles=frozenset({role})
+    )
     return [
         row
         async for page in engine.placement.pages("look", store, query)

@@ -109,7 +109,7 @@ class Process:
 
     async def sweeps(self) -> None:
         await self.memory.admin.sweep()
-        await self.memory._engine.enricher.asked()
+        await self.memory._engine.enricher.drain()
 
     async def said(self) -> str:
         return await said_in(self.memory)
@@ -222,7 +222,7 @@ class Story:
         await self.ours.write(
             "Bob moved to Porto, no alphaword", scope="session:s", auto_supersede=True, auto_tag=True
         )
-        await self.ours._engine.enricher.asked()
+        await self.ours._engine.enricher.drain()
 
     async def extract(self) -> None:
         store = NamedStore(

@@ -88,7 +88,7 @@ async def found(memory: Memory, query: str, **asked: Any) -> list[tuple[str, str
 
 async def settled(memory: Memory) -> list[str]:
     await memory.admin.sweep()
-    assert await memory._engine.maintenance.owed() == 0
+    assert await memory._engine.maintenance.count_pending() == 0
     return await astray(memory._engine)
 
 

@@ -61,7 +61,7 @@ async def told(memory: Memory, tenant: str) -> dict[str, Any]:
         "found where it went": [hit.entry.id for hit in await own.search("plumber", scope="session:s1")]
         == [passing.id],
         "versions": len(await own.entries.history(lasting.id)),
-        "relations": len(await own.relations.related(source_id=lasting.id)),
+        "relations": len(await own.relations.find(source_id=lasting.id)),
         "home": [copy.store for copy in await own.admin.where(lasting.id) if copy.role == "home"]
         == [OWN[tenant]],
         "home of what moved": [

@@ -88,12 +88,12 @@ class FolderEmbedder:
         _files(self._folder)
 
     async def fingerprint(self) -> Fingerprint:
-        return (await asyncio.to_thread(self._loaded)).fingerprint
+        return (await asyncio.to_thread(self._load_encoder)).fingerprint
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        return await asyncio.to_thread(lambda: self._loaded().embed(list(texts))) if texts else []
+        return await asyncio.to_thread(lambda: self._load_encoder().embed(list(texts))) if texts else []
 
-    def _loaded(self) -> _Encoder:
+    def _load_encoder(self) -> _Encoder:
         with self._loading:
             if self._encoder is None:
                 self._encoder = _Encoder(self._folder)
@@ -123,7 +123,7 @@ class _Encoder:
         outputs = [made.name for made in self._session.get_outputs()]
         self._output = SENTENCE if SENTENCE in outputs else outputs[0]
         self._pooling = SENTENCE if SENTENCE in outputs else _pooling(folder, said)
-        dimensions = self._made([self._tokenizer.encode("how many dimensions?").ids]).shape[1]
+        dimensions = self._encode([self._tokenizer.encode("how many dimensions?").ids]).shape[1]
         expected = said.get("embedding_dimension", said.get("word_embedding_dimension", dimensions))
         if expected != dimensions:
             raise ConfigError(
@@ -141,7 +141,7 @@ class _Encoder:
         )
         for start in range(0, len(ordered), _AT_ONCE):
             places = ordered[start : start + _AT_ONCE]
-            made = self._made([tokens[place] for place in places])
+            made = self._encode([tokens[place] for place in places])
             lengths = numpy.linalg.norm(made, axis=1)
             if not numpy.isfinite(lengths).all():
                 raise InvalidInput("embedder", "made a vector with a number that is not finite")
@@ -149,7 +149,7 @@ class _Encoder:
                 vectors[place] = (vector / length).astype("<f4").tobytes() if length else b""
         return vectors
 
-    def _made(self, tokens: list[list[int]]) -> Numbers:
+    def _encode(self, tokens: list[list[int]]) -> Numbers:
         """One vector a text, of the length it comes in."""
         width = max(map(len, tokens))
         ids, mask = numpy.zeros((2, len(tokens), width), numpy.int64)

@@ -37,16 +37,16 @@ class FunctionEmbedder:
 
     async def fingerprint(self) -> Fingerprint:
         if self._dimensions is None:
-            self._dimensions = len((await self._called(["how many dimensions?"]))[0])
+            self._dimensions = len((await self._call_function(["how many dimensions?"]))[0])
         return Fingerprint(self._model, self._dimensions)
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         if not texts:
             return []
         dimensions = (await self.fingerprint()).dimensions
-        return [_packed(vector, dimensions) for vector in await self._called(texts)]
+        return [_pack_unit_vector(vector, dimensions) for vector in await self._call_function(texts)]
 
-    async def _called(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    async def _call_function(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         if inspect.iscoroutinefunction(self._function):
             made = await self._function(texts)
         else:
@@ -58,7 +58,7 @@ class FunctionEmbedder:
         return made  # type: ignore[no-any-return]
 
 
-def _packed(vector: Sequence[float], dimensions: int) -> bytes:
+def _pack_unit_vector(vector: Sequence[float], dimensions: int) -> bytes:
     """One vector of length 1; empty bytes for one without a direction."""
     if len(vector) != dimensions:
         raise InvalidInput("embedder", f"returned a vector of {len(vector)} dimensions, not {dimensions}")

@@ -15,7 +15,7 @@ from memory.adapters.file.names import APART, UNSEEN, Place, place_in, place_of
 from memory.adapters.file.partitions import State
 from memory.adapters.file.records import Look
 from memory.adapters.file.tables import Entry
-from memory.ports.batch import NOTHING, Address, Held, ResolvedWrite, WriteResolver, skipped
+from memory.ports.batch import NOTHING, Address, Held, ResolvedWrite, WriteResolver, as_skipped
 from memory.ports.collections import Collection
 from memory.ports.deciding import tombstone_over
 from memory.ports.record import Key, Partition, Record, Standing
@@ -59,7 +59,7 @@ class Batch:
         desk = WriteResolver(dict(enumerate(writes)), self._lay_out)
         reads = desk.reads
         held = {
-            (collection.name, key): self._held(collection, key)
+            (collection.name, key): self._fetch_held(collection, key)
             for collection, keys in reads.keys.items()
             for key in keys
         }
@@ -67,7 +67,7 @@ class Batch:
         desk.decide_all()
         outcomes = [desk.outcomes[i] for i in range(len(writes))]
         if together and not all(o.applied for o in outcomes):
-            return skipped(outcomes)
+            return as_skipped(outcomes)
         self._changes |= {change.address: change for change in desk.changes}
         self._raised |= desk.raised
         self._erasing |= {
@@ -103,7 +103,7 @@ class Batch:
             collection.name, standing_of(collection, row), self._library.thresholds.bytes_apart
         )
 
-    def _held(self, collection: Collection, key: Key) -> Held:
+    def _fetch_held(self, collection: Collection, key: Key) -> Held:
         """What stands under the key, the batch's own changes included."""
         change = self._changes.get((collection.name, key))
         if change is not None:
@@ -130,7 +130,7 @@ class Batch:
 
     def commit(self) -> None:
         """Put it all on disk, whole or not at all, and wait until it is kept."""
-        staged, written = self._staged()
+        staged, written = self._stage_all()
         if not staged.steps:
             return
         commits, files = self._library.commits, ["/".join((*s.folder, s.name)) for s in staged.steps]
@@ -139,12 +139,12 @@ class Batch:
             commits.carry_out(staged, lambda: self._library.changes.note(files))
         except BaseException:
             self.begun = staged.begun
-            self._library.tables.changed(files)
+            self._library.tables.mark_changed(files)
             raise
         for one in written:
-            self._library.tables.became(*one)
+            self._library.tables.note_write(*one)
 
-    def _staged(self) -> tuple[Staged, list[Written]]:
+    def _stage_all(self) -> tuple[Staged, list[Written]]:
         staged = Staged()
         written: list[Written] = []
         filled: set[Partition] = set()
@@ -160,7 +160,7 @@ class Batch:
             state = self._states[partition]
             state.generation = self._raised.get(partition, state.generation)
             state.stage(staged)
-            self._library.partitions.noted(*state.folder)
+            self._library.partitions.note_partition(*state.folder)
         single = len(self._changes) + len(counted) <= 1
         staged.in_any_order = single and all(
             step.staged is not None and APART not in step.name for step in staged.steps

@@ -112,7 +112,7 @@ def unseal(text: bytes) -> dict[str, Any]:
     if not text.strip(b" \t\r\n\0"):
         raise Damaged("the file is blank")
     first = _FIRST_LINE.match(text)
-    payload = _parsed(text)
+    payload = _parse_object(text)
     if first is None:
         raise Damaged(
             "it does not begin with its checksum" if payload is not None else "it is not JSON", payload
@@ -161,7 +161,7 @@ def unseal_record(text: bytes, collection: Collection) -> Unsealed:
     try:
         payload = unseal(text)
     except Damaged as damage:
-        parsed = _parsed(text)
+        parsed = _parse_object(text)
         if parsed is None and _is_json(text):
             raise Foreign("it is no record") from damage
         if parsed is not None and not _OURS & parsed.keys():
@@ -187,7 +187,7 @@ def _checksum(rest: bytes) -> str:
     return blake2b(rest, digest_size=16).hexdigest()
 
 
-def _parsed(text: bytes) -> dict[str, Any] | None:
+def _parse_object(text: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -73,7 +73,7 @@ class Commits:
     def __init__(self, store: str, disk: Disk, thresholds: Thresholds) -> None:
         self._store, self._disk, self._thresholds = store, disk, thresholds
 
-    def interrupted(self) -> bool:
+    def is_interrupted(self) -> bool:
         """Whether a commit is under way, or was when its process died."""
         return self._disk.exists(STAGING, JOURNAL)
 
@@ -169,7 +169,7 @@ class Commits:
 
     # -- after a crash -----------------------------------------------------------------
 
-    def unfinished(self) -> list[Step]:
+    def unfinished_steps(self) -> list[Step]:
         """The steps of a commit that its process did not finish."""
         try:
             text = self._disk.read(STAGING, JOURNAL)

@@ -24,7 +24,7 @@ def foreign_names(disk: Disk, most: int) -> list[str]:
     first names alone.
     """
     found = list[str]()
-    for looked_at, (path, is_ours) in enumerate(_walked(disk)):
+    for looked_at, (path, is_ours) in enumerate(_walk(disk)):
         if not is_ours:
             found.append(path)
         if len(found) == most or looked_at == LOOKED_AT:
@@ -32,7 +32,7 @@ def foreign_names(disk: Disk, most: int) -> list[str]:
     return sorted(found)
 
 
-def _walked(disk: Disk) -> Iterator[tuple[str, bool]]:
+def _walk(disk: Disk) -> Iterator[tuple[str, bool]]:
     """Every name, and whether the store makes such names there."""
     for tenant, is_folder in _names(disk, ()):
         is_own = tenant in (_OWN_FOLDERS if is_folder else _OWN_FILES)

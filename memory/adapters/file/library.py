@@ -24,7 +24,7 @@ from memory.adapters.file.commits import STAGING, Commits, Staged
 from memory.adapters.file.config import FileConfig
 from memory.adapters.file.disk import Disk, NoFile
 from memory.adapters.file.lock import Lock
-from memory.adapters.file.names import UNSEEN, Place, Table, encoded, place_in
+from memory.adapters.file.names import UNSEEN, Place, Table, encode_name, place_in
 from memory.adapters.file.partitions import Partitions
 from memory.adapters.file.records import Look, Records
 from memory.adapters.file.tables import Entry, Loaded, Tables, outline
@@ -68,7 +68,7 @@ class Library:
             if self.disk.read_only:
                 self._open_to_read(deadline)
                 return
-            with self.lock.held(deadline):
+            with self.lock.hold(deadline):
                 found, self.noted = self._checked_schema()
                 if found is None:
                     self.noted = current_note()
@@ -84,7 +84,7 @@ class Library:
 
     def _open_to_read(self, deadline: float) -> None:
         try:
-            with self.lock.held(deadline, reading=True):
+            with self.lock.hold(deadline, reading=True):
                 found, self.noted = self._checked_schema()
                 there = found is not None
                 self.changes.open()
@@ -127,7 +127,7 @@ class Library:
 
     def swap_format(self, before: str | None, after: str, deadline: float) -> bool:
         """Replace the note of the format if it is still that one."""
-        with self.locked(deadline):
+        with self.hold_lock(deadline):
             if self.schema()[1] != before:
                 return False
             self._say_schema(after)
@@ -160,7 +160,7 @@ class Library:
     # -- who may write, and what has changed -------------------------------------------
 
     @contextmanager
-    def locked(self, deadline: float) -> Iterator[None]:
+    def hold_lock(self, deadline: float) -> Iterator[None]:
         """No other process writes; whatever one that died had begun is done, and every
         change so far is known. May be nested.
         """
@@ -168,7 +168,7 @@ class Library:
             yield
             return
         self.disk.check_root()
-        with self.lock.held(deadline, self.disk.read_only):
+        with self.lock.hold(deadline, self.disk.read_only):
             self._locked = True
             try:
                 self._finish_what_was_interrupted()
@@ -186,12 +186,12 @@ class Library:
         """
         self.disk.check_root()
         self._listen()
-        if self.commits.interrupted():
-            with self.locked(deadline):
+        if self.commits.is_interrupted():
+            with self.hold_lock(deadline):
                 return
 
     def _finish_what_was_interrupted(self) -> None:
-        steps = self.commits.unfinished()
+        steps = self.commits.unfinished_steps()
         if steps and self.disk.read_only:
             raise StoreUnavailable(
                 self._store,
@@ -200,7 +200,7 @@ class Library:
         if steps:
             self._listen()  # before it notes: what others noted meanwhile would be passed over
             self.changes.note("/".join((*s.folder, s.name)) for s in steps)
-            self.tables.changed("/".join((*s.folder, s.name)) for s in steps)
+            self.tables.mark_changed("/".join((*s.folder, s.name)) for s in steps)
             self.commits.finish(steps)
 
     def _listen(self) -> None:
@@ -209,7 +209,7 @@ class Library:
             self.partitions.forget()
             self.tables.forget()
         else:
-            self.tables.changed(news)
+            self.tables.mark_changed(news)
 
     # -- looking -----------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ class Library:
             if alone or not self.changes.any():
                 return looks
         try:
-            with self.locked(deadline):
+            with self.hold_lock(deadline):
                 return [self.find_locked(collection, key) for key in keys]
         except StoreUnavailable:
             if not looks or any(look.before is not None for look in looks) or self.changes.any():
@@ -255,11 +255,11 @@ class Library:
             return look
         if look.before is not None and not self.disk.read_only:
             self.changes.note([str(place)])
-            self.tables.changed([str(place)])
-        return self.records.restored(look, collection, key)
+            self.tables.mark_changed([str(place)])
+        return self.records.restore_previous(look, collection, key)
 
     def _find(self, collection: Collection, key: Key) -> Look:
-        stem = encoded(key.id)
+        stem = encode_name(key.id)
         foreign = None
         for table in self.partitions.tables(collection.name, key):
             look = self.records.look(Place(table, stem), collection, key)
@@ -270,15 +270,15 @@ class Library:
 
     def table(self, table: Table, collection: Collection, deadline: float) -> Loaded:
         """Everything in a table, as of now. Call `steady` first."""
-        loaded = self.tables.loaded(table)
+        loaded = self.tables.find_loaded(table)
         if loaded is None:
-            with self.locked(deadline):
+            with self.hold_lock(deadline):
                 pass  # what was heard of before this table was listened for is done
             self.tables.load(table, collection)
         if self.tables.stale:
-            with self.locked(deadline):
+            with self.hold_lock(deadline):
                 self.tables.read_again(self.sound)
-        return self.tables.loaded(table) or self.table(table, collection, deadline)
+        return self.tables.find_loaded(table) or self.table(table, collection, deadline)
 
     def fresh(self, entry: Entry, collection: Collection) -> Standing | None:
         """What a query found, as it stands on disk; None where that is no longer it,
@@ -290,7 +290,7 @@ class Library:
         )  # the version before where that could not be put back: a full disk, or one that only reads
         if found is not None and outline(found, look.apart) == entry.standing and look.apart == entry.apart:
             return found
-        self.tables.changed([str(entry.place)])
+        self.tables.mark_changed([str(entry.place)])
         return None
 
 

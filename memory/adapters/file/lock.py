@@ -33,19 +33,19 @@ class Lock:
         self._store, self._path = store, root / LOCK
 
     @contextmanager
-    def held(self, deadline: float, reading: bool = False) -> Iterator[None]:
+    def hold(self, deadline: float, reading: bool = False) -> Iterator[None]:
         """Have the lock, by `deadline` of the monotonic clock; with `reading` beside
         others who read.
 
         Raises:
             StoreUnavailable: It was not free in time; the message names the file and who holds it.
         """
-        fd = self._opened(reading)
+        fd = self._open_file(reading)
         try:
             self._take(fd, deadline, reading)
             while not self._is_still(fd):  # someone removed the file: who comes later has another
                 os.close(fd)
-                fd = self._opened(reading)
+                fd = self._open_file(reading)
                 self._take(fd, deadline, reading)
             try:
                 if not reading:
@@ -58,7 +58,7 @@ class Lock:
         finally:
             os.close(fd)
 
-    def _opened(self, reading: bool) -> int:
+    def _open_file(self, reading: bool) -> int:
         return os.open(
             self._path,
             (os.O_RDONLY if reading else os.O_RDWR | os.O_CREAT) | os.O_NOFOLLOW | os.O_CLOEXEC,

@@ -40,7 +40,7 @@ def plain_bytes(text: str) -> bytes:
 
 
 @lru_cache(maxsize=16_384)
-def encoded(text: str) -> str:
+def encode_name(text: str) -> str:
     """The text as a name in a folder."""
     raw = plain_bytes(text)
     pieces = [chr(b) if b in _PLAIN else f"%{b:02x}" for b in raw]
@@ -65,7 +65,7 @@ def is_cut(name: str) -> bool:
     return "~" in name
 
 
-def decoded(name: str) -> str | None:
+def decode_name(name: str) -> str | None:
     """What was encoded to this name; None for a name that no text is encoded to, and
     for one that was cut.
     """
@@ -79,12 +79,12 @@ def decoded(name: str) -> str | None:
         )
     except UnicodeDecodeError:
         return None
-    return text if encoded(text) == name else None
+    return text if encode_name(text) == name else None
 
 
 def is_name(name: str) -> bool:
     """Whether some text is encoded to this name."""
-    return _CUT.fullmatch(name) is not None or decoded(name) is not None
+    return _CUT.fullmatch(name) is not None or decode_name(name) is not None
 
 
 def stem_of_bytes(name: str) -> str | None:
@@ -130,11 +130,11 @@ class Place:
 
     def bytes_of(self, field: str) -> str:
         """The file of a field's bytes, where they are not in the record's."""
-        return f"{self.stem}.{encoded(field)}{APART}"
+        return f"{self.stem}.{encode_name(field)}{APART}"
 
     def bytes_before(self, field: str) -> str:
         """Those of the version before."""
-        return f"{self.stem}.{encoded(field)}{APART_BACKUP}"
+        return f"{self.stem}.{encode_name(field)}{APART_BACKUP}"
 
     def __str__(self) -> str:
         return "/".join((*self.table.parts, self.file))
@@ -146,8 +146,8 @@ def place_of(collection: str, standing: Standing) -> Place | None:
     """
     if isinstance(standing, Tombstone):
         return None
-    return place_in(collection, standing.key, encoded(standing.scope))
+    return place_in(collection, standing.key, encode_name(standing.scope))
 
 
 def place_in(collection: str, key: Key, folder: str) -> Place:
-    return Place(Table(encoded(key.tenant), folder, collection), encoded(key.id))
+    return Place(Table(encode_name(key.tenant), folder, collection), encode_name(key.id))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from memory.adapters.file.codec import Damaged, seal, unseal
 from memory.adapters.file.commits import Staged
 from memory.adapters.file.disk import Disk, NoFile
-from memory.adapters.file.names import PARTITION, UNSEEN, Table, decoded, encoded, is_cut, is_name
+from memory.adapters.file.names import PARTITION, UNSEEN, Table, decode_name, encode_name, is_cut, is_name
 from memory.domain import ids
 from memory.domain.errors import StoreError
 from memory.ports.record import Key, Partition
@@ -32,7 +32,7 @@ class State:
 
     @property
     def folder(self) -> tuple[str, str]:
-        return (encoded(self.partition.tenant), encoded(self.partition.scope))
+        return (encode_name(self.partition.tenant), encode_name(self.partition.scope))
 
     @property
     def must_be_written(self) -> bool:
@@ -106,8 +106,8 @@ class Partitions:
         found = []
         for tenant in self.tenants():
             for scope in sorted(name for name in self._disk.folders((tenant,)) if is_name(name)):
-                named = self._named(tenant, scope) or {}
-                texts = (decoded(tenant) or named.get("tenant"), decoded(scope) or named.get("scope"))
+                named = self._recorded_partition(tenant, scope) or {}
+                texts = (decode_name(tenant) or named.get("tenant"), decode_name(scope) or named.get("scope"))
                 found += [Partition(str(texts[0]), str(texts[1]))] if None not in texts else []
         return found
 
@@ -128,7 +128,7 @@ class Partitions:
 
     def tables(self, collection: str, key: Key) -> Iterable[Table]:
         """Where a record with this key can be, likeliest first."""
-        tenant, digest = encoded(key.tenant), ids.digest_of(key.id)
+        tenant, digest = encode_name(key.tenant), ids.digest_of(key.id)
         for scope, carried in list(self._of(tenant).items()):
             if carried is None:
                 carried = self._known[tenant][scope] = self._digest(key.tenant, tenant, scope)
@@ -138,7 +138,7 @@ class Partitions:
                 yield Table(tenant, scope, collection)
         yield Table(tenant, UNSEEN, collection)
 
-    def noted(self, tenant: str, scope: str) -> None:
+    def note_partition(self, tenant: str, scope: str) -> None:
         """Something was or will be written there."""
         known = self._known.get(tenant)
         if known is not None and scope != UNSEEN:
@@ -148,11 +148,11 @@ class Partitions:
         """The tenant of this folder; of a cut name what its partitions say, or else the
         name.
         """
-        plain = decoded(folder)
+        plain = decode_name(folder)
         if plain is not None:
             return plain
         for scope in self.scopes(folder):
-            if (payload := self._named(folder, scope)) is not None:
+            if (payload := self._recorded_partition(folder, scope)) is not None:
                 return str(payload["tenant"])
         return folder
 
@@ -168,15 +168,15 @@ class Partitions:
         """The digest of a scope's ids; None for a cut name whose partition has no file
         yet, as where the process that made it died.
         """
-        plain = decoded(scope)
+        plain = decode_name(scope)
         if plain is None:
-            payload = self._named(tenant, scope)
+            payload = self._recorded_partition(tenant, scope)
             if payload is None:
                 return None
             plain = str(payload["scope"])
         return ids.partition_digest(name, plain)
 
-    def _named(self, tenant: str, scope: str) -> dict[str, object] | None:
+    def _recorded_partition(self, tenant: str, scope: str) -> dict[str, object] | None:
         """What a partition's file says it is the partition of."""
         for name in (PARTITION, _BACKUP):
             try:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from memory.adapters.file.library import Library
-from memory.adapters.file.names import Table, encoded
+from memory.adapters.file.names import Table, encode_name
 from memory.adapters.file.tables import Entry
 from memory.domain.errors import StoreUnavailable
 from memory.ports import lexical
@@ -34,7 +34,7 @@ from memory.ports.query import (
     Where,
 )
 from memory.ports.record import Mark, Record, Standing, Tombstone
-from memory.ports.text import query_words, scored
+from memory.ports.text import bm25_scores, query_words
 
 _KINDS: dict[type[Standing], RowType] = {
     Record: RowType.RECORD,
@@ -57,7 +57,7 @@ class Reading:
         """
         for attempt in range(_TRIES):
             with self._steadily(attempt):
-                matching = self._matching(query)
+                matching = self._find_matches(query)
                 found, cursor = page_of(matching.standings, query)
                 whole = self._whole(query.collection, matching, found)
             if whole is not None:
@@ -68,7 +68,7 @@ class Reading:
 
     def count(self, query: Query) -> Count:
         self._library.steady(self._deadline)
-        entries = self._matching(query).entries
+        entries = self._find_matches(query).entries
         return Count(len(entries), sum(e.bytes for e in entries))
 
     def search(self, search: Search) -> list[Hit]:
@@ -89,7 +89,7 @@ class Reading:
 
     def to_delete(self, query: Query) -> list[Entry]:
         """What matches, and what cannot be read of the asked partitions. With the lock."""
-        matching = self._matching(query)
+        matching = self._find_matches(query)
         return [*matching.entries, *matching.corrupt]
 
     @contextmanager
@@ -101,12 +101,12 @@ class Reading:
             self._library.steady(self._deadline)
             yield
         else:
-            with self._library.locked(self._deadline):
+            with self._library.hold_lock(self._deadline):
                 yield
 
     # -- choosing ----------------------------------------------------------------------
 
-    def _matching(self, query: Query) -> Matching:
+    def _find_matches(self, query: Query) -> Matching:
         matching, lets_through = Matching([], []), self._condition(query)
         for entry in self._entries(query):
             standing = entry.standing
@@ -126,7 +126,7 @@ class Reading:
         where it asks for them. What cannot be read passes: that is met when it is
         handed out.
         """
-        holds, named = condition(asked.filter), frozenset(_named(asked.filter))
+        holds, named = condition(asked.filter), frozenset(_filter_fields(asked.filter))
 
         def passes(entry: Entry) -> bool:
             apart = not named.isdisjoint(entry.apart)
@@ -143,10 +143,12 @@ class Reading:
     def _tables(self, collection: str, where: Where) -> list[Table]:
         if isinstance(where, Partitions):
             return [
-                Table(encoded(where.tenant), encoded(scope), collection)
+                Table(encode_name(where.tenant), encode_name(scope), collection)
                 for scope in dict.fromkeys(p.scope for p in where.partitions)
             ]
-        tenants = [encoded(where.tenant)] if isinstance(where, Tenant) else self._library.partitions.tenants()
+        tenants = (
+            [encode_name(where.tenant)] if isinstance(where, Tenant) else self._library.partitions.tenants()
+        )
         return [
             Table(tenant, scope, collection)
             for tenant in tenants
@@ -200,16 +202,16 @@ class Matching:
         return [e.standing for e in self.entries if e.standing is not None]
 
 
-def _named(part: Condition | None) -> Iterator[str]:
+def _filter_fields(part: Condition | None) -> Iterator[str]:
     """The fields that a filter asks for."""
     match part:
         case None:
             return
         case And(parts) | Or(parts):
             for one in parts:
-                yield from _named(one)
+                yield from _filter_fields(one)
         case Not(inner):
-            yield from _named(inner)
+            yield from _filter_fields(inner)
         case _:
             yield part.field
 
@@ -227,4 +229,4 @@ def _by_words(text: str, collection: Collection, entries: Sequence[Entry]) -> li
         for r, counts, length in counted
         if isinstance(r, Record)
     ]
-    return scored(asked, len(asked), sum(length for _, _, length in asked))
+    return bm25_scores(asked, len(asked), sum(length for _, _, length in asked))

@@ -90,7 +90,7 @@ class Records:
             if text is not None:
                 found = unseal_record(text, collection)
                 check_place(found.standing, place, key)
-                return seen(place, self._whole(place.table, found, place.bytes_of), text)
+                return look_of(place, self._whole(place.table, found, place.bytes_of), text)
         except Foreign as exc:
             foreign = True
             log.warning("file '%s' is left alone: %s", place, exc)
@@ -146,7 +146,7 @@ class Records:
 
     # -- with the lock -----------------------------------------------------------------
 
-    def restored(self, look: Look, collection: Collection, key: Key | None) -> Look:
+    def restore_previous(self, look: Look, collection: Collection, key: Key | None) -> Look:
         """What stands there once the version before is put back. With the lock, and its
         change noted.
         """
@@ -333,7 +333,7 @@ class Records:
         return sorted(found)
 
 
-def seen(place: Place, found: Unsealed, text: bytes) -> Look:
+def look_of(place: Place, found: Unsealed, text: bytes) -> Look:
     """What a place holds where its file reads well."""
     return Look(
         place,

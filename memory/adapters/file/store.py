@@ -142,7 +142,7 @@ class FileStore(BaseStore):
         )
 
     def _all_quarantined(self) -> Sequence[str]:
-        with self._library.locked(self._deadline()):
+        with self._library.hold_lock(self._deadline()):
             self._library.schema()
         return self._library.records.all_quarantined()
 
@@ -154,7 +154,7 @@ class FileStore(BaseStore):
         """
         deadline = self._deadline()
         looks = await self._at_work(self._reader).run(lambda: self._by_key.look(collection, keys, deadline))
-        return [look.slot(key).stored for look, key in zip(looks, keys, strict=True)]
+        return [look.slot(key).stored_value for look, key in zip(looks, keys, strict=True)]
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         return await self._at_work(self._worker).apply(Call(writes, together, self._deadline()))
@@ -185,7 +185,7 @@ class FileStore(BaseStore):
 
         def delete() -> int:
             reading, batch = Reading(self.name, self._library, deadline), Batch(self._library)
-            with self._library.locked(deadline):
+            with self._library.hold_lock(deadline):
                 count = batch.delete(query.collection, reading.to_delete(query), version, discard_at, carry)
                 batch.commit()
                 return count
@@ -224,8 +224,8 @@ class FileStore(BaseStore):
         """
         batch = Batch(self._library)
         try:
-            with self._library.locked(calls[0].deadline):
-                answers = [self._decided(batch, call) for call in calls]
+            with self._library.hold_lock(calls[0].deadline):
+                answers = [self._decide(batch, call) for call in calls]
                 batch.commit()
         except (
             StoreUnavailable
@@ -248,7 +248,7 @@ class FileStore(BaseStore):
                     call.answer.set_result(answer)
 
     @staticmethod
-    def _decided(batch: Batch, call: Call) -> list[Outcome] | Exception:
+    def _decide(batch: Batch, call: Call) -> list[Outcome] | Exception:
         try:
             return batch.call(call.writes, call.together)
         except Exception as exc:  # noqa: BLE001 - whoever waits gets it

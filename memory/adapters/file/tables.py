@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 
 from memory.adapters.file.codec import Apart, Damaged, Foreign, unseal_record, without
 from memory.adapters.file.disk import Disk, NoFile, read_at
-from memory.adapters.file.names import BACKUP, SUFFIX, Place, Table, decoded, is_name, stem_of_bytes
+from memory.adapters.file.names import BACKUP, SUFFIX, Place, Table, decode_name, is_name, stem_of_bytes
 from memory.adapters.file.partitions import Partitions
-from memory.adapters.file.records import Look, Records, check_place, seen
+from memory.adapters.file.records import Look, Records, check_place, look_of
 from memory.ports import lexical
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Record, Standing
@@ -52,7 +52,7 @@ class Entry:
             packed = lexical.index(
                 collection, self.standing.texts if isinstance(self.standing, Record) else {}
             )
-            self._words = (lexical.weighted(collection, packed), lexical.length(packed))
+            self._words = (lexical.weighted_counts(collection, packed), lexical.length(packed))
         return self._words
 
     @property
@@ -115,12 +115,12 @@ class Tables:
 
     # -- staying right -----------------------------------------------------------------
 
-    def changed(self, files: Iterable[str]) -> None:
+    def mark_changed(self, files: Iterable[str]) -> None:
         """These files may be others than those read."""
         for file in files:
             parts = file.split("/")
             if len(parts) >= 3:
-                self._partitions.noted(parts[0], parts[1])
+                self._partitions.note_partition(parts[0], parts[1])
             if len(parts) == 4 and (table := Table(*parts[:3])) in self._loaded:
                 self._stale.add(Place(table, parts[3].partition(".")[0]))
 
@@ -137,10 +137,12 @@ class Tables:
                 self._put(loaded, place, self._entry(sound(place, loaded.collection)))
             self._stale.discard(place)
 
-    def became(self, place: Place, standing: Standing | None, size: int, apart: Mapping[str, Apart]) -> None:
+    def note_write(
+        self, place: Place, standing: Standing | None, size: int, apart: Mapping[str, Apart]
+    ) -> None:
         """This process wrote it."""
         loaded = self._loaded.get(place.table)
-        self._partitions.noted(place.table.tenant, place.table.scope)
+        self._partitions.note_partition(place.table.tenant, place.table.scope)
         if loaded is not None:
             self._put(loaded, place, None if standing is None else _entry(place, standing, size, apart))
 
@@ -149,7 +151,7 @@ class Tables:
 
     # -- asking ------------------------------------------------------------------------
 
-    def loaded(self, table: Table) -> Loaded | None:
+    def find_loaded(self, table: Table) -> Loaded | None:
         """The table where it is in memory."""
         found = self._loaded.get(table)
         if found is not None:
@@ -205,14 +207,14 @@ class Tables:
             check_place(found.standing, place)
         except (OSError, NoFile, Damaged, Foreign):
             return self._records.look(place, collection, None)
-        return seen(place, found, text)
+        return look_of(place, found, text)
 
     def _entry(self, look: Look) -> Entry | None:
         if look.standing is not None:
             return _entry(look.place, look.standing, look.bytes, look.apart)
         if look.damage is None:
             return None
-        record_id = decoded(look.place.stem)
+        record_id = decode_name(look.place.stem)
         if record_id is None:
             record_id = look.damage.id or look.place.stem
         key = Key(self._partitions.tenant_named(look.place.table.tenant), record_id)

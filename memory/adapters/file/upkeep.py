@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from memory.adapters.file.commits import Staged
 from memory.adapters.file.library import Library
-from memory.adapters.file.names import APART_BACKUP, BACKUP, SUFFIX, UNSEEN, Table, encoded, stem_of_bytes
+from memory.adapters.file.names import APART_BACKUP, BACKUP, SUFFIX, UNSEEN, Table, encode_name, stem_of_bytes
 from memory.adapters.file.records import QUARANTINE
 from memory.adapters.file.tables import Loaded
 from memory.domain.errors import StoreError
@@ -31,19 +31,19 @@ class Upkeep:
 
     def audit(self, collections: Sequence[Collection], repair: bool) -> Audit:
         checked = 0
-        problems = self._staged(repair) + self._folders(repair)
+        problems = self._audit_staging(repair) + self._folders(repair)
         for partition in self._partitions():
             problems += self._state(partition, repair)
         for collection in collections:
             for table in self._tables(collection):
-                with self._library.locked(self._deadline()):
+                with self._library.hold_lock(self._deadline()):
                     loaded, found = self._table(table, collection, repair)
                 checked += len(loaded.entries)
                 problems += found
         return Audit(checked, tuple(problems))
 
-    def _staged(self, repair: bool) -> list[str]:
-        with self._library.locked(self._deadline()):
+    def _audit_staging(self, repair: bool) -> list[str]:
+        with self._library.hold_lock(self._deadline()):
             left = self._library.commits.left_behind()
             if left and repair:
                 self._library.commits.clean()
@@ -51,7 +51,7 @@ class Upkeep:
 
     def _folders(self, repair: bool) -> list[str]:
         """What is remembered of which partitions there are."""
-        with self._library.locked(self._deadline()):
+        with self._library.hold_lock(self._deadline()):
             forgotten = self._library.partitions.unknown()
             if forgotten and repair:
                 self._library.partitions.forget()
@@ -62,7 +62,7 @@ class Upkeep:
 
     def _state(self, partition: Partition, repair: bool) -> list[str]:
         """Both copies of what is counted for a partition are the current one."""
-        with self._library.locked(self._deadline()):
+        with self._library.hold_lock(self._deadline()):
             copies, unreadable = self._library.partitions.copies(partition)
             if not unreadable and (not copies or (len(copies) == 2 and copies[0] == copies[1])):
                 return []
@@ -72,7 +72,7 @@ class Upkeep:
                 staged = Staged()
                 newest.stage(staged)
                 self._commit(staged)
-        folder = f"{encoded(partition.tenant)}/{encoded(partition.scope)}"
+        folder = f"{encode_name(partition.tenant)}/{encode_name(partition.scope)}"
         return [
             f"'{folder}': of the two copies of what is counted there, one is missing, cannot be read or is another than the other"
         ]
@@ -82,7 +82,7 @@ class Upkeep:
         problems, tables = [], self._library.tables
         if tables.stale:
             tables.read_again(self._library.sound)
-        fresh, kept = tables.read(table, collection), tables.loaded(table)
+        fresh, kept = tables.read(table, collection), tables.find_loaded(table)
         if kept is not None and not kept.same_as(fresh):
             problems.append(f"'{'/'.join(table.parts)}': what is kept of it in memory is not what is on disk")
             if repair:
@@ -121,7 +121,7 @@ class Upkeep:
         files = ["/".join((*step.folder, step.name)) for step in staged.steps]
         self._library.commits.prepare(staged)
         self._library.commits.carry_out(staged, lambda: self._library.changes.note(files))
-        self._library.tables.changed(files)
+        self._library.tables.mark_changed(files)
 
     # -- partitions --------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class Upkeep:
         """Those with a generation, or a record that stands there or may, with their
         generations.
         """
-        with self._library.locked(self._deadline()):
+        with self._library.hold_lock(self._deadline()):
             states = [
                 self._library.partitions.state(partition) for partition in self._library.partitions.on_disk()
             ]
@@ -149,7 +149,7 @@ class Upkeep:
         for partition in self._partitions():
             if len(found) == limit:
                 break
-            with self._library.locked(self._deadline()):
+            with self._library.hold_lock(self._deadline()):
                 generation = self._idle_at(partition)
             if generation is not None:
                 found.append((partition, generation))
@@ -161,7 +161,7 @@ class Upkeep:
         """
         forgotten = 0
         for partition, generation in dict.fromkeys(idle):
-            with self._library.locked(self._deadline()):
+            with self._library.hold_lock(self._deadline()):
                 if self._idle_at(partition) == generation:
                     staged = Staged()
                     self._stage_tombstones(partition, staged)
@@ -173,7 +173,10 @@ class Upkeep:
 
     def _stage_tombstones(self, partition: Partition, staged: Staged) -> None:
         """Those of the partition go to the tenant's others that name no scope."""
-        disk, (tenant, scope) = self._library.disk, (encoded(partition.tenant), encoded(partition.scope))
+        disk, (tenant, scope) = (
+            self._library.disk,
+            (encode_name(partition.tenant), encode_name(partition.scope)),
+        )
         for collection in disk.folders((tenant, scope)):
             table = (tenant, scope, collection)
             for name in disk.names(table):
@@ -185,7 +188,7 @@ class Upkeep:
         """The partition's generation where something is kept of it and nothing stands
         in it, else None. With the lock.
         """
-        folder = (encoded(partition.tenant), encoded(partition.scope))
+        folder = (encode_name(partition.tenant), encode_name(partition.scope))
         disk = self._library.disk
         if not disk.exists(folder[:1], folder[1]) or self._library.records.holds(
             folder, RowType.RECORD, RowType.MARK
@@ -197,7 +200,10 @@ class Upkeep:
             return None
 
     def _remove_folder(self, partition: Partition) -> None:
-        disk, (tenant, scope) = self._library.disk, (encoded(partition.tenant), encoded(partition.scope))
+        disk, (tenant, scope) = (
+            self._library.disk,
+            (encode_name(partition.tenant), encode_name(partition.scope)),
+        )
         for place in ((tenant, scope), (QUARANTINE, tenant, scope)):
             for collection in disk.folders(place):
                 disk.remove_folder((*place, collection))
@@ -212,7 +218,7 @@ class Upkeep:
 
     def vacuum(self) -> int:
         """Remove what dead processes staged and never used; how many bytes that was."""
-        with self._library.locked(self._deadline()):
+        with self._library.hold_lock(self._deadline()):
             size = sum(self._library.commits.left_behind().values())
             self._library.commits.clean()
         return size
@@ -223,7 +229,7 @@ class Upkeep:
         """Those that have a folder whose name, or what is counted in it, tells which
         they are.
         """
-        with self._library.locked(self._deadline()):
+        with self._library.hold_lock(self._deadline()):
             found = self._library.partitions.on_disk()
         yield from found
 

@@ -43,17 +43,17 @@ class State:
 
     # -- reading -----------------------------------------------------------------------
 
-    def standing(self, collection: str, key: Key) -> Standing | None:
+    def fetch_stored(self, collection: str, key: Key) -> Standing | None:
         slots = self._slots.get(collection)
         return slots.get(key) if slots else None
 
-    def readable(self, collection: str, key: Key) -> Stored | None:
+    def fetch_visible(self, collection: str, key: Key) -> Stored | None:
         """What stands under the key as a reader sees it: a damaged record is corrupt."""
         if self._damaged and (problem := self._damaged.get((collection, key))) is not None:
             return Corrupt(key, problem)
-        return self.standing(collection, key)
+        return self.fetch_stored(collection, key)
 
-    def damaged(self, collection: str, key: Key) -> bool:
+    def is_damaged(self, collection: str, key: Key) -> bool:
         return bool(self._damaged) and (collection, key) in self._damaged
 
     @property
@@ -186,7 +186,7 @@ class State:
 
     def damage(self, collection: str, key: Key, problem: str = "checksum mismatch") -> None:
         """Make the live record under the key unreadable."""
-        if not isinstance(self.standing(collection, key), Record):
+        if not isinstance(self.fetch_stored(collection, key), Record):
             raise LookupError(f"no live record {key} in '{collection}' to damage")
         self._damaged[(collection, key)] = problem
 
@@ -201,7 +201,7 @@ class State:
                     self._note_leaving(collection, standing)
         while self._leaving and self._leaving[0][0] < now:
             until, _, collection, key = heapq.heappop(self._leaving)
-            there = self.standing(collection, key)
+            there = self.fetch_stored(collection, key)
             if there is not None and _forgotten_after(there) == until and not there.owed:
                 self.place(collection, key, None)
 

@@ -21,9 +21,9 @@ from memory.ports.candidates import Candidates, Measured, Statistics, none_of
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import Collection
-from memory.ports.deciding import carried
+from memory.ports.deciding import carried_steps
 from memory.ports.due import Due, due_by_queries
-from memory.ports.gathering import measured, neighbours, place_of, selected
+from memory.ports.gathering import head_fields, measure_heads, neighbours, place_of
 from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness
 from memory.ports.query import Count, Everywhere, Hit, Near, Page, Query, RowType, Search, Tenant
@@ -99,7 +99,7 @@ class InMemoryStore(BaseStore):
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         self._forget()
-        return [self.state.readable(collection.name, key) for key in keys]
+        return [self.state.fetch_visible(collection.name, key) for key in keys]
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         self._forget()
@@ -116,7 +116,7 @@ class InMemoryStore(BaseStore):
         return outcomes
 
     async def _query(self, query: Query) -> Page:
-        matching, corrupt = self._matching(query)
+        matching, corrupt = self._find_matches(query)
         found, cursor = page_of(matching, query)
         return Page(tuple(found), cursor, tuple(corrupt))
 
@@ -124,7 +124,7 @@ class InMemoryStore(BaseStore):
         return content_bytes(frozen_record(record))
 
     async def _count(self, query: Query) -> Count:
-        matching, _ = self._matching(query)
+        matching, _ = self._find_matches(query)
         return Count(len(matching), sum(content_bytes(s) for s in matching if isinstance(s, Record)))
 
     async def _search(self, search: Search) -> list[Hit]:
@@ -133,7 +133,7 @@ class InMemoryStore(BaseStore):
         records = [
             r
             for r in self.state.live(name, search.where)
-            if r.role in search.roles and not self.state.damaged(name, r.key)
+            if r.role in search.roles and not self.state.is_damaged(name, r.key)
         ]
         if isinstance(search.by, Near):
             found = by_nearness(search.by.vector, [r for r in records if lets_through(r)])
@@ -150,9 +150,11 @@ class InMemoryStore(BaseStore):
         records = [
             r
             for r in self.state.live(name, asked.where)
-            if r.role in asked.roles and not self.state.damaged(name, r.key)
+            if r.role in asked.roles and not self.state.is_damaged(name, r.key)
         ]
-        there = {r.key.id: head_of(asked.collection, r, selected(asked)) for r in records if lets_through(r)}
+        there = {
+            r.key.id: head_of(asked.collection, r, head_fields(asked)) for r in records if lets_through(r)
+        }
         ids = {
             r.key.id
             for r, _ in best(
@@ -176,7 +178,7 @@ class InMemoryStore(BaseStore):
         ]
         containing = {stem: sum(1 for found, _ in counted if stem in found) for stem in asked.counted}
         statistics = Statistics(len(records), sum(length for _, length in counted), containing)
-        return await measured(
+        return await measure_heads(
             asked,
             [head for i, head in there.items() if i in ids],
             statistics if asked.statistics else none_of(asked),
@@ -204,12 +206,12 @@ class InMemoryStore(BaseStore):
     async def _delete_matching(
         self, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
     ) -> int:
-        matching, corrupt = self._matching(query)
+        matching, corrupt = self._find_matches(query)
         keys = [s.key for s in matching if isinstance(s, Record)] + corrupt
         for key in keys:
-            stored = self.state.standing(query.collection.name, key)
+            stored = self.state.fetch_stored(query.collection.name, key)
             over = max(stored.version + 1, version) if stored else version
-            owed = carried(stored.owed, carry) if stored and key not in corrupt else ()
+            owed = carried_steps(stored.owed, carry) if stored and key not in corrupt else ()
             self.state.place(
                 query.collection.name, key, Tombstone(key, over, owed, discard_at=maybe_in_utc(discard_at))
             )
@@ -235,7 +237,7 @@ class InMemoryStore(BaseStore):
             self.state.forget_partition(partition)
         return len(forgotten)
 
-    def _matching(self, query: Query) -> tuple[list[Standing], list[Key]]:
+    def _find_matches(self, query: Query) -> tuple[list[Standing], list[Key]]:
         """What the query asks for, in no order, and the keys of the corrupt records
         among what it looked at.
         """
@@ -253,7 +255,7 @@ class InMemoryStore(BaseStore):
             )
         lets_through = condition(query.filter)
         for standing in asked:
-            if self.state.damaged(query.collection.name, standing.key):
+            if self.state.is_damaged(query.collection.name, standing.key):
                 corrupt.append(standing.key)
             elif isinstance(standing, Record) and standing.role not in query.roles:
                 continue

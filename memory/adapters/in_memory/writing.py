@@ -20,16 +20,16 @@ def carry_out(state: State, write: Write) -> Outcome:
     if isinstance(write, RaiseGeneration):
         return Outcome(Status.APPLIED, number=state.raise_generation(write.partition, write.to))
     name, key = write.collection.name, write.key
-    stands = state.standing(name, key)
-    slot = _EMPTY if stands is None else Slot(state.readable(name, key), stands.version)
+    stands = state.fetch_stored(name, key)
+    slot = _EMPTY if stands is None else Slot(state.fetch_visible(name, key), stands.version)
     generation = state.generation(write.record.partition) if isinstance(write, Put) else 0
     decision = decide(write, slot, generation)
     if decision.changes:
-        state.place(name, key, _frozen(decision.leaves))
+        state.place(name, key, _freeze(decision.leaves))
     return decision.outcome
 
 
-def _frozen(standing: Standing | None) -> Standing | None:
+def _freeze(standing: Standing | None) -> Standing | None:
     """As the state keeps it: detached from the caller, moments in UTC."""
     if standing is None:
         return None

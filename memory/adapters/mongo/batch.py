@@ -95,7 +95,7 @@ class WriteBatch:
                     yield
                 finally:
                     if self._ahead is not None:
-                        await self._ahead.settled()
+                        await self._ahead.wait()
 
     async def _wait(self, stack: AsyncExitStack) -> None:
         """Until nobody else writes in these partitions who was met or met others."""
@@ -256,7 +256,7 @@ class Ahead:
             await self._under_way
         return self._met
 
-    async def settled(self) -> None:
+    async def wait(self) -> None:
         """Nothing is under way any more, however that ended."""
         if self._under_way is not None:
             await asyncio.gather(self._under_way, return_exceptions=True)

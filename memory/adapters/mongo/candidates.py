@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from memory.adapters.mongo.codec import Document, key_in
 from memory.adapters.mongo.filters import OURS, both, records_in
-from memory.adapters.mongo.search import first, heads, holding
+from memory.adapters.mongo.search import find_postings, first, heads
 from memory.adapters.mongo.table import Table
 from memory.ports.candidates import Candidates, Measured, Statistics, none_of
-from memory.ports.gathering import asking_for, measured, neighbours, place_of, selected
+from memory.ports.gathering import asking_for, head_fields, measure_heads, neighbours, place_of
 from memory.ports.nearness import exact_cosines
 from memory.ports.query import Everywhere, Head
 from memory.ports.record import Key
@@ -24,14 +24,14 @@ from memory.ports.text import query_words
 
 async def candidates(table: Table, asked: Candidates) -> Measured:
     assert not isinstance(asked.where, Everywhere)  # noqa: S101 - nobody may ask so
-    there, select = records_in(asked.where, asked.roles), selected(asked)
+    there, select = records_in(asked.where, asked.roles), head_fields(asked)
     passing = both(there, table.conditions.filter(asked.filter))
     (by_words, statistics), by_meaning = await asyncio.gather(
         _by_words(table, asked, there), _by_meaning(table, asked, passing)
     )
     named = [*by_meaning, *[Key(asked.where.tenant, i) for i in asked.among]]
     best = asyncio.gather(
-        first(table, by_words, asked.limit, passing, select), _named(table, named, passing, select)
+        first(table, by_words, asked.limit, passing, select), _by_id(table, named, passing, select)
     )
     found = {head.key.id: head for some in await best for head in some}
     if (around := asked.around) is not None:
@@ -44,7 +44,7 @@ async def candidates(table: Table, asked: Candidates) -> Measured:
             head for some in await asyncio.gather(*parts) for head in some if place_of(head, around) in places
         ]
         found |= {head.key.id: head for head in beside if head.key.id not in found}
-    return await measured(asked, list(found.values()), statistics)
+    return await measure_heads(asked, list(found.values()), statistics)
 
 
 async def _by_words(table: Table, asked: Candidates, there: Document) -> tuple[list[Key], Statistics]:
@@ -55,8 +55,8 @@ async def _by_words(table: Table, asked: Candidates, there: Document) -> tuple[l
     counted = asked.counted if asked.statistics and asked.collection.texts else ()
     if not words and not asked.statistics:
         return [], none_of(asked)
-    held = await holding(table, there, list(dict.fromkeys([*words, *counted])))
-    ranked = [key for key, _ in held.ranked(words)]
+    held = await find_postings(table, there, list(dict.fromkeys([*words, *counted])))
+    ranked = [key for key, _ in held.rank(words)]
     if not asked.statistics:
         return ranked, none_of(asked)
     containing = {stem: sum(stem in counts for _, counts, _ in held.counted) for stem in asked.counted}
@@ -81,5 +81,5 @@ async def _by_meaning(table: Table, asked: Candidates, passing: Document) -> lis
     return [key for _, key in ranked[: asked.limit]]
 
 
-async def _named(table: Table, keys: Sequence[Key], passing: Document, select: frozenset[str]) -> list[Head]:
+async def _by_id(table: Table, keys: Sequence[Key], passing: Document, select: frozenset[str]) -> list[Head]:
     return await heads(table, both(table.among(dict.fromkeys(keys)), passing), select) if keys else []

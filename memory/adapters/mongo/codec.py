@@ -27,7 +27,7 @@ from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.heads import BESIDE
 from memory.ports.query import VECTOR, WORDS, Head, Order
 from memory.ports.record import FieldValue, Key, Role
-from memory.ports.rows import CORRUPT, RECORD, Row, checksum, decoded, size_of
+from memory.ports.rows import CORRUPT, RECORD, Row, checksum, decode_value, size_of
 from memory.ports.storable import Unstorable
 
 Document: TypeAlias = dict[str, Any]
@@ -107,7 +107,7 @@ def words_of(packed: bytes) -> Document:
     """The words as documents hold them."""
     length = lexical.length(packed)
     if len(packed) > _ROOM:
-        packed = lexical.shortened(packed, _ROOM)
+        packed = lexical.truncate(packed, _ROOM)
     stems = lexical.tokens(packed)
     return (
         {"words": packed, "stems": stems, "length": length} if stems else {"words": packed, "length": length}
@@ -237,7 +237,7 @@ def value_in(collection: Collection, document: Mapping[str, Any], name: str) -> 
         declared = collection.field(name)
         assert declared is not None  # noqa: S101 - what is not declared is not asked for
         kind = declared.type
-    return None if value is None else decoded(kind, _value(value))
+    return None if value is None else decode_value(kind, _value(value))
 
 
 def raw_value_in(document: Mapping[str, Any], name: str) -> Any:

@@ -145,11 +145,11 @@ def require_uri(name: str, config: MongoConfig) -> None:
         parse_uri(config.uri, warn=False)
     except (InvalidURI, ConfigurationError, ValueError) as exc:
         raise ConfigError(
-            f"store '{name}': the driver refuses the URL ({_told(exc)}); special characters are written as %40 for @"
+            f"store '{name}': the driver refuses the URL ({_describe_error(exc)}); special characters are written as %40 for @"
         ) from None
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """What is wrong, without the URL: messages about user and password may quote them."""
     return (
         "an option is not one of MongoDB's" if isinstance(error, ConfigurationError) else type(error).__name__

@@ -40,7 +40,7 @@ from memory.ports.query import (
 )
 from memory.ports.questions import type_of
 from memory.ports.record import FieldValue, Role
-from memory.ports.rows import RECORD, encoded
+from memory.ports.rows import RECORD, encode_value
 
 ALWAYS: Document = {}
 NEVER: Document = {"_id": {"$in": []}}
@@ -63,7 +63,7 @@ alone.
 """
 
 
-def located(where: Where) -> Document:
+def scope_conditions(where: Where) -> Document:
     """Documents of these partitions or this tenant."""
     if isinstance(where, Everywhere):
         return {}
@@ -77,7 +77,7 @@ def located(where: Where) -> Document:
 def records_in(where: Where, roles: frozenset[Role]) -> Document:
     """Live records there, in these roles."""
     wanted = sorted(role.value for role in roles)
-    return located(where) | {
+    return scope_conditions(where) | {
         "type": {"$eq": RECORD},
         "role": {"$eq": wanted[0]} if len(wanted) == 1 else {"$in": wanted},
     }
@@ -133,16 +133,16 @@ class Conditions:
                 if value is None:
                     return NEVER
                 if field == "owing":
-                    return _owing([truth for truth in (False, True) if holds(truth, value)])
-                return {_path(field): {sign: encoded(type_of(self._collection, field), value)}}
+                    return _owing_condition([truth for truth in (False, True) if holds(truth, value)])
+                return {_path(field): {sign: encode_value(type_of(self._collection, field), value)}}
             case _:
                 raise AssertionError(part)
 
     def _one_of(self, field: str, values: Sequence[FieldValue]) -> Document:
         if field == "owing":
-            return _owing([truth for truth in (False, True) if truth in values])
+            return _owing_condition([truth for truth in (False, True) if truth in values])
         kind = type_of(self._collection, field)
-        bound = [encoded(kind, value) for value in values]
+        bound = [encode_value(kind, value) for value in values]
         return (
             NEVER if not bound else {_path(field): {"$eq": bound[0]} if len(bound) == 1 else {"$in": bound}}
         )
@@ -189,7 +189,7 @@ class Conditions:
         kind = type_of(self._collection, field)
         if value is not None and value_problem(kind, field, value):
             raise InvalidInput("cursor", "this cursor was made for a query with another order")
-        return value if value is None or field == "owing" else encoded(kind, value)
+        return value if value is None or field == "owing" else encode_value(kind, value)
 
     def position(self, order: Sequence[Order], document: Mapping[str, Any]) -> list[FieldValue]:
         """Where a document stands, as a cursor tells it."""
@@ -200,7 +200,7 @@ class Conditions:
         return [raw_value_in(document, by.field) for by in order]
 
 
-def _owing(truths: Sequence[bool]) -> Document:
+def _owing_condition(truths: Sequence[bool]) -> Document:
     """Nothing owed is a missing `owing`."""
     return (
         ALWAYS

@@ -132,7 +132,7 @@ class Directory:
             return {partitions[error["index"]] for error in exc.details["writeErrors"]}
         return set()
 
-    async def listed(
+    async def list_partitions(
         self,
         tables: Iterable[str],
         where: Tenant | Everywhere,
@@ -267,7 +267,7 @@ class Idle:
         await self._partitions.update_many(
             {"_id": {"$in": [partition_id(p) for p in idle]}} | mark, {"$unset": {LEAVING: ""}}
         )
-        begun = await self._begun(empty, collections)
+        begun = await self._partitions_without_document(empty, collections)
         late = [
             partition for partition, generation in begun.items() if generation >= idle[partition]
         ]  # what begins anew is of generation 0
@@ -295,7 +295,9 @@ class Idle:
         async for document in await self._partitions.aggregate(pipeline):
             yield document
 
-    async def _begun(self, places: Sequence[Document], collections: Sequence[str]) -> dict[Partition, int]:
+    async def _partitions_without_document(
+        self, places: Sequence[Document], collections: Sequence[str]
+    ) -> dict[Partition, int]:
         """Those of these partitions that have no document and in which something
         stands, each with the highest generation of that.
         """

@@ -20,14 +20,14 @@ from memory.adapters.mongo.codec import (
     key_in,
     projection,
 )
-from memory.adapters.mongo.filters import OURS, both, located
+from memory.adapters.mongo.filters import OURS, both, scope_conditions
 from memory.adapters.mongo.quarantine import Damaged, Quarantine
 from memory.adapters.mongo.table import Table
 from memory.ports.asking import Predicate, condition
 from memory.ports.batch import ResolvedWrite, slot_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import Slot, tombstone_over
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import (
     Condition,
     Count,
@@ -63,11 +63,13 @@ async def get(table: Table, keys: Sequence[Key]) -> tuple[list[Stored | None], l
             )
         }
     damaged: list[Damaged] = []
-    return [_stored(table, documents.get(key), damaged) async for key in paced(keys)], damaged
+    return [
+        _decode_stored(table, documents.get(key), damaged) async for key in iterate_cooperatively(keys)
+    ], damaged
 
 
-def _stored(table: Table, document: Document | None, damaged: list[Damaged]) -> Stored | None:
-    stored = None if document is None else _slot(table, document).stored
+def _decode_stored(table: Table, document: Document | None, damaged: list[Damaged]) -> Stored | None:
+    stored = None if document is None else _slot(table, document).stored_value
     if isinstance(stored, Corrupt) and document is not None and document.get("type") != CORRUPT:
         damaged.append(Damaged(table, document, stored.problem))
     return stored
@@ -96,11 +98,11 @@ async def query(table: Table, query: Query) -> tuple[Page, list[Damaged]]:
     if query.select is not None:
         heads = [
             head
-            async for document in paced(documents)
+            async for document in iterate_cooperatively(documents)
             if (head := head_in(table.collection, document, query.select)) is not None
         ]
-    async for document in paced(documents if query.select is None else ()):
-        stored = _stored(table, document, damaged)
+    async for document in iterate_cooperatively(documents if query.select is None else ()):
+        stored = _decode_stored(table, document, damaged)
         if stored is not None and not isinstance(stored, Corrupt):
             answers.append(stored)
     cursor = (
@@ -120,7 +122,7 @@ async def _documents(table: Table, query: Query, wanted: Document) -> tuple[list
     limit = query.limit
     take = limit + 1
     while True:
-        found, corrupt = await _found(table, query, wanted, sort, take)
+        found, corrupt = await _find_page(table, query, wanted, sort, take)
         if len(found) < take:
             return found, corrupt, False
         if not isinstance(query.where, Everywhere):
@@ -136,7 +138,7 @@ async def _documents(table: Table, query: Query, wanted: Document) -> tuple[list
         take *= 2
 
 
-async def _found(
+async def _find_page(
     table: Table, query: Query, wanted: Document, sort: Mapping[str, int], take: int
 ) -> tuple[list[Document], list[Key]]:
     """One question to the server: the page, and behind it what is corrupt there."""
@@ -146,7 +148,7 @@ async def _found(
         {"$limit": take},
     ]
     if RowType.RECORD in query.types:
-        there = located(query.where) or {
+        there = scope_conditions(query.where) or {
             "tenant": {"$gte": ""}
         }  # all of them, said so that the index is read
         pipeline.append(
@@ -216,7 +218,7 @@ class Deletion:
         key = key_in(document)
         held = held_in(document)
         slot = slot_of(table.collection, key, held)
-        stored = slot.stored
+        stored = slot.stored_value
         if isinstance(stored, Record):
             if stored.role not in self.query.roles or not self._lets_through(stored):
                 return None
@@ -234,13 +236,15 @@ async def delete_matching(table: Table, quarantine: Quarantine, deletion: Deleti
     has taken already counts as gone once a majority has that.
     """
     there = (
-        located(deletion.query.where) | OURS | {"type": {"$nin": [MARK, TOMBSTONE]}}
+        scope_conditions(deletion.query.where) | OURS | {"type": {"$nin": [MARK, TOMBSTONE]}}
     )  # also where the type is what is damaged
     deleted = 0
     async for documents in _portions(table, there):
         while documents:
             changes = [
-                change async for d in paced(documents) if (change := deletion.of(table, d)) is not None
+                change
+                async for d in iterate_cooperatively(documents)
+                if (change := deletion.of(table, d)) is not None
             ]
             changed = await swap(table, quarantine, changes) if changes else set()
             deleted += len(changes) - len(changed)

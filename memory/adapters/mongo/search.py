@@ -17,10 +17,10 @@ from memory.adapters.mongo.codec import Document, head_in, key_in, projection
 from memory.adapters.mongo.filters import OURS, both, records_in
 from memory.adapters.mongo.table import Table
 from memory.ports import lexical
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Head, Hit, Search
 from memory.ports.record import Key
-from memory.ports.text import query_words, scored
+from memory.ports.text import bm25_scores, query_words
 
 COUNTED_AT_A_TIME = 25
 """Records whose words are counted between which nobody else has a turn: it takes some
@@ -43,7 +43,7 @@ class Holding:
     counted: Sequence[tuple[Key, Mapping[str, float], int]]
     """Of each its key, the words' weighted counts and its length."""
 
-    def ranked(self, words: Sequence[str]) -> list[tuple[Key, float]]:
+    def rank(self, words: Sequence[str]) -> list[tuple[Key, float]]:
         """All that holds one of these words, by BM25F with the statistics of exactly
         the asked records: the best first.
         """
@@ -51,16 +51,16 @@ class Holding:
             (key, {word: counts[word] for word in words if word in counts}, length)
             for key, counts, length in self.counted
         ]
-        return sorted(scored(counted, self.documents, self.words), key=lambda one: (-one[1], one[0].id))
+        return sorted(bm25_scores(counted, self.documents, self.words), key=lambda one: (-one[1], one[0].id))
 
 
-async def holding(table: Table, there: Document, words: Sequence[str]) -> Holding:
+async def find_postings(table: Table, there: Document, words: Sequence[str]) -> Holding:
     """What holds one of these words there; without words, the statistics alone."""
     (documents, total), holders = await asyncio.gather(
         _statistics(table, there), _holders(table, there, words)
     )
     counted: list[tuple[Key, Mapping[str, float], int]] = []
-    async for holder in paced(holders, COUNTED_AT_A_TIME):
+    async for holder in iterate_cooperatively(holders, COUNTED_AT_A_TIME):
         packed = holder.get("words", lexical.NO_WORDS)  # of a damaged one there may be none
         if frequencies := lexical.counts(table.collection, packed, words):
             counted.append((key_in(holder), frequencies, lexical.length(packed)))
@@ -73,7 +73,7 @@ async def search(table: Table, search: Search, text: str) -> list[Hit]:
     if not words or not table.collection.texts:
         return []
     there = records_in(search.where, search.roles)
-    scores = dict((await holding(table, there, words)).ranked(words))
+    scores = dict((await find_postings(table, there, words)).rank(words))
     heads = await first(
         table, list(scores), search.limit, both(there, table.conditions.filter(search.filter)), search.select
     )
@@ -119,6 +119,6 @@ async def heads(table: Table, wanted: Document, select: frozenset[str]) -> list[
     ).to_list()
     return [
         head
-        async for document in paced(found, HEADS_AT_A_TIME)
+        async for document in iterate_cooperatively(found, HEADS_AT_A_TIME)
         if (head := head_in(table.collection, document, select)) is not None
     ]

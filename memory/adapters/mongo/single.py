@@ -18,7 +18,7 @@ from memory.adapters.mongo.codec import QUARANTINED, Document, document_of, held
 from memory.adapters.mongo.errors import is_refused
 from memory.adapters.mongo.partitions import Directory, only_under
 from memory.adapters.mongo.quarantine import Quarantine
-from memory.adapters.mongo.table import Table, replacement, unchanged
+from memory.adapters.mongo.table import Table, replacement, unchanged_expression
 from memory.domain.errors import StoreUnavailable
 from memory.ports.batch import slot_of
 from memory.ports.collections import Collection
@@ -60,7 +60,7 @@ async def put_one(backing: Backing, write: Put) -> Outcome:
     document = document_of(row)
     place = _blindly(write)
     for _ in range(ROUNDS):
-        if await _placed(backing.directory, table, write, document, place):
+        if await _try_store(backing.directory, table, write, document, place):
             return Outcome(Status.APPLIED, version=row.version, generation=row.generation)
         found, generations = await asyncio.gather(
             table.documents.find_one(table.at(write.key)), backing.directory.generations([partition])
@@ -71,7 +71,7 @@ async def put_one(backing: Backing, write: Put) -> Outcome:
         if write.record.generation is None and row.generation != generations[partition]:
             row = row._replace(generation=generations[partition])
             document = document_of(row)
-        place = _INSERTED if found is None else _replacing(unchanged(found))
+        place = _INSERTED if found is None else _merge_options(unchanged_expression(found))
     raise backing.busy()
 
 
@@ -79,7 +79,7 @@ _INSERTED: Mapping[str, Any] = {"whenMatched": "fail", "whenNotMatched": "insert
 """A `$merge` puts a document where nothing stands."""
 
 
-def _replacing(where: Document | bool, otherwise: str = "fail") -> Mapping[str, Any]:
+def _merge_options(where: Document | bool, otherwise: str = "fail") -> Mapping[str, Any]:
     """A `$merge` puts a document in the place of what stands there and is as the
     expression says.
     """
@@ -90,12 +90,13 @@ def _blindly(write: Put) -> Mapping[str, Any]:
     """Without having looked."""
     if isinstance(write.when, Absent):
         return _INSERTED
-    return _replacing(
-        standing(write.when, write.record.version), "fail" if isinstance(write.when, AtVersion) else "insert"
+    return _merge_options(
+        stored_condition(write.when, write.record.version),
+        "fail" if isinstance(write.when, AtVersion) else "insert",
     )
 
 
-async def _placed(
+async def _try_store(
     directory: Directory, table: Table, write: Put, document: Document, place: Mapping[str, Any]
 ) -> bool:
     """Store the document in its place under its generation, in one step; whether both
@@ -123,7 +124,7 @@ async def delete_one(backing: Backing, write: Delete) -> Outcome:
         )
     )
     upsert = not isinstance(write.when, AtVersion)
-    where = standing(write.when, write.version)
+    where = stored_condition(write.when, write.version)
     for _ in range(ROUNDS):
         try:
             before = await table.documents.find_one_and_update(
@@ -141,11 +142,11 @@ async def delete_one(backing: Backing, write: Delete) -> Outcome:
         decision = decide(write, slot_of(write.collection, write.key, held_in(found)), 0)
         if not decision.changes:
             return decision.outcome
-        where = standing(write.when, write.version) if found is None else unchanged(found)
+        where = stored_condition(write.when, write.version) if found is None else unchanged_expression(found)
     raise backing.busy()
 
 
-def standing(when: When, version: int) -> Document | bool:
+def stored_condition(when: When, version: int) -> Document | bool:
     """The condition on what stands there, as an expression: what owes is to be looked
     at. Nothing has no version, a corrupt document perhaps none.
     """

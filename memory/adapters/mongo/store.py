@@ -39,14 +39,14 @@ from memory.adapters.mongo.single import Backing, delete_one, put_one
 from memory.adapters.mongo.table import Table
 from memory.adapters.mongo.thresholds import THRESHOLDS, Thresholds
 from memory.domain.errors import ConfigError, NotOpen
-from memory.ports.answering import expecting
+from memory.ports.answering import expect_server
 from memory.ports.base import BaseStore
 from memory.ports.batch import carry_out
 from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import Due
-from memory.ports.quarantine import quarantined, sound
+from memory.ports.quarantine import sound, try_quarantine
 from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant, Words
 from memory.ports.record import JsonValue, Key, Partition, Record, Stored
 from memory.ports.rows import row_of
@@ -107,7 +107,7 @@ class MongoStore(BaseStore):
         heartbeats = Heartbeats(named, len(self._config.hosts.split(",")))
         client = client_of(self._config, heartbeats)
         try:
-            found = await self._inspected(client, heartbeats)
+            found = await self._inspect(client, heartbeats)
             database = database_of(client, self._config, found)
             self._take_format(await make_ready(self.name, database, self._names, collections))
         except BaseException:
@@ -130,7 +130,7 @@ class MongoStore(BaseStore):
         for line in found.advice:
             log.warning("store '%s' is not durable: %s", self.name, line)
 
-    async def _inspected(self, client: AsyncMongoClient[Document], heartbeats: Heartbeats) -> Inspection:
+    async def _inspect(self, client: AsyncMongoClient[Document], heartbeats: Heartbeats) -> Inspection:
         host, _, port = (
             self._config.hosts.partition(",")[0].rpartition(":")
             if ":" in self._config.hosts
@@ -139,7 +139,7 @@ class MongoStore(BaseStore):
         looking = self._of_the_named_set(inspect(self.name, client), heartbeats)
         if self._config.uri.startswith("mongodb+srv://") or not port.isdecimal() or "," in self._config.hosts:
             return await looking
-        return await expecting(
+        return await expect_server(
             "MongoDB",
             self.name,
             host.strip("[]"),
@@ -222,20 +222,22 @@ class MongoStore(BaseStore):
         )
 
     async def _vital_signs(self) -> tuple[Inspection, int | None, int]:
-        client = self._connected()
+        client = self._live_client()
         database = client[self._config.database]
         found, (schema, _) = await inspect(self.name, client), await versions_of(database, self._names)
         return found, schema, await database[self._names.quarantine].count_documents({})
 
     async def _read_format(self) -> str | None:
-        return (await self._to_its_end(versions_of(self._connected()[self._config.database], self._names)))[1]
+        return (await self._to_its_end(versions_of(self._live_client()[self._config.database], self._names)))[
+            1
+        ]
 
     async def _swap_format(self, before: str | None, after: str) -> bool:
         return await self._to_its_end(
-            swap_format(self._connected()[self._config.database], self._names, before, after)
+            swap_format(self._live_client()[self._config.database], self._names, before, after)
         )
 
-    def _connected(self) -> AsyncMongoClient[Document]:
+    def _live_client(self) -> AsyncMongoClient[Document]:
         if self._client is None:
             raise NotOpen(f"store '{self.name}'")
         return self._client
@@ -329,7 +331,7 @@ class MongoStore(BaseStore):
     ) -> Sequence[tuple[Partition, int]]:
         backing = self._ready()
         tables = [table.name for table in backing.tables.values()]
-        return await self._to_its_end(backing.directory.listed(tables, where, prefix, after, limit))
+        return await self._to_its_end(backing.directory.list_partitions(tables, where, prefix, after, limit))
 
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
@@ -347,9 +349,9 @@ class MongoStore(BaseStore):
         """`vacuum` is not offered: `compact` needs a right of its own, and WiredTiger
         uses the room of deleted documents again.
         """
-        return await self._to_its_end(self._audited(repair))
+        return await self._to_its_end(self._audit_tables(repair))
 
-    async def _audited(self, repair: bool) -> Audit:
+    async def _audit_tables(self, repair: bool) -> Audit:
         backing, checked, problems = self._ready(), 0, list[str]()
         for table in backing.tables.values():
             checked += await audit_words(table, problems, repair=repair)
@@ -381,7 +383,7 @@ class MongoStore(BaseStore):
         return self._backing
 
     async def _quarantine(self, damaged: Sequence[Damaged]) -> bool:
-        return await quarantined(self.name, self._ready().quarantine.keep, damaged, self._translate)
+        return await try_quarantine(self.name, self._ready().quarantine.keep, damaged, self._translate)
 
     def _translate(self, error: Exception) -> Exception | None:
         return translate(self.name, self._config.place, error)

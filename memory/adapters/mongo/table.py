@@ -96,9 +96,11 @@ class Table:
             assert document is not None  # noqa: S101 - nothing in the place of nothing is no change
             return InsertOne(document)
         if document is None:
-            return DeleteOne(self.at(key) | {"$expr": {"$cond": [unchanged(found), True, REFUSED]}})
+            return DeleteOne(
+                self.at(key) | {"$expr": {"$cond": [unchanged_expression(found), True, REFUSED]}}
+            )
         return UpdateOne(
-            self.at(key), replacement(document, unchanged(found)), upsert=True
+            self.at(key), replacement(document, unchanged_expression(found)), upsert=True
         )  # an upsert, or nobody would say that it is gone
 
 
@@ -107,7 +109,7 @@ def as_it_was(found: Mapping[str, Any]) -> Document:
     return {"token": {"$eq": found.get("token")}}
 
 
-def unchanged(found: Mapping[str, Any]) -> Document:
+def unchanged_expression(found: Mapping[str, Any]) -> Document:
     """The same as an expression."""
     return {"$eq": [{"$ifNull": ["$token", None]}, {"$literal": found.get("token")}]}
 

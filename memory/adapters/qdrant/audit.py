@@ -29,7 +29,7 @@ from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.rounding import stands_for
 from memory.ports import lexical
 from memory.ports.collections import Collection
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.rows import RECORD, Row
 from memory.ports.store import Audit
 
@@ -48,7 +48,7 @@ async def audit(engine: Engine, collections: Mapping[str, Collection], repair: b
         async with engine.turn:
             found, after = await engine.whole(engine.thresholds.audited_at_once, after)
             changes = []
-            async for point in paced(found):
+            async for point in iterate_cooperatively(found):
                 collection = collections.get(str(point.payload.get("collection")))
                 if collection is None:
                     continue

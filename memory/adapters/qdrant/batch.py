@@ -22,7 +22,7 @@ from memory.domain.errors import CorruptRecord, StoreFull
 from memory.ports import batch
 from memory.ports.batch import Address, Held, Reads
 from memory.ports.collections import Collection
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.record import Partition
 from memory.ports.rows import RECORD, Row
 from memory.ports.writes import RaiseGeneration, Write
@@ -111,7 +111,7 @@ class Points:
         return {p for p in raised if generation_point(p) in lost}
 
     async def store(self, changes: Sequence[batch.ResolvedWrite]) -> set[Address]:
-        made = {c.address: self._change(c) async for c in paced(changes)}
+        made = {c.address: self._change(c) async for c in iterate_cooperatively(changes)}
         born = {generation_point(c.born) for c in changes if c.born is not None}
         self._afterwards = dict.fromkeys(() if self.fenced else sorted(born))
         try:

@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 
 from memory.adapters.qdrant.codec import LENGTH
 from memory.adapters.qdrant.engine import Ask, Engine, Found, QdrantCondition, Sparse
-from memory.adapters.qdrant.filters import Always, Compiler, Part, located
+from memory.adapters.qdrant.filters import Always, Compiler, Part, scope_conditions
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.pages import everything
 from memory.adapters.qdrant.search import HEADS_AT_A_TIME, Ranking, Reading
 from memory.adapters.qdrant.words import index_of
 from memory.ports import lexical
 from memory.ports.candidates import Around, Candidates, Measured, Statistics, none_of
-from memory.ports.gathering import asking_for, measured, neighbours, place_of, selected
-from memory.ports.pace import paced
+from memory.ports.gathering import asking_for, head_fields, measure_heads, neighbours, place_of
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Condition, Everywhere, Head, Near, Search, Words, all_of
 from memory.ports.record import Key
 
@@ -31,9 +31,9 @@ async def candidates(engine: Engine, asked: Candidates) -> Measured:
     """
     make = engine.conditions
     if engine.alone and not await engine.count(
-        make.every(located(make, asked.collection, asked.where, asked.roles))
+        make.every(scope_conditions(make, asked.collection, asked.where, asked.roles))
     ):
-        return await measured(
+        return await measure_heads(
             asked, [], none_of(asked)
         )  # in this process that costs next to nothing, and each search a good deal more
     looking = _Looking(engine, asked)
@@ -46,7 +46,7 @@ async def candidates(engine: Engine, asked: Candidates) -> Measured:
     counted = await counting.statistics(lengths, answers[of_looking:])
     if asked.around is not None:
         found |= {head.key.id: head for head in await looking.around(found, asked.around)}
-    return await measured(asked, list(found.values()), counted)
+    return await measure_heads(asked, list(found.values()), counted)
 
 
 class _Looking:
@@ -54,7 +54,7 @@ class _Looking:
 
     def __init__(self, engine: Engine, asked: Candidates) -> None:
         self._engine, self._asked = engine, asked
-        self._select = selected(asked)
+        self._select = head_fields(asked)
         ways = list[Words | Near]()
         ways += [Words(asked.text)] if asked.text.strip() else []
         ways += [Near(asked.near)] if asked.near is not None else []
@@ -64,7 +64,7 @@ class _Looking:
         ]
         rankings = [Ranking(engine, search) for search in searches]
         self._rankings = [(r, r.question) for r in rankings if r.question is not None]
-        self._named = self._listing(asked.filter, self._points()) if asked.among else None
+        self._named = self._make_listing(asked.filter, self._points()) if asked.among else None
 
     @property
     def questions(self) -> list[Ask]:
@@ -92,7 +92,9 @@ class _Looking:
     async def around(self, found: Mapping[str, Head], around: Around) -> list[Head]:
         """What stands beside them."""
         places = neighbours(found.values(), around)
-        listings = [self._listing(all_of(self._asked.filter, part)) for part in asking_for(places, around)]
+        listings = [
+            self._make_listing(all_of(self._asked.filter, part)) for part in asking_for(places, around)
+        ]
         asked = [listing for listing in listings if listing is not None]
         answers = await self._engine.ask([listing.question for listing in asked]) if asked else []
         heads = [
@@ -102,14 +104,14 @@ class _Looking:
         ]
         return [head for head in heads if head.key.id not in found and place_of(head, around) in places]
 
-    def _listing(self, part: Condition | None, there: Part = Always.YES) -> _Listing | None:
+    def _make_listing(self, part: Condition | None, there: Part = Always.YES) -> _Listing | None:
         """What the filter and the condition let through; None where that is nothing."""
         asked = self._asked
         compiler = Compiler(asked.collection, self._engine.conditions)
         compiled = compiler.compile(part)
         where = compiler.every(
             [
-                *located(self._engine.conditions, asked.collection, asked.where, asked.roles),
+                *scope_conditions(self._engine.conditions, asked.collection, asked.where, asked.roles),
                 compiled.asked,
                 there,
             ]
@@ -142,7 +144,7 @@ class _Listing:
         reading = self._reading
         return [
             head
-            async for point in paced(points, reading.at_a_time)
+            async for point in iterate_cooperatively(points, reading.at_a_time)
             if (head := reading.head(point.payload)) is not None
         ]
 
@@ -157,7 +159,7 @@ class _Counting:
 
     def __init__(self, engine: Engine, asked: Candidates) -> None:
         self._engine, self._asked, make = engine, asked, engine.conditions
-        self._there = located(make, asked.collection, asked.where, asked.roles)
+        self._there = scope_conditions(make, asked.collection, asked.where, asked.roles)
         self._where = make.every(self._there)
         self._old = make.every([*self._there, make.missing(LENGTH)])
         self._counted = bool(asked.statistics and asked.collection.texts)
@@ -190,10 +192,12 @@ class _Counting:
         else:
             many, more = 0, 0
             async for found in everything(self._engine, self._old, ("counted",)):
-                async for point in paced(found, HEADS_AT_A_TIME):
+                async for point in iterate_cooperatively(found, HEADS_AT_A_TIME):
                     many, more = many + 1, more + _length(point)
         documents, words = documents + many, words + more
-        holding = [_holding(found, word, documents) for word, found in zip(self._words, best, strict=True)]
+        holding = [
+            _document_frequency(found, word, documents) for word, found in zip(self._words, best, strict=True)
+        ]
         return Statistics(documents, words, dict(zip(self._asked.counted, holding, strict=True)))
 
 
@@ -201,7 +205,7 @@ def _length(point: Found) -> int:
     return lexical.length(str(point.payload.get("counted", "0")).encode())
 
 
-def _holding(best: Sequence[Found], word: int, documents: int) -> int:
+def _document_frequency(best: Sequence[Found], word: int, documents: int) -> int:
     """How many of the documents hold the word, by the point that has most of it.
 
     Its score is its weight of the word times the word's rarity, `ln((N - n + 0.5) / (n

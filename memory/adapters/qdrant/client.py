@@ -44,7 +44,7 @@ from memory.adapters.qdrant.engine import (
 from memory.adapters.qdrant.errors import KeptInPart
 from memory.adapters.qdrant.local_wire import LocalWire
 from memory.adapters.qdrant.rounding import bound_beyond
-from memory.adapters.qdrant.wire import ServerWire, Wire, ask, encoded
+from memory.adapters.qdrant.wire import ServerWire, Wire, ask, encode_body
 from memory.domain.errors import NotOpen
 from memory.ports.collections import FieldType
 
@@ -129,7 +129,7 @@ class ClientEngine:
         """What `read` makes of the answer to a request about the collection; `body` is
         JSON or made of it.
         """
-        sent = body if isinstance(body, bytes) else encoded(body) if body is not None else b""
+        sent = body if isinstance(body, bytes) else encode_body(body) if body is not None else b""
         return await ask(self._open_wire, self._config.timeout, (method, path, sent), parameters, read)
 
     async def _look(self) -> None:
@@ -141,7 +141,12 @@ class ClientEngine:
     async def retrieve(self, points: Sequence[str], keys: Sequence[str] | None = None) -> dict[str, Payload]:
         found: dict[str, Payload] = {}
         for some in _chunks(points, self.thresholds.retrieved_at_once):
-            body = {"ids": list(some), "with_payload": _wanted(keys), "with_vector": False, **self._shards}
+            body = {
+                "ids": list(some),
+                "with_payload": _payload_selector(keys),
+                "with_vector": False,
+                **self._shards,
+            }
             found |= await self._ask("POST", "/points", body, _payloads)
         return found
 
@@ -149,14 +154,14 @@ class ClientEngine:
         self, where: QdrantCondition, limit: int, after: Any = None, keys: Sequence[str] | None = None
     ) -> tuple[list[Found], Any]:
         records, following = await self._scroll(
-            limit, {"filter": where, "with_payload": _wanted(keys)}, after
+            limit, {"filter": where, "with_payload": _payload_selector(keys)}, after
         )
         return [Found(r.get("payload") or {}, r["id"]) for r in records], following
 
     async def whole(self, limit: int, after: Any = None) -> tuple[list[Whole], Any]:
         records, following = await self._scroll(limit, {"with_payload": True, "with_vector": True}, after)
         return [
-            Whole(str(r["id"]), r.get("payload") or {}, _told(r.get("vector"))) for r in records
+            Whole(str(r["id"]), r.get("payload") or {}, _parse_vectors(r.get("vector"))) for r in records
         ], following
 
     async def _scroll(
@@ -167,7 +172,7 @@ class ClientEngine:
             "POST", "/points/scroll", body, lambda a: (list(a["points"]), a.get("next_page_offset"))
         )
 
-    async def ordered(
+    async def scroll_ordered(
         self, where: QdrantCondition, path: str, descending: bool, start: float | None, limit: int
     ) -> list[Found]:
         order: dict[str, Any] = {"key": path, "direction": "desc" if descending else "asc"}
@@ -204,7 +209,7 @@ class ClientEngine:
                 "POST",
                 "/points/query/batch",
                 body,
-                lambda a: [[_scored(p) for p in one["points"]] for one in a],
+                lambda a: [[_parse_point(p) for p in one["points"]] for one in a],
             )
         told = iter(answers)
         return [next(told) if q.near is None or len(q.near) in self._dimensions else [] for q in questions]
@@ -213,7 +218,7 @@ class ClientEngine:
         asked: dict[str, Any] = {
             "filter": question.where,
             "limit": question.limit,
-            "with_payload": _wanted(question.keys),
+            "with_payload": _payload_selector(question.keys),
             **self._shards,
         }
         if question.with_words:
@@ -244,12 +249,12 @@ class ClientEngine:
                         "Qdrant stopped in the middle of a call, and a part of it was kept; try again"
                     ) from exc
                 raise
-            made = await self._made(some, {} if afterwards is None else afterwards)
+            made = await self._applied_points(some, {} if afterwards is None else afterwards)
             kept = kept or bool(made)
             lost |= some.tokens.keys() - made
         return lost
 
-    async def _made(self, portion: _Portion, beside: dict[str, Payload | None]) -> set[str]:
+    async def _applied_points(self, portion: _Portion, beside: dict[str, Payload | None]) -> set[str]:
         """The points at which the changes were made. The same request tells how those
         beside are.
         """
@@ -298,7 +303,7 @@ class ClientEngine:
         portion = _Portion()
         for change in changes:
             token = secrets.token_urlsafe(9)
-            operation = encoded(self._operation(change, token))
+            operation = encode_body(self._operation(change, token))
             if portion.changes and (
                 len(portion.changes) == most or portion.size + len(operation) > most_bytes
             ):
@@ -315,7 +320,7 @@ class ClientEngine:
         payload = {**change.payload, "token": token, "lineage": _lineage(change.before)}
         if change.vectors is None:
             return {"overwrite_payload": {"payload": payload, "filter": self._still(change), **self._shards}}
-        point = {"id": change.point, "vector": _named(change.vectors), "payload": payload}
+        point = {"id": change.point, "vector": _vectors_to_json(change.vectors), "payload": payload}
         upsert: dict[str, Any] = {"points": [point], "update_mode": "insert_only", **self._shards}
         if change.before is not None:
             upsert |= {"update_mode": "update_only", "update_filter": self._still(change)}
@@ -366,7 +371,7 @@ def _address(config: ServerConfig) -> dict[str, Any]:
     }
 
 
-def _wanted(keys: Sequence[str] | None) -> bool | list[str]:
+def _payload_selector(keys: Sequence[str] | None) -> bool | list[str]:
     return True if keys is None else list(keys) or False
 
 
@@ -379,14 +384,14 @@ def _payloads(records: Any) -> dict[str, Payload]:
     return {str(r["id"]): r.get("payload") or {} for r in records}
 
 
-def _scored(point: dict[str, Any]) -> Found:
+def _parse_point(point: dict[str, Any]) -> Found:
     """A point with its score, or its id where nothing was ranked."""
     vector = point.get("vector")
-    words = _told(vector).get(WORDS) if vector else None
+    words = _parse_vectors(vector).get(WORDS) if vector else None
     return Found(point.get("payload") or {}, point["score"], words if isinstance(words, Sparse) else None)
 
 
-def _named(vectors: Vectors) -> dict[str, Any]:
+def _vectors_to_json(vectors: Vectors) -> dict[str, Any]:
     named: dict[str, Any] = {}
     if vectors.words is not None:
         named[WORDS] = {"indices": vectors.words.indices, "values": vectors.words.values}
@@ -395,7 +400,7 @@ def _named(vectors: Vectors) -> dict[str, Any]:
     return named
 
 
-def _told(vectors: Any) -> dict[str, Sparse | list[float]]:
+def _parse_vectors(vectors: Any) -> dict[str, Sparse | list[float]]:
     named = vectors if isinstance(vectors, dict) else {}
     return {
         n: Sparse(list(v["indices"]), list(v["values"])) if isinstance(v, dict) else list(v)

@@ -113,7 +113,7 @@ def _unreachable(store: str, error: httpx.TransportError) -> StoreError:
 
 
 def _response(store: str, error: UnexpectedResponse) -> StoreError:
-    status, said = error.status_code or 0, _said(error)
+    status, said = error.status_code or 0, _server_message(error)
     if status in _REFUSED:
         return StoreError(store, "Qdrant refuses the key: set the option api_key")
     if status in _TIMEOUTS:
@@ -137,7 +137,7 @@ def _mentions(text: str, signs: tuple[str, ...]) -> bool:
     return any(sign in text for sign in signs)
 
 
-def _said(error: UnexpectedResponse) -> str:
+def _server_message(error: UnexpectedResponse) -> str:
     """What the server says is wrong, in short."""
     try:
         said = json.loads(error.content)["status"]["error"]

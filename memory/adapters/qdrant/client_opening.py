@@ -81,7 +81,7 @@ async def make_ready(
         return Opened(await ask("GET", "", None, dimensions_of))
     _check_version(store, await _version(wire, config.timeout))
     if not await ask("GET", "/exists", None, lambda a: bool(a["exists"])):
-        await _made(ask, "PUT", "", _collection(config), lambda: _exists(ask), config.timeout)
+        await _make_or_find(ask, "PUT", "", _collection(config), lambda: _exists(ask), config.timeout)
     info = await ask("GET", "", None, dict)
     settings = info["config"]
     _check_collection(store, config, settings["params"])
@@ -135,7 +135,7 @@ def _collection(config: ServerConfig) -> dict[str, Any]:
     }
 
 
-async def _made(
+async def _make_or_find(
     ask: Asking, method: str, path: str, body: Any, stands: Callable[[], Awaitable[bool]], seconds: float
 ) -> None:
     """Make something that another opening may make at the same moment: then the server
@@ -204,7 +204,7 @@ async def _make_shard_key(store: str, config: ServerConfig, ask: Asking, params:
         async def stands() -> bool:
             return key in await _shard_keys(ask)
 
-        await _made(ask, "PUT", "/shards", {"shard_key": key}, stands, config.timeout)
+        await _make_or_find(ask, "PUT", "/shards", {"shard_key": key}, stands, config.timeout)
 
 
 async def _shard_keys(ask: Asking) -> list[str]:

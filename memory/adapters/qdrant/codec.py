@@ -161,7 +161,7 @@ def to_quarantine(payload: Payload) -> bool:
     return payload.get("schema") == SCHEMA and QUARANTINED not in payload and not is_sound(payload)
 
 
-def _sealed(payload: Payload) -> Payload:
+def _with_checksum(payload: Payload) -> Payload:
     """The payload without what has no value, with its checksum."""
     said = {name: value for name, value in payload.items() if value is not None}
     said["checksum"] = checksum(said)
@@ -201,7 +201,7 @@ def payload_of(collection: Collection, row: Row) -> Payload:
             or None,
             collection.name: packed or None,
         }
-    return _sealed(payload)
+    return _with_checksum(payload)
 
 
 def over(collection: Collection, payload: Payload, before: Payload | None) -> Payload:
@@ -224,7 +224,7 @@ def over(collection: Collection, payload: Payload, before: Payload | None) -> Pa
 
 def generation_payload(partition: Partition, number: int) -> Payload:
     """A partition's generation, as the point that holds it."""
-    return _sealed(
+    return _with_checksum(
         {
             "schema": SCHEMA,
             "kind": GENERATION,
@@ -334,7 +334,7 @@ def head_in(collection: Collection, payload: Payload, select: frozenset[str]) ->
             payload["generation"],
             {
                 name: value if told is None else told(value)
-                for name, of_system, told in _told(collection, select)
+                for name, of_system, told in _field_decoders(collection, select)
                 if (value := get(name) if of_system else declared.get(name)) is not None
             },
             _words(collection, get("counted")) if WORDS in select else None,
@@ -349,7 +349,7 @@ def _words(collection: Collection, counted: str | None) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def _told(
+def _field_decoders(
     collection: Collection, select: frozenset[str]
 ) -> Sequence[tuple[str, bool, Callable[[Any], FieldValue] | None]]:
     """Of each field that is named, whether it is the system's, and what makes its value

@@ -45,7 +45,7 @@ from memory.adapters.qdrant.engine import (
 )
 from memory.adapters.qdrant.errors import EdgeFailure, translate_edge
 from memory.domain.errors import StoreError
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.rows import RECORD
 
 P = ParamSpec("P")
@@ -274,7 +274,7 @@ class EdgeEngine:
             records, following = _call(self._open_shard.scroll, request)
             return records
 
-        return self._found(ask, keys, lambda record: record.id), following
+        return self._fetch_points(ask, keys, lambda record: record.id), following
 
     async def whole(self, limit: int, after: Any = None) -> tuple[list[Whole], Any]:
         await self._until_ready()
@@ -288,10 +288,12 @@ class EdgeEngine:
                 self._open_shard.scroll,
                 edge.ScrollRequest(offset=after, limit=limit, with_payload=False, with_vector=True),
             )
-            return [Whole(str(r.id), self._alone(r.id, True), _told(r.vector)) for r in records], following
-        return [Whole(str(r.id), r.payload or {}, _told(r.vector)) for r in records], following
+            return [
+                Whole(str(r.id), self._alone(r.id, True), _parse_vectors(r.vector)) for r in records
+            ], following
+        return [Whole(str(r.id), r.payload or {}, _parse_vectors(r.vector)) for r in records], following
 
-    async def ordered(
+    async def scroll_ordered(
         self, where: QdrantCondition, path: str, descending: bool, start: float | None, limit: int
     ) -> list[Found]:
         await self._until_ready()
@@ -305,7 +307,7 @@ class EdgeEngine:
                 edge.ScrollRequest(limit=limit, filter=where, with_payload=payload, order_by=order),
             )[0]
 
-        return self._found(ask, None, lambda record: record.order_value)
+        return self._fetch_points(ask, None, lambda record: record.order_value)
 
     async def count(self, where: QdrantCondition) -> int:
         await self._until_ready()
@@ -320,7 +322,7 @@ class EdgeEngine:
         return {int(hit.value): hit.count for hit in _call(self._open_shard.facet, request).hits}
 
     async def ask(self, questions: Sequence[Ask]) -> list[list[Found]]:
-        return [await self._answer(question) async for question in paced(questions, 1)]
+        return [await self._answer(question) async for question in iterate_cooperatively(questions, 1)]
 
     async def _answer(self, question: Ask) -> list[Found]:
         await self._until_ready()
@@ -328,9 +330,9 @@ class EdgeEngine:
             return []
         if question.near is None and question.words is None:
             return (await self.scroll(question.where, question.limit, None, question.keys))[0]
-        return self._ranked(question)
+        return self._rank(question)
 
-    def _ranked(self, question: Ask) -> list[Found]:
+    def _rank(self, question: Ask) -> list[Found]:
         params: edge.SearchParams | None = None
         if question.words is not None:
             query = edge.Query.Nearest(
@@ -353,9 +355,9 @@ class EdgeEngine:
             )
             return _call(self._open_shard.query, request)
 
-        return self._found(ask, question.keys, lambda point: point.score)
+        return self._fetch_points(ask, question.keys, lambda point: point.score)
 
-    def _found(
+    def _fetch_points(
         self,
         ask: Callable[[bool | list[str]], list[Any]],
         keys: Sequence[str] | None,
@@ -405,7 +407,7 @@ class EdgeEngine:
         async for (change,) in self._portions(
             [c for c in changes if c.payload is not None and c.vectors is None], 1
         ):
-            self._update(_rewritten(change))
+            self._update(_payload_update(change))
         async for some in self._portions([c for c in changes if c.payload is None], most):
             self._remove(some)
         self._logged += size
@@ -418,7 +420,9 @@ class EdgeEngine:
         """So many of the changes at a time; others have a turn in between, and what
         they did to the shard is waited for.
         """
-        async for start in paced(range(0, len(changes), size), self.thresholds.changed_in_a_turn // size):
+        async for start in iterate_cooperatively(
+            range(0, len(changes), size), self.thresholds.changed_in_a_turn // size
+        ):
             await self._until_ready()
             yield changes[start : start + size]
 
@@ -467,7 +471,7 @@ def _point(change: Change) -> edge.Point:
     return edge.Point(change.point, named, change.payload)
 
 
-def _rewritten(change: Change) -> edge.UpdateOperation:
+def _payload_update(change: Change) -> edge.UpdateOperation:
     """Another payload beside the same vectors: what of it is new, where nothing of the
     payload before goes, is all that is written and indexed.
     """
@@ -487,11 +491,11 @@ def _is_same(one: Any, other: Any) -> bool:
 
 def _words(point: Any) -> Sparse | None:
     vectors = point.vector
-    words = _told(vectors).get(WORDS) if isinstance(vectors, dict) and vectors else None
+    words = _parse_vectors(vectors).get(WORDS) if isinstance(vectors, dict) and vectors else None
     return words if isinstance(words, Sparse) else None
 
 
-def _told(vectors: Any) -> dict[str, Sparse | list[float]]:
+def _parse_vectors(vectors: Any) -> dict[str, Sparse | list[float]]:
     return {
         name: Sparse(list(vector.indices), list(vector.values))
         if isinstance(vector, edge.SparseVector)

@@ -212,7 +212,7 @@ class Engine(Protocol):
         """
         ...
 
-    async def ordered(
+    async def scroll_ordered(
         self, where: QdrantCondition, path: str, descending: bool, start: float | None, limit: int
     ) -> list[Found]:
         """The first points with an indexed number there, in its order, from `start` on;

@@ -122,7 +122,7 @@ class Compiler:
             case Or(parts):
                 return self._some([self._part(p, wide) for p in parts])
             case Not(inner):
-                return self._negated(self._part(inner, not wide))
+                return self._negate(self._part(inner, not wide))
             case IsNull(field):
                 return self._missing(field)
             case Has(field, tag):
@@ -132,7 +132,7 @@ class Compiler:
             case In(field, values):
                 return self._among(field, values, wide)
             case Lt(field, value) | Le(field, value) | Gt(field, value) | Ge(field, value):
-                return Always.NO if value is None else self._ordered(part, field, value, wide)
+                return Always.NO if value is None else self._compare(part, field, value, wide)
             case _:
                 raise AssertionError(part)
 
@@ -150,7 +150,7 @@ class Compiler:
         asked = [p for p in parts if p is not Always.NO]
         return Always.NO if not asked else self._make.some(asked)
 
-    def _negated(self, part: Part) -> Part:
+    def _negate(self, part: Part) -> Part:
         if isinstance(part, Always):
             return Always.NO if part is Always.YES else Always.YES
         return self._make.none([part])
@@ -187,7 +187,7 @@ class Compiler:
             )
         if kind is FieldType.TAGS:
             return (
-                self._roughly(self._negated(self._missing(field)), wide)
+                self._roughly(self._negate(self._missing(field)), wide)
                 if isinstance(value, tuple)
                 else Always.NO
             )
@@ -201,12 +201,12 @@ class Compiler:
             return self._make.among(path_of(self._collection, field), plain) if plain else Always.NO  # type: ignore[arg-type]
         return self._some([self._equals(field, v, wide) for v in values])
 
-    def _ordered(self, part: _Ordering, field: str, value: FieldValue, wide: bool) -> Part:
+    def _compare(self, part: _Ordering, field: str, value: FieldValue, wide: bool) -> Part:
         kind, path = type_of(self._collection, field), path_of(self._collection, field)
         if not isinstance(value, _COMPARABLE[kind]):
             raise InvalidInput(field, f"cannot be compared with {type(value).__name__}")
         bound = micros(value) if isinstance(value, datetime) else value
-        there = self._negated(self._make.missing(path))
+        there = self._negate(self._make.missing(path))
         if kind is FieldType.BOOLEAN or not isinstance(bound, int | float) or not abs(bound) < _LARGEST[kind]:
             return self._roughly(there, wide)
         if kind is not FieldType.REAL and abs(bound) < EXACT and bound == int(bound):
@@ -283,7 +283,7 @@ EVERY_ROLE = frozenset(Role)
 ONLY_RECORDS = frozenset({RowType.RECORD})
 
 
-def located(
+def scope_conditions(
     make: Conditions,
     collection: Collection,
     where: Where,

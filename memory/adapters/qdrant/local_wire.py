@@ -60,7 +60,7 @@ class LocalWire:
                 found = await client.retrieve(
                     name, request.ids, request.with_payload or False, request.with_vector or False
                 )
-                return [_told(record) for record in found]
+                return [_point_to_json(record) for record in found]
             case "POST", "/points/scroll":
                 return await self._scroll(models.ScrollRequest.model_validate(asked))
             case "POST", "/points/count":
@@ -73,7 +73,7 @@ class LocalWire:
             case "POST", "/points/query/batch":
                 batch = models.QueryRequestBatch.model_validate(asked)
                 answers = await client.query_batch_points(name, batch.searches)
-                return [{"points": [_told(point) for point in a.points]} for a in answers]
+                return [{"points": [_point_to_json(point) for point in a.points]} for a in answers]
             case "POST", "/points/batch":
                 operations = [_OPERATIONS[next(iter(o))].model_validate(o) for o in asked["operations"]]
                 await client.batch_update_points(name, operations)
@@ -90,10 +90,10 @@ class LocalWire:
             with_payload=asked.with_payload if asked.with_payload is not None else True,
             with_vectors=asked.with_vector or False,
         )
-        return {"points": [_told(record) for record in records], "next_page_offset": following}
+        return {"points": [_point_to_json(record) for record in records], "next_page_offset": following}
 
 
-def _told(point: models.Record | models.ScoredPoint) -> dict[str, Any]:
+def _point_to_json(point: models.Record | models.ScoredPoint) -> dict[str, Any]:
     """A point as the server's JSON has it."""
     told: dict[str, Any] = {"id": point.id, "payload": point.payload}
     if isinstance(point.vector, dict):

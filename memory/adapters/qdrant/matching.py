@@ -10,13 +10,13 @@ from typing import Any
 from memory.adapters.qdrant.batch import change_to, raise_if_kept
 from memory.adapters.qdrant.codec import Payload, held_in, key_of, stored_in
 from memory.adapters.qdrant.engine import Change, Engine, Found
-from memory.adapters.qdrant.filters import Always, Compiler, located
+from memory.adapters.qdrant.filters import Always, Compiler, scope_conditions
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.pages import everything
 from memory.ports.asking import condition
 from memory.ports.batch import slot_of
 from memory.ports.deciding import tombstone_over
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Count, Query
 from memory.ports.record import Corrupt, Record
 from memory.ports.rows import row_of
@@ -35,7 +35,7 @@ async def count(engine: Engine, query: Query) -> Count:
     if compiled.asked is Always.NO:
         return Count(0, 0)
     where = compiler.every(
-        [*located(make, query.collection, query.where, query.roles, query.types), compiled.asked]
+        [*scope_conditions(make, query.collection, query.where, query.roles, query.types), compiled.asked]
     )
     if compiled.rest is None:
         records = await engine.count(where)
@@ -45,7 +45,7 @@ async def count(engine: Engine, query: Query) -> Count:
     async for found in everything(engine, where):
         matching = [
             f
-            async for f in paced(found)
+            async for f in iterate_cooperatively(found)
             if not isinstance(stored := stored_in(query.collection, f.payload), Corrupt)
             and lets_through(stored)
         ]
@@ -65,7 +65,9 @@ async def delete_matching(
     filter: so the filter is applied here.
     """
     deletion = _Deletion(engine, query, version, discard_at, carry)
-    where = engine.conditions.every(located(engine.conditions, query.collection, query.where, query.roles))
+    where = engine.conditions.every(
+        scope_conditions(engine.conditions, query.collection, query.where, query.roles)
+    )
     deleted, most = 0, query.collection.at_once(engine.thresholds.read_at_once)
     after: Any = None
     while True:
@@ -97,7 +99,7 @@ class _Deletion:
         while standing:
             changes = [
                 change
-                async for point, payload in paced(standing.items())
+                async for point, payload in iterate_cooperatively(standing.items())
                 if (change := self._change(point, payload))
             ]
             lost = await self._engine.commit(changes) if changes else set()
@@ -108,7 +110,7 @@ class _Deletion:
     def _change(self, point: str, payload: Payload) -> Change | None:
         collection, key = self._query.collection, key_of(payload)
         slot = slot_of(collection, key, held_in(collection, payload))
-        stored = slot.stored
+        stored = slot.stored_value
         if isinstance(stored, Corrupt):
             if (
                 record_point(collection.name, key) != point

@@ -26,17 +26,17 @@ from memory.adapters.qdrant.filters import (
     Compiler,
     Part,
     is_indexed,
-    located,
     path_of,
+    scope_conditions,
     type_of,
 )
 from memory.adapters.qdrant.keys import rank
 from memory.adapters.qdrant.rounding import bound_beyond
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
-from memory.ports.asking import condition, is_after, leading, page_of
+from memory.ports.asking import condition, is_after, page_and_next, page_of
 from memory.ports.collections import FieldType
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Everywhere, Order, Page, Position, Query, decode_cursor
 from memory.ports.record import Corrupt, Key, Standing
 
@@ -78,7 +78,7 @@ class Pager:
         compiled = compiler.compile(query.filter)
         self._lets_through = condition(compiled.rest)
         part: Part = compiler.every(
-            [*located(make, query.collection, query.where, query.roles, query.types), compiled.asked]
+            [*scope_conditions(make, query.collection, query.where, query.roles, query.types), compiled.asked]
         )
         if part is Always.NO:
             return Page(())
@@ -90,11 +90,11 @@ class Pager:
 
     async def _all(self, part: QdrantCondition) -> None:
         """Look at all that matches, and keep of it what the page may need."""
-        most = 2 * self._wanted + self._thresholds.read_at_once
+        most = 2 * self._wanted_count + self._thresholds.read_at_once
         async for found in everything(self._engine, part):
             await self._take(found)
             if len(self._found) > most:
-                self._found = {s.key: s for s in leading(list(self._found.values()), self._first)}
+                self._found = {s.key: s for s in page_and_next(list(self._found.values()), self._first)}
 
     async def _walk(
         self, part: QdrantCondition, order: Sequence[Order], rest: Sequence[Order], position: Position | None
@@ -127,9 +127,9 @@ class Pager:
         """Take points in the engine's order, whole ties at a time: what it may have in
         another order than ours counts as tied.
         """
-        limit = self._wanted + self._wanted // 4 + self._thresholds.beyond_a_page
+        limit = self._wanted_count + self._wanted_count // 4 + self._thresholds.beyond_a_page
         while True:
-            found = await self._engine.ordered(part, path, by.descending, start, limit)
+            found = await self._engine.scroll_ordered(part, path, by.descending, start, limit)
             if len(found) < limit:
                 await self._take(found)
                 return
@@ -140,7 +140,7 @@ class Pager:
             limit *= 2
 
     async def _take(self, found: Sequence[Found]) -> None:
-        async for point in paced(found):
+        async for point in iterate_cooperatively(found):
             stored = stored_in(self._query.collection, point.payload)
             if isinstance(stored, Corrupt):
                 self._corrupt[stored.key] = None
@@ -149,7 +149,7 @@ class Pager:
                 self._found[stored.key] = stored
 
     @property
-    def _wanted(self) -> int:
+    def _wanted_count(self) -> int:
         return self._query.limit + 1
 
     @property
@@ -157,8 +157,8 @@ class Pager:
         """Whether the page is there, and what tells that another follows: records of
         several tenants may stand at one position, all on one page.
         """
-        if len(self._found) < self._wanted or not isinstance(self._query.where, Everywhere):
-            return len(self._found) >= self._wanted
+        if len(self._found) < self._wanted_count or not isinstance(self._query.where, Everywhere):
+            return len(self._found) >= self._wanted_count
         return page_of(list(self._found.values()), self._first)[1] is not None
 
     def _path(self, by: Order) -> str | None:

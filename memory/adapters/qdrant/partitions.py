@@ -26,7 +26,7 @@ _NAMES = ("schema", "kind", "tenant", "scope", "number", "checksum")
 """All that the payload of a generation has."""
 
 
-async def named(
+async def list_partitions(
     engine: Engine, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
 ) -> list[tuple[Partition, int]]:
     """The first so many behind `after` of which there is a record or a generation. Of

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from memory.adapters.qdrant.codec import Payload, head_in, head_keys, stored_in
 from memory.adapters.qdrant.engine import Ask, Engine, Found
-from memory.adapters.qdrant.filters import Always, Compiler, located
+from memory.adapters.qdrant.filters import Always, Compiler, scope_conditions
 from memory.adapters.qdrant.words import sparse_query, unit
 from memory.ports.asking import condition
 from memory.ports.collections import Collection
 from memory.ports.heads import head_of
-from memory.ports.pace import AT_A_TIME, paced
+from memory.ports.pace import AT_A_TIME, iterate_cooperatively
 from memory.ports.query import Condition, Head, Hit, Near, Search
 from memory.ports.record import Record
 
@@ -41,7 +41,7 @@ class Ranking:
     def __init__(self, engine: Engine, wanted: Search) -> None:
         self._engine, self._wanted = engine, wanted
         compiler = Compiler(wanted.collection, engine.conditions)
-        there = located(engine.conditions, wanted.collection, wanted.where, wanted.roles)
+        there = scope_conditions(engine.conditions, wanted.collection, wanted.where, wanted.roles)
         compiled = compiler.compile(wanted.filter)
         self._reading = Reading(wanted.collection, wanted.select, compiled.rest)
         self.question: Ask | None = None
@@ -108,7 +108,7 @@ async def _hits(reading: Reading, found: Sequence[Found], limit: int) -> list[Hi
     good as the last of them.
     """
     hits: list[Hit] = []
-    async for point in paced(found, reading.at_a_time):
+    async for point in iterate_cooperatively(found, reading.at_a_time):
         if len(hits) >= limit and point.value < hits[-1].score:
             break
         if (head := reading.head(point.payload)) is not None:

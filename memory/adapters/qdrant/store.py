@@ -30,8 +30,8 @@ from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, FieldType
 from memory.ports.due import Due
-from memory.ports.pace import paced
-from memory.ports.quarantine import quarantined, sound
+from memory.ports.pace import iterate_cooperatively
+from memory.ports.quarantine import sound, try_quarantine
 from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Role, Stored
 from memory.ports.rows import row_of
@@ -171,17 +171,18 @@ class QdrantStore(BaseStore):
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         return await sound(
-            lambda: self._found(collection, keys), lambda damaged: self._quarantine(collection, damaged)
+            lambda: self._fetch_stored(collection, keys),
+            lambda damaged: self._quarantine(collection, damaged),
         )
 
-    async def _found(
+    async def _fetch_stored(
         self, collection: Collection, keys: Sequence[Key]
     ) -> tuple[list[Stored | None], list[Key]]:
         points = [record_point(collection.name, key) for key in keys]
         standing = await self._engine.retrieve(list(dict.fromkeys(points)))
         answers = [
-            _stored(collection, key, standing.get(point))
-            async for key, point in paced(zip(keys, points, strict=True))
+            _decode_stored(collection, key, standing.get(point))
+            async for key, point in iterate_cooperatively(zip(keys, points, strict=True))
         ]
         damaged = [
             (key, point)
@@ -210,7 +211,7 @@ class QdrantStore(BaseStore):
                 )
                 await self._engine.commit(changes)
 
-        return await quarantined(self.name, mark, damaged, self._ours) and bool(changes)
+        return await try_quarantine(self.name, mark, damaged, self._ours) and bool(changes)
 
     def _ours(self, error: Exception) -> Exception | None:
         return error if isinstance(error, MemoryTiersError) else self._translate(error)
@@ -289,7 +290,7 @@ class QdrantStore(BaseStore):
     async def _partitions(
         self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
     ) -> list[tuple[Partition, int]]:
-        return await partitions.named(self._engine, where, prefix, after, limit)
+        return await partitions.list_partitions(self._engine, where, prefix, after, limit)
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
         return await partitions.idle(self._engine, limit)
@@ -302,7 +303,7 @@ class QdrantStore(BaseStore):
         return self._engine.translate(error)
 
 
-def _stored(collection: Collection, key: Key, payload: Payload | None) -> Stored | None:
+def _decode_stored(collection: Collection, key: Key, payload: Payload | None) -> Stored | None:
     if payload is None:
         return None
     stored = stored_in(collection, payload)

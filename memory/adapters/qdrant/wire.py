@@ -27,7 +27,7 @@ _JSON = {"Content-Type": "application/json"}
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def encoded(body: Any) -> bytes:
+def encode_body(body: Any) -> bytes:
     """The body as it is sent. Raises `UnicodeEncodeError` for half of a surrogate pair."""
     return _encode(body).encode()
 

@@ -33,7 +33,7 @@ def sparse_record(collection: Collection, packed: bytes) -> Sparse:
     words, empty.
     """
     found: dict[int, float] = {}
-    for token, weight in lexical.weighted(collection, packed).items():
+    for token, weight in lexical.weighted_counts(collection, packed).items():
         index = index_of(token)
         found[index] = found.get(index, 0.0) + weight
     norm = K1 * (1 - B + B * lexical.length(packed) / AVERAGE_LENGTH)

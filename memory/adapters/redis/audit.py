@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from memory.adapters.redis.connection import Connections
-from memory.adapters.redis.keys import tagged
+from memory.adapters.redis.keys import hash_tag
 from memory.adapters.redis.scripts import Call, frames
 
 _INDEXES = {
@@ -64,7 +64,7 @@ class Audit:
         """
         head, _, rest = key.decode("utf-8", "replace").partition("}:")
         kind, _, rest = rest.partition(":")
-        if head == tagged(self._connections.config.prefix, head[-2:])[:-1] and len(kind) == 1:
+        if head == hash_tag(self._connections.config.prefix, head[-2:])[:-1] and len(kind) == 1:
             yield head[-2:], kind, rest
 
     async def _records(self, addresses: Sequence[tuple[str, ...]]) -> None:

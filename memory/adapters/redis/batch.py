@@ -18,9 +18,9 @@ from memory.adapters.redis.connection import Connections
 from memory.adapters.redis.keys import Address, address_of, home_bucket, partition_token, tenant_token
 from memory.adapters.redis.scripts import Call
 from memory.ports.batch import Address as BatchAddress
-from memory.ports.batch import Collided, Held, Reads, ResolvedWrite, carry_out, skipped, slot_of
+from memory.ports.batch import Collided, Held, Reads, ResolvedWrite, as_skipped, carry_out, slot_of
 from memory.ports.collections import Collection
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.record import Partition, Tombstone
 from memory.ports.rows import Row, row_of
 from memory.ports.storable import Unstorable
@@ -67,7 +67,7 @@ async def apply(
 async def _at_once(connections: Connections, writes: Sequence[Direct], together: bool) -> list[Outcome]:
     outcomes: dict[int, Outcome] = {}
     calls: dict[int, Call] = {}
-    async for number, write in paced(enumerate(writes)):
+    async for number, write in iterate_cooperatively(enumerate(writes)):
         try:
             calls[number] = _call_for(write)
         except Unstorable as exc:
@@ -78,7 +78,7 @@ async def _at_once(connections: Connections, writes: Sequence[Direct], together:
             number: _outcome_of(writes[number], answer) for number, answer in zip(calls, answers, strict=True)
         }
     done = [outcomes.get(number, Outcome(Status.SKIPPED)) for number in range(len(writes))]
-    return skipped(done) if together and not all(outcome.applied for outcome in done) else done
+    return as_skipped(done) if together and not all(outcome.applied for outcome in done) else done
 
 
 def _call_for(write: Direct) -> Call:
@@ -191,7 +191,7 @@ def _outcome_of(write: Direct, answer: Answer) -> Outcome:
     slot = slot_of(write.collection, write.key, held_in(write.collection, write.key, answer.value or None))
     if answer.status == "G":
         return Outcome(Status.REJECTED, slot.version, reason="generation")
-    return Outcome(Status.CONFLICT, slot.version, stored=slot.stored)
+    return Outcome(Status.CONFLICT, slot.version, stored=slot.stored_value)
 
 
 # -- by the desk -----------------------------------------------------------------------
@@ -230,7 +230,7 @@ class _Backend:
 
     async def read(self, reads: Reads) -> tuple[Mapping[BatchAddress, Held], Mapping[Partition, int]]:
         wanted = [(collection, key) for collection, keys in reads.keys.items() for key in keys]
-        calls = [_reading("value", address_of(collection.name, key)) for collection, key in wanted]
+        calls = [_read_call("value", address_of(collection.name, key)) for collection, key in wanted]
         calls += [
             Call(bucket, ("generation", bucket, partition_token(p)))
             for p in reads.partitions
@@ -238,7 +238,7 @@ class _Backend:
         ]
         answers = await self._connections.run("read", calls, [0], repeatable=True)
         held: dict[BatchAddress, Held] = {}
-        async for (collection, key), answer in paced(zip(wanted, answers, strict=False)):
+        async for (collection, key), answer in iterate_cooperatively(zip(wanted, answers, strict=False)):
             held[collection.name, key] = held_in(collection, key, answer[1:] if answer else None)
         self._generations = {
             p: int(answer) for p, answer in zip(reads.partitions, answers[len(wanted) :], strict=True)
@@ -283,5 +283,5 @@ class _Backend:
         raise NotImplementedError
 
 
-def _reading(operation: str, address: Address) -> Call:
+def _read_call(operation: str, address: Address) -> Call:
     return Call(address.bucket, (operation, *address.arguments))

@@ -50,30 +50,30 @@ class ClusterConnections(Connections):
         """The driver asks the cluster for its masters by itself."""
 
     @property
-    def _connected(self) -> RedisCluster:
+    def _live_client(self) -> RedisCluster:
         if self._client is None:  # closed while this call was under way
             raise NotOpen("this store")
         return self._client
 
     async def servers(self, *command: str) -> list[Any]:
-        nodes = self._connected.get_primaries()
+        nodes = self._live_client.get_primaries()
         return [
             await self._in_time(
-                lambda node=node: self._connected.execute_command(*command, target_nodes=[node])  # type: ignore[misc]
+                lambda node=node: self._live_client.execute_command(*command, target_nodes=[node])  # type: ignore[misc]
             )
             for node in nodes
         ]
 
     async def command(self, *command: Argument) -> Any:
-        return await self._in_time(lambda: self._connected.execute_command(*command))  # type: ignore[no-untyped-call,unused-ignore]
+        return await self._in_time(lambda: self._live_client.execute_command(*command))  # type: ignore[no-untyped-call,unused-ignore]
 
     async def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
-        for node in self._connected.get_primaries():
+        for node in self._live_client.get_primaries():
             cursor = 0
             while True:
                 scan = ("SCAN", cursor, "MATCH", pattern, "COUNT", self.config.thresholds.keys_at_once)
                 answer = await self._in_time(
-                    lambda node=node, scan=scan: self._connected.execute_command(*scan, target_nodes=[node])  # type: ignore[misc]
+                    lambda node=node, scan=scan: self._live_client.execute_command(*scan, target_nodes=[node])  # type: ignore[misc]
                 )
                 told, found = answer
                 yield found
@@ -100,8 +100,8 @@ class ClusterConnections(Connections):
         found: list[bytes] = [b""] * len(calls)
 
         async def ask(numbers: list[int]) -> None:
-            answers = await self._evaluated(
-                self._connected, name, [calls[n] for n in numbers], options, repeatable
+            answers = await self._evaluate(
+                self._live_client, name, [calls[n] for n in numbers], options, repeatable
             )
             for number, answer in zip(numbers, answers, strict=True):
                 found[number] = answer

@@ -89,7 +89,7 @@ def lay_out(collection: Collection, row: Row) -> Parts:
         row.cached_at,
         row.epoch,
     ]
-    line += [_written(row.fields), row.texts, len(body), len(note), len(vector)]
+    line += [_json_fields(row.fields), row.texts, len(body), len(note), len(vector)]
     content = b"\n".join(
         (json_of(line).encode(), b"".join((body, note, vector, WORDS_OF + row.words if row.words else b"")))
     )
@@ -278,7 +278,7 @@ def _decoders(collection: Collection) -> tuple[tuple[str, Callable[[Any], Any]],
     return tuple([(f.name, readers[f.type]) for f in collection.fields if f.type in readers])
 
 
-def _written(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _json_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """As JSON takes them."""
     return {
         name: b64encode(value).decode() if value.__class__ is bytes else value

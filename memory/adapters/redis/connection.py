@@ -17,7 +17,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from memory.adapters.redis.config import RedisConfig
-from memory.adapters.redis.keys import Address, record_key, tagged
+from memory.adapters.redis.keys import Address, hash_tag, record_key
 from memory.adapters.redis.scripts import Argument, Call, frames, script
 from memory.domain.errors import NotOpen
 
@@ -109,7 +109,7 @@ class Connections(ABC):
                     raise
             return await work()
 
-    async def _evaluated(
+    async def _evaluate(
         self, client: Any, name: str, calls: Sequence[Call], options: Sequence[Argument], repeatable: bool
     ) -> list[bytes]:
         known, config = script(name), self.config
@@ -119,7 +119,7 @@ class Connections(ABC):
             once = secrets.token_bytes(8)
             arguments = (
                 1,
-                tagged(config.prefix, calls[0].bucket),
+                hash_tag(config.prefix, calls[0].bucket),
                 config.prefix,
                 int(self.one_server),
                 once,
@@ -232,7 +232,7 @@ class ServerConnections(Connections):
             await self._client.connection_pool.disconnect(inuse_connections=False)
 
     @property
-    def _connected(self) -> Redis:
+    def _live_client(self) -> Redis:
         if self._client is None:  # closed while this call was under way
             raise NotOpen("this store")
         return self._client
@@ -241,7 +241,7 @@ class ServerConnections(Connections):
         return [await self.command(*command)]
 
     async def command(self, *command: Argument) -> Any:
-        return await self._in_time(lambda: self._connected.execute_command(*command))  # type: ignore[no-untyped-call,unused-ignore]
+        return await self._in_time(lambda: self._live_client.execute_command(*command))  # type: ignore[no-untyped-call,unused-ignore]
 
     async def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
         cursor = 0
@@ -260,7 +260,7 @@ class ServerConnections(Connections):
     async def run(
         self, name: str, calls: Sequence[Call], options: Sequence[Argument], *, repeatable: bool
     ) -> list[bytes]:
-        return await self._evaluated(self._connected, name, calls, options, repeatable) if calls else []
+        return await self._evaluate(self._live_client, name, calls, options, repeatable) if calls else []
 
     def _server(self, connection: AbstractConnection) -> str:
         return "server"

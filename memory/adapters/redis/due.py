@@ -23,7 +23,7 @@ _MOMENT = re.compile("[0-9a-f]{16}")
 _WHY = {b"o": Why.OWES, b"a": Why.ARRIVING, b"d": Why.DISCARD}
 
 
-async def due(
+async def due_page(
     connections: Connections,
     collections: Sequence[Collection],
     now: datetime,
@@ -44,7 +44,7 @@ async def due(
         raise InvalidInput("cursor", "this is not a cursor that `due` returned")
     reader = Reader(connections)
     waiting = {
-        number: source for number, source in (await reader.waiting(indexes)).items() if number >= begin
+        number: source for number, source in (await reader.find_waiting(indexes)).items() if number >= begin
     }
     if told is not None and begin in waiting:
         waiting[begin].bound = f"({told}".encode()

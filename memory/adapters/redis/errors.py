@@ -37,7 +37,7 @@ def translate(store: str, error: BaseException, prefix: str = "memory") -> Excep
     if isinstance(error, driver.NoPermissionError) or (
         isinstance(error, driver.ResponseError) and "NOPERM" in str(error)
     ):
-        return StoreError(store, _denied(str(error), prefix))
+        return StoreError(store, _missing_permission(str(error), prefix))
     if isinstance(error, driver.AuthenticationError | driver.AuthorizationError):
         return StoreError(store, f"the server refuses this user, password or command ({_short(error)})")
     if isinstance(error, driver.OutOfMemoryError):
@@ -66,7 +66,7 @@ def translate(store: str, error: BaseException, prefix: str = "memory") -> Excep
 _COMMAND = re.compile(r"run the '([\w|-]{1,40})' command")
 
 
-def _denied(said: str, prefix: str) -> str:
+def _missing_permission(said: str, prefix: str) -> str:
     """Which permission is missing, and what grants it."""
     if command := _COMMAND.search(said):
         return f"the ACL of this user does not allow the command '{command[1]}'; docs/backends.md lists the commands and keys that it needs"

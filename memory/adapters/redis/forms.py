@@ -22,7 +22,7 @@ from memory.adapters.redis.keys import home_bucket, partition_token, tenant_toke
 from memory.adapters.redis.scripts import Call
 from memory.ports import lexical
 from memory.ports.collections import Collection
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.record import Corrupt, Partition, Record, Role
 from memory.ports.rows import Row
 from memory.ports.scored import PartitionIndex
@@ -72,7 +72,7 @@ class PartitionIndexes:
                 await turns.enter_async_context(self._turns.setdefault(name, asyncio.Lock()))
             yield await self._brought_up(collection, named)
 
-    async def differing(self, drop: bool) -> list[str]:
+    async def differences(self, drop: bool) -> list[str]:
         """Where what is kept is not what the server holds, a sentence each. With `drop`
         that is kept no longer.
         """
@@ -97,7 +97,7 @@ class PartitionIndexes:
     ) -> list[PartitionIndex]:
         self._declared[collection.name] = collection
         kept = {
-            name: one for name in named if (one := self._kept.get(name)) is not None and not one.form.worn
+            name: one for name in named if (one := self._kept.get(name)) is not None and not one.form.is_worn
         }
         asked = [
             (partition, kept[name].stamp, kept[name].form) if name in kept else (partition, b"", None)
@@ -165,7 +165,7 @@ class PartitionIndexes:
         return form
 
     async def _changes(self, collection: Collection, found: Iterable[Entry]) -> AsyncIterator[_Change]:
-        async for entry in paced(found):
+        async for entry in iterate_cooperatively(found):
             row, stands = entry.read(collection) if entry.value else (None, None)
             if isinstance(stands, Corrupt):
                 await self._quarantine(entry, stands)

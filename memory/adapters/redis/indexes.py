@@ -72,7 +72,7 @@ class Entry:
         return Address(source.bucket, collection, who[36:], who[:36])
 
     @property
-    def listed(self) -> tuple[str, str]:
+    def index_place(self) -> tuple[str, str]:
         """The partition and creation by which indexes list a record."""
         match self.source.index:
             case "t":
@@ -124,7 +124,7 @@ class Reader:
         """The records of these partitions or this tenant, by creation and id; `after`
         is the index position to continue behind.
         """
-        bound = self._bound(after)
+        bound = self._start_bound(after)
         if isinstance(where, Partitions):
             return [
                 Source(collection, home_bucket(p), "t", bound, partition_token(p), p)
@@ -145,10 +145,10 @@ class Reader:
         """Everything in these indexes of every bucket, by id; `after` is the id to
         continue behind.
         """
-        bound = self._bound(after)
+        bound = self._start_bound(after)
         return [Source(collection, bucket, index, bound) for index in indexes for bucket in BUCKETS]
 
-    def _bound(self, after: bytes | None) -> bytes:
+    def _start_bound(self, after: bytes | None) -> bytes:
         """Where an index is to be read from: behind everything that begins with
         `after`. Behind an id stand letters and digits.
         """
@@ -161,9 +161,9 @@ class Reader:
         to a moment, and what cannot be read.
         """
         old = Source(collection, "", "u", partition=tier, until=b"(" + sort_key(micros(until) + 1).encode())
-        return list((await self.waiting([old, Source(collection, "", "u")])).values())
+        return list((await self.find_waiting([old, Source(collection, "", "u")])).values())
 
-    async def waiting(self, indexes: Sequence[Source]) -> dict[int, Source]:
+    async def find_waiting(self, indexes: Sequence[Source]) -> dict[int, Source]:
         """Of these indexes in every bucket those with a member up to where they end, by
         their number: one trip that tells little.
         """
@@ -178,7 +178,7 @@ class Reader:
                     found[number * len(BUCKETS) + place] = replace(index, bucket=bucket, found=[])
         return found
 
-    async def scanned(self, collection: str, where: Where) -> AsyncIterator[list[Entry]]:
+    async def scan(self, collection: str, where: Where) -> AsyncIterator[list[Entry]]:
         """Every record there is, found by the names of all keys: for servers that may
         have evicted the indexes.
         """
@@ -195,7 +195,7 @@ class Reader:
                     yield [
                         e
                         for a, v in zip(some, values, strict=True)
-                        if v is not None and (e := _found(a, v, known, where))
+                        if v is not None and (e := _scanned_entry(a, v, known, where))
                     ]
 
     # -- pages -------------------------------------------------------------------------
@@ -285,7 +285,9 @@ def _address_in(key: bytes) -> Address | None:
     )
 
 
-def _found(address: Address, value: bytes, known: Mapping[str, Partition], where: Where) -> Entry | None:
+def _scanned_entry(
+    address: Address, value: bytes, known: Mapping[str, Partition], where: Where
+) -> Entry | None:
     """The value as an index over all records leads to it; None if it is of a partition
     that is not asked for.
     """

@@ -13,7 +13,7 @@ from redis import exceptions as driver
 from memory.adapters.redis.connection import Connections
 from memory.adapters.redis.keys import BUCKETS, SCHEMA
 from memory.adapters.redis.scripts import Call
-from memory.adapters.redis.settings import READ, Safety, judged, weakest
+from memory.adapters.redis.settings import READ, Safety, safety_of, weakest
 from memory.domain.errors import ConfigError
 from memory.ports.formats import FormatNote, current_note
 
@@ -134,7 +134,7 @@ class Inspection:
     def _mark_key(self) -> str:
         return f"{{{self._connections.config.prefix}}}:mark"
 
-    async def quarantined(self, collections: Sequence[str]) -> int:
+    async def count_quarantined(self, collections: Sequence[str]) -> int:
         """How many records of these collections are in quarantine."""
         calls = [Call(bucket, (bucket,)) for bucket in BUCKETS]
         return sum(
@@ -159,7 +159,7 @@ class Inspection:
             int(info.get("connected_slaves", 0)) or _text(info.get("role")) in ("slave", "replica")
             for info in replication
         )
-        return weakest([judged(settings, fails_over=fails_over) for settings in await self._settings()])
+        return weakest([safety_of(settings, fails_over=fails_over) for settings in await self._settings()])
 
     async def has_whole_indexes(self) -> bool:
         """Whether no server can have evicted an index whose records are left.

@@ -94,9 +94,9 @@ def address_of(collection: str, key: Key) -> Address:
     return Address(bucket_of(key.id), collection, tenant_token(key.tenant), key.id)
 
 
-def tagged(prefix: str, bucket: str) -> str:
+def hash_tag(prefix: str, bucket: str) -> str:
     return f"{{{prefix}:{bucket}}}"
 
 
 def record_key(prefix: str, address: Address) -> str:
-    return f"{tagged(prefix, address.bucket)}:r:{address.collection}:{address.tenant}:{address.id}"
+    return f"{hash_tag(prefix, address.bucket)}:r:{address.collection}:{address.tenant}:{address.id}"

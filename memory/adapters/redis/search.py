@@ -13,8 +13,8 @@ from memory.adapters.redis.connection import Connections
 from memory.adapters.redis.indexes import Entry, Reader, Source
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
-from memory.ports.asking import condition, leading, page_of
-from memory.ports.pace import paced
+from memory.ports.asking import condition, page_and_next, page_of
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import And, Condition, Eq, Everywhere, Le, Lt, Or, Page, Query, RowType, decode_cursor
 from memory.ports.record import Corrupt, Key, Mark, Record, Role, Standing, Stored, Tombstone
 from memory.ports.rows import Row
@@ -68,7 +68,7 @@ class Question:
             tuple(records), cursor, tuple(dict.fromkeys(match.found.key for match in corrupt))
         ), corrupt
 
-    async def matching(self, *, all_there_is: bool = False) -> AsyncIterator[list[Match]]:
+    async def find_matches(self, *, all_there_is: bool = False) -> AsyncIterator[list[Match]]:
         """Everything that matches or cannot be read, in portions, in no order; `limit`,
         `order` and `cursor` aside.
 
@@ -80,7 +80,7 @@ class Question:
 
     async def _portions(self, *, all_there_is: bool = False) -> AsyncIterator[list[Entry]]:
         if self._scans:
-            portions = self._reader.scanned(self._query.collection.name, self._query.where)
+            portions = self._reader.scan(self._query.collection.name, self._query.where)
         else:
             portions = self._reader.in_portions(await self._sources(None, all_there_is=all_there_is))
         async for entries in portions:
@@ -126,7 +126,7 @@ class Question:
         corrupt: list[Match] = []
         sources = await self._sources(self._behind())
         async for entries in self._reader.in_order(sources, self._query.limit + 1):
-            found += self._kept(await self.matches(entries), corrupt)
+            found += self._collect_readable(await self.matches(entries), corrupt)
             if self._is_enough(found):
                 break
         return found, corrupt
@@ -154,14 +154,14 @@ class Question:
         async for portion in self._portions():
             for start in range(0, len(portion), beyond):
                 matches = await self.matches(portion[start : start + beyond])
-                found |= {standing.key: standing for standing in self._kept(matches, corrupt)}
+                found |= {standing.key: standing for standing in self._collect_readable(matches, corrupt)}
                 if len(found) > limit + beyond:
-                    found = self._leading(found)
+                    found = self._page_and_next(found)
         return list(found.values()), corrupt
 
-    def _leading(self, found: Mapping[Key, Standing]) -> dict[Key, Standing]:
+    def _page_and_next(self, found: Mapping[Key, Standing]) -> dict[Key, Standing]:
         """Of these what the page may need."""
-        first = leading(list(found.values()), self._query)
+        first = page_and_next(list(found.values()), self._query)
         if self._by_change and len(first) > self._query.limit and isinstance(last := first[-1], Record):
             self._end = sort_key(micros(last.updated_at)).encode()
         self.rows = {standing.key: self.rows[standing.key] for standing in first}
@@ -173,7 +173,7 @@ class Question:
             return False
         return changed < self._end if self._query.order[0].descending else changed > self._end
 
-    def _kept(self, matches: Sequence[Match], corrupt: list[Match]) -> list[Standing]:
+    def _collect_readable(self, matches: Sequence[Match], corrupt: list[Match]) -> list[Standing]:
         """Those that can be read; the others go among the corrupt."""
         found: list[Standing] = []
         for match in matches:
@@ -187,7 +187,7 @@ class Question:
     async def matches(self, entries: Iterable[Entry]) -> list[Match]:
         """Those of the entries that match or cannot be read."""
         found = []
-        async for entry in paced(entries):
+        async for entry in iterate_cooperatively(entries):
             if self._is_behind(entry.value):
                 continue
             row, stands = entry.read(self._query.collection)

@@ -29,7 +29,7 @@ class Safety:
     facts: dict[str, JsonValue]
 
 
-def judged(settings: dict[str, str], *, fails_over: bool) -> Safety:
+def safety_of(settings: dict[str, str], *, fails_over: bool) -> Safety:
     """What one server's settings mean. None of them known: the server does not let them
     be read.
     """

@@ -16,7 +16,7 @@ from memory.adapters.redis.cluster import ClusterConnections
 from memory.adapters.redis.codec import CHECKSUM_END, held_in, is_quarantined, lay_out, listed_in, note_of
 from memory.adapters.redis.config import CLAIMS, RedisConfig, parse
 from memory.adapters.redis.connection import Connections, ServerConnections
-from memory.adapters.redis.due import due
+from memory.adapters.redis.due import due_page
 from memory.adapters.redis.errors import translate
 from memory.adapters.redis.forms import PartitionIndexes
 from memory.adapters.redis.inspection import Inspection
@@ -26,7 +26,7 @@ from memory.adapters.redis.scripts import Call
 from memory.adapters.redis.search import Match, Question
 from memory.adapters.redis.thresholds import THRESHOLDS, Thresholds
 from memory.domain.errors import ConfigError
-from memory.ports.answering import expecting, what_answers
+from memory.ports.answering import expect_server, what_answers
 from memory.ports.asking import first_partitions
 from memory.ports.base import BaseStore
 from memory.ports.batch import Held, slot_of
@@ -36,7 +36,7 @@ from memory.ports.collections import Collection
 from memory.ports.deciding import tombstone_over
 from memory.ports.due import Due
 from memory.ports.heads import head_of
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Count, Everywhere, Page, Partitions, Query, Tenant
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Role, Stored
 from memory.ports.rows import row_of, size_of, stored_of
@@ -79,7 +79,7 @@ class RedisStore(BaseStore):
         return "" if self.capabilities.durable else self._connections.epoch
 
     @property
-    def lost(self) -> str:
+    def data_loss(self) -> str:
         return self._lost
 
     # -- life --------------------------------------------------------------------------
@@ -90,16 +90,16 @@ class RedisStore(BaseStore):
         try:
             host, port = self._config.nodes[0]
             if self._config.kind == "single":
-                await expecting(
+                await expect_server(
                     "Redis",
                     self.name,
                     host,
                     port,
-                    self._reached(inspection),
+                    self._connect(inspection),
                     lambda error: isinstance(error, ResponseError | ConfigError),
                 )
             else:
-                await self._reached(inspection)
+                await self._connect(inspection)
             self._take_format(await inspection.require_schema())
             safety = await inspection.safety()
             self._mark, self._marked_in, self._lost = await inspection.mark_run(), self._connections.epoch, ""
@@ -125,7 +125,7 @@ class RedisStore(BaseStore):
     async def _swap_format(self, before: str | None, after: str) -> bool:
         return await Inspection(self.name, self._connections).swap_format(before, after)
 
-    async def _reached(self, inspection: Inspection) -> None:
+    async def _connect(self, inspection: Inspection) -> None:
         await self._connections.open()
         try:
             await inspection.require_server()
@@ -142,7 +142,7 @@ class RedisStore(BaseStore):
         return PartitionIndexes(
             self._connections,
             most,
-            lambda entry, found: self._quarantine(entry.address, found, entry.value, entry.listed),
+            lambda entry, found: self._quarantine(entry.address, found, entry.value, entry.index_place),
         )
 
     async def _close(self) -> None:
@@ -155,7 +155,7 @@ class RedisStore(BaseStore):
             version = await inspection.version()
             safety = await inspection.safety()
             self._evicts = await inspection.evicts()
-            quarantined = await inspection.quarantined(list(self._collections))
+            quarantined = await inspection.count_quarantined(list(self._collections))
             await self._notice_loss()
         except Exception as exc:
             ours = self._translate(exc)
@@ -212,7 +212,7 @@ class RedisStore(BaseStore):
         addresses = [address_of(collection.name, key) for key in keys]
         answers: list[Stored | None] = []
         values = await self._connections.values(addresses)
-        async for key, address, value in paced(zip(keys, addresses, values, strict=True)):
+        async for key, address, value in iterate_cooperatively(zip(keys, addresses, values, strict=True)):
             held = held_in(collection, key, value)
             found = (
                 Corrupt(key, held.problem)
@@ -237,10 +237,12 @@ class RedisStore(BaseStore):
         if not page.records:
             await self._notice_loss()
         for match in corrupt:
-            await self._quarantine(match.entry.address, match.found, match.entry.value, match.entry.listed)  # type: ignore[arg-type]
+            await self._quarantine(
+                match.entry.address, match.found, match.entry.value, match.entry.index_place
+            )  # type: ignore[arg-type]
         if query.select is None:
             return page
-        records = paced([r for r in page.records if isinstance(r, Record)])
+        records = iterate_cooperatively([r for r in page.records if isinstance(r, Record)])
         heads = [
             head_of(query.collection, r, query.select, question.rows[r.key].words) async for r in records
         ]
@@ -249,7 +251,7 @@ class RedisStore(BaseStore):
     async def _count(self, query: Query) -> Count:
         records = size = 0
         scans = await self._must_scan(query)
-        async for matches in Question(self._connections, query, scans=scans).matching():
+        async for matches in Question(self._connections, query, scans=scans).find_matches():
             rows = [
                 match.row
                 for match in matches
@@ -273,7 +275,7 @@ class RedisStore(BaseStore):
     ) -> int:
         deleted = 0
         scans = await self._must_scan(query, deletes=True)
-        async for matches in Question(self._connections, query, scans=scans).matching(all_there_is=True):
+        async for matches in Question(self._connections, query, scans=scans).find_matches(all_there_is=True):
             while matches:
                 calls = [_deletion(query.collection, match, version, discard_at, carry) for match in matches]
                 answers = await send(self._connections, calls)
@@ -309,7 +311,9 @@ class RedisStore(BaseStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
     ) -> Due:
-        return await due(self._connections, tuple(self._collections.values()), now, limit, cursor, expired)
+        return await due_page(
+            self._connections, tuple(self._collections.values()), now, limit, cursor, expired
+        )
 
     async def _partitions(
         self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
@@ -330,7 +334,7 @@ class RedisStore(BaseStore):
             query = Query(collection, where, roles=frozenset(Role))
             if not await self._must_scan(query):
                 return found
-            async for matches in Question(self._connections, query, scans=True).matching():
+            async for matches in Question(self._connections, query, scans=True).find_matches():
                 records = [match.found for match in matches if isinstance(match.found, Record)]
                 unlisted |= dict.fromkeys(
                     record.partition for record in records if record.partition not in listed
@@ -348,7 +352,7 @@ class RedisStore(BaseStore):
     async def _audit(self, repair: bool) -> Audit:
         """`vacuum` is not offered: Redis gives room back by itself."""
         look = Look(self._connections, repair=repair)
-        problems = await look.look() + await self._forms.differing(drop=repair)
+        problems = await look.look() + await self._forms.differences(drop=repair)
         return Audit(look.checked, tuple(problems))
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:

@@ -115,7 +115,7 @@ def ordering(collection: Collection) -> frozenset[str]:
     )
 
 
-def keyed(collection: Collection) -> frozenset[str]:
+def keyed_fields(collection: Collection) -> frozenset[str]:
     """The fields by which an index finds what is asked for, where the tenant is asked
     for too.
     """

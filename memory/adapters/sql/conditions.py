@@ -135,7 +135,7 @@ class Conditions:
             sa.select(partitions.c.number).where(partitions.c.tenant == tenant)
         )
 
-    def standing(self, roles: frozenset[Role], kinds: frozenset[RowType]) -> SqlCondition:
+    def roles_and_types(self, roles: frozenset[Role], kinds: frozenset[RowType]) -> SqlCondition:
         """Roles and kinds are ours, not a caller's: written out, so that partial
         indexes can serve them.
         """
@@ -196,9 +196,9 @@ class Conditions:
         columns.append((self._table.c.id, "id", last_descends))
         if tenants:
             columns.append((self._table.c.tenant, "id", last_descends))
-        return [self.ordered(c, field, descending) for c, field, descending in columns]
+        return [self.sort_key(c, field, descending) for c, field, descending in columns]
 
-    def ordered(self, column: sa.ColumnElement[Any], field: str, descending: bool) -> sa.ColumnElement[Any]:
+    def sort_key(self, column: sa.ColumnElement[Any], field: str, descending: bool) -> sa.ColumnElement[Any]:
         """One sort key: NULL first going up, last going down."""
         return column.desc() if descending else column.asc()
 

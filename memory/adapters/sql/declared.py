@@ -38,7 +38,7 @@ def declaration(collection: Collection) -> str:
     )
 
 
-def declared(name: str, told: str) -> Collection:
+def parse_declaration(name: str, told: str) -> Collection:
     """The collection that a declaration tells of; the weights of its text parts are not
     told.
     """
@@ -82,7 +82,7 @@ class Comparison:
         return not self.new and not self.grown
 
 
-def compared(
+def compare_declarations(
     told: Mapping[str, str], store: str, collections: Sequence[Collection], elsewhere: str
 ) -> Comparison:
     """The declarations that are told in the database beside those asked for;
@@ -96,7 +96,7 @@ def compared(
             new.append(asked)
             continue
         try:
-            was = declared(asked.name, told[asked.name])
+            was = parse_declaration(asked.name, told[asked.name])
             problems = list(_problems(was, asked))
         except (ValueError, TypeError, KeyError):
             was, problems = asked, ["what is told of it cannot be read"]

@@ -17,7 +17,7 @@ from typing import ClassVar
 import sqlalchemy as sa
 
 from memory.adapters.sql.columns import checksum_column, field_column
-from memory.adapters.sql.declared import Comparison, Growth, compared, declaration
+from memory.adapters.sql.declared import Comparison, Growth, compare_declarations, declaration
 from memory.adapters.sql.naming import TableNames, form_and_format, format_row
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection
@@ -55,7 +55,7 @@ class Schema(ABC):
         for a name that no table can have.
         """
 
-    def compared(
+    def compare(
         self, form: str | None, noted: str | None, told: dict[str, str], collections: Sequence[Collection]
     ) -> Comparison:
         """What is there, as told by it, beside what is asked for. Raises `ConfigError`
@@ -76,7 +76,7 @@ class Schema(ABC):
         self.names = replace(self.names, form=self.forms[-1] if form is None else int(form))
         for collection in collections:
             self.of(collection)
-        return compared(told, self.store, collections, self.elsewhere)
+        return compare_declarations(told, self.store, collections, self.elsewhere)
 
     # -- changes, on a connection that holds the lock ----------------------------------
 
@@ -85,7 +85,7 @@ class Schema(ABC):
         schema = self.system()[0].schema
         there = sa.inspect(connection).get_table_names(schema=schema)
         form, noted, told = _read(connection, self.names, schema, there)
-        comparison = self.compared(form, noted, told, collections)
+        comparison = self.compare(form, noted, told, collections)
         system, names = self.system(), self.names
         version = sa.table(names.version, sa.column("version_num"), schema=schema)
         registry = sa.table(names.registry, sa.column("name"), sa.column("declaration"), schema=schema)

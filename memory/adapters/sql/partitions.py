@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from memory.adapters.sql.naming import IN_A_FILE, TableNames
-from memory.adapters.sql.several import in_list, padded
+from memory.adapters.sql.several import in_list, pad_to_power_of_two
 from memory.ports.query import Everywhere, Tenant, Where
 from memory.ports.questions import behind_prefix
 from memory.ports.record import Partition
@@ -67,7 +67,7 @@ class Directory(ABC, Generic[C]):
 
     # -- which there are ---------------------------------------------------------------
 
-    async def listed(
+    async def list_partitions(
         self,
         connection: C,
         tables: Sequence[str],
@@ -116,7 +116,7 @@ class Directory(ABC, Generic[C]):
             )
             self._round = far[0][0] if far else end
             if empty := await self._empty(connection, tables, (after, self._round), LOOKED_AT):
-                marked = await self._marked(connection, tables) if marked is None else marked
+                marked = await self._marked_partitions(connection, tables) if marked is None else marked
                 idle += [one for one in empty if one[1] not in marked]
             if len(idle) > limit:
                 self._round = idle[limit - 1][0]
@@ -154,7 +154,7 @@ class Directory(ABC, Generic[C]):
                 connection, tables, (_FIRST, _LAST), len(numbers), numbers
             )
         }
-        empty -= await self._marked(connection, tables)
+        empty -= await self._marked_partitions(connection, tables)
         gone = [p for p in empty if p in standing and generations.get(standing[p].number) == idle[p]]
         if gone:
             await self._remove(connection, [standing[p].number for p in gone])
@@ -171,7 +171,7 @@ class Directory(ABC, Generic[C]):
         """Number, name and generation of partitions behind the one number up to the
         other, or of some of these, without records and quarantined rows, in order.
         """
-        wanted = padded(among) if among else []
+        wanted = pad_to_power_of_two(among) if among else []
         these = [f"p.number IN {in_list(len(wanted))}"] if wanted else []
         which = f"WHERE {' AND '.join(['p.number > ?', 'p.number <= ?', *these, f'{self._stands(tables)} = 0'])} ORDER BY p.number LIMIT {most}"
         return await self._list(connection, which, [*within, *wanted])
@@ -187,8 +187,8 @@ class Directory(ABC, Generic[C]):
         whole table.
         """
         looks = [
-            *((table, " ORDER BY t.created_at") for table in self._named(tables)),
-            *((table, "") for table in self._named([self.names.quarantine])),
+            *((table, " ORDER BY t.created_at") for table in self._quoted_names(tables)),
+            *((table, "") for table in self._quoted_names([self.names.quarantine])),
         ]
         found = [
             f"WHEN EXISTS (SELECT 1 FROM {table} AS t WHERE t.partition_no = p.number{first} LIMIT 1 OFFSET 0) THEN 1"  # noqa: S608
@@ -209,7 +209,7 @@ class Directory(ABC, Generic[C]):
         """The numbers of a tenant's partitions, or of all, ascending."""
 
     @abstractmethod
-    def _named(self, tables: Sequence[str]) -> list[str]:
+    def _quoted_names(self, tables: Sequence[str]) -> list[str]:
         """Tables as statements name them."""
 
     @abstractmethod
@@ -229,7 +229,7 @@ class Directory(ABC, Generic[C]):
         """
 
     @abstractmethod
-    async def _marked(self, connection: C, tables: Sequence[str]) -> set[Partition]:
+    async def _marked_partitions(self, connection: C, tables: Sequence[str]) -> set[Partition]:
         """The partitions of which there are marks."""
 
     @abstractmethod

@@ -29,7 +29,7 @@ class Statement:
         return values if self.places is None else [values[i] for i in self.places]
 
 
-def compiled(dialect: sa.Dialect, statement: sa.Select[Any], count: int) -> Statement:
+def compile_statement(dialect: sa.Dialect, statement: sa.Select[Any], count: int) -> Statement:
     """The statement in the dialect's SQL; a call brings so many values."""
     made: Any = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
     names: list[str] = list(made.positiontup or ())
@@ -41,7 +41,9 @@ def compiled(dialect: sa.Dialect, statement: sa.Select[Any], count: int) -> Stat
     return Statement(str(made), tuple([made.params[name] for name in own]), None if in_order else places)
 
 
-def kept(statements: dict[Any, Statement], most: int, key: Any, build: Callable[[], Statement]) -> Statement:
+def cached_statement(
+    statements: dict[Any, Statement], most: int, key: Any, build: Callable[[], Statement]
+) -> Statement:
     """The statement kept under the key, built where there is none yet. Where there are
     as many as are kept at most, they are forgotten first.
     """

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.prepared import compiled, kept
+from memory.adapters.sql.prepared import cached_statement, compile_statement
 from memory.adapters.sql.shapes import TRUE, Shape, Values, names, scope, walks
 from memory.adapters.sql.table import Table
 from memory.domain.time import micros
@@ -33,16 +33,16 @@ class Question:
 def question(table: AnyTable, build: Build, shape: Shape, values: Values) -> Question:
     """The statement of this shape, built where there is none yet."""
     most = table.thresholds.statements_kept
-    statement = kept(
+    statement = cached_statement(
         table.prepared,
         most,
         (build, shape),
-        lambda: compiled(table.dialect, build(table, shape), len(values)),
+        lambda: compile_statement(table.dialect, build(table, shape), len(values)),
     )
     return Question(statement.sql, statement.arguments(values))
 
 
-def asked(
+def values_and_shapes(
     table: AnyTable, where: Where, part: Condition | None, partitions: Sequence[int], walking: bool = False
 ) -> tuple[Values, Shape, Shape]:
     """The values, and the shapes of where and what is asked for. `walking` is along an
@@ -62,7 +62,7 @@ def page(
     """These columns of the rows of a page in order, each with whether any row is in the
     quarantine behind it.
     """
-    values, where, chosen = asked(
+    values, where, chosen = values_and_shapes(
         table, query.where, query.filter, partitions, walking=table.walks(query, partitions)
     )
     after = (
@@ -93,7 +93,7 @@ def _page(table: AnyTable, shape: Shape) -> sa.Select[Any]:
     conditions = table.conditions()
     wanted = [
         conditions.scope(where, walks(order)),
-        conditions.standing(roles, kinds),
+        conditions.roles_and_types(roles, kinds),
         conditions.filter(chosen),
     ]
     if kinds == {RowType.RECORD} and not names(
@@ -109,7 +109,7 @@ def _page(table: AnyTable, shape: Shape) -> sa.Select[Any]:
         .where(*wanted)
         .order_by(*ordering)
     )
-    return table.walked(
+    return table.with_index_hint(
         statement.limit(conditions.value("i") if written is None else sa.literal_column(str(written))),
         where,
         order,
@@ -118,34 +118,36 @@ def _page(table: AnyTable, shape: Shape) -> sa.Select[Any]:
 
 def totals(table: AnyTable, query: Query, partitions: Sequence[int]) -> Question:
     """How many records match, and their bytes."""
-    values, where, chosen = asked(table, query.where, query.filter, partitions)
+    values, where, chosen = values_and_shapes(table, query.where, query.filter, partitions)
     return question(table, _totals, (where, query.roles, query.types, chosen), values)
 
 
 def _totals(table: AnyTable, shape: Shape) -> sa.Select[Any]:
     where, roles, kinds, chosen = shape
     conditions = table.conditions()
-    wanted = [conditions.scope(where), conditions.standing(roles, kinds), conditions.filter(chosen)]
-    columns: list[sa.ColumnElement[Any]] = [sa.func.count(), summed(table.table.c.bytes)]
+    wanted = [conditions.scope(where), conditions.roles_and_types(roles, kinds), conditions.filter(chosen)]
+    columns: list[sa.ColumnElement[Any]] = [sa.func.count(), sum_or_zero(table.table.c.bytes)]
     return sa.select(*columns).select_from(table.table).where(*wanted)
 
 
-def due(tables: Sequence[AnyTable], expiring: Sequence[bool], moments: Sequence[datetime]) -> Question:
+def due_question(
+    tables: Sequence[AnyTable], expiring: Sequence[bool], moments: Sequence[datetime]
+) -> Question:
     """Whether anything in one of these tables may be due at the first of the moments,
     or has expired before the second where it is `expiring`.
     """
     first, values = tables[0], [micros(at) for at in moments]
-    key = (due, tuple([table.name for table in tables]), tuple(expiring))
-    statement = kept(
+    key = (due_question, tuple([table.name for table in tables]), tuple(expiring))
+    statement = cached_statement(
         first.prepared,
         first.thresholds.statements_kept,
         key,
-        lambda: compiled(first.dialect, _due(tables, expiring), len(values)),
+        lambda: compile_statement(first.dialect, _due_select(tables, expiring), len(values)),
     )
     return Question(statement.sql, statement.arguments(values))
 
 
-def _due(tables: Sequence[AnyTable], expiring: Sequence[bool]) -> sa.Select[Any]:
+def _due_select(tables: Sequence[AnyTable], expiring: Sequence[bool]) -> sa.Select[Any]:
     """Each is asked for as the first in an index's order: where a server does not know
     how few there are, it would go through the table for any.
     """
@@ -154,7 +156,7 @@ def _due(tables: Sequence[AnyTable], expiring: Sequence[bool]) -> sa.Select[Any]
         conditions, c = table.conditions(), table.table.c
         asked = [
             (conditions.filter(("owing", True)), c.id),
-            (conditions.standing(frozenset({Role.ARRIVING}), frozenset({RowType.RECORD})), c.id),
+            (conditions.roles_and_types(frozenset({Role.ARRIVING}), frozenset({RowType.RECORD})), c.id),
         ]
         asked.append((conditions.filter(("<", "discard_at", "i")), c.discard_at))
         asked += [(conditions.filter(("<", "expires_at", "i")), c.expires_at)] if expires else []
@@ -170,7 +172,7 @@ def _due(tables: Sequence[AnyTable], expiring: Sequence[bool]) -> sa.Select[Any]
     return sa.select(sa.or_(*found))
 
 
-def summed(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
+def sum_or_zero(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
     """The sum as an integer, 0 over nothing."""
     return sa.cast(sa.func.coalesce(sa.func.sum(column), sa.literal_column("0")), sa.BigInteger())
 
@@ -179,7 +181,7 @@ def matches(table: AnyTable, query: Query, partitions: Sequence[int], columns: t
     """These columns of every live row there, locked, and beside them whether the query
     matches it.
     """
-    values, where, chosen = asked(table, query.where, query.filter, partitions)
+    values, where, chosen = values_and_shapes(table, query.where, query.filter, partitions)
     shape = (where, query.roles, query.types, chosen, columns)
     return question(table, _matches, shape, values)
 
@@ -188,7 +190,7 @@ def _matches(table: AnyTable, shape: Shape) -> sa.Select[Any]:
     where, roles, kinds, chosen, columns = shape
     conditions = table.conditions()
     somewhere = conditions.scope(where)
-    wanted = sa.and_(conditions.standing(roles, kinds), conditions.filter(chosen))
+    wanted = sa.and_(conditions.roles_and_types(roles, kinds), conditions.filter(chosen))
     return (
         sa.select(*[table.table.c[c] for c in columns], wanted)
         .where(somewhere, table.table.c.partition_no.is_not(None))

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from memory.adapters.sql.partitions import Directory
-from memory.adapters.sql.questions import due, matches, page, totals
+from memory.adapters.sql.questions import due_question, matches, page, totals
 from memory.adapters.sql.table import Columns, Table, Unreadable
 from memory.ports.batch import Held, slot_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import tombstone_over
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Count, Everywhere, Head, Page, Partitions, Query, Where, encode_cursor
 from memory.ports.record import Corrupt, Key, Stored
 from memory.ports.rows import Row, row_of
@@ -29,15 +29,18 @@ async def get(
     unreadable: list[Unreadable] = []
     if len(keys) == 1:
         return [
-            await _stored(connection, table, keys[0], await table.find(connection, keys[0]), unreadable)
+            await _decode_stored(
+                connection, table, keys[0], await table.find(connection, keys[0]), unreadable
+            )
         ], unreadable
     rows = await table.find_all(connection, keys)
     return [
-        await _stored(connection, table, key, rows.get(key), unreadable) async for key in paced(keys)
+        await _decode_stored(connection, table, key, rows.get(key), unreadable)
+        async for key in iterate_cooperatively(keys)
     ], unreadable
 
 
-async def _stored(
+async def _decode_stored(
     connection: Any, table: AnyTable, key: Key, found: Columns | None, unreadable: list[Unreadable]
 ) -> Stored | None:
     """What stands in the row that was found under the key; where it cannot be read just
@@ -45,7 +48,7 @@ async def _stored(
     """
     if found is None:
         return None
-    stored = slot_of(table.collection, key, table.held(found, key)).stored
+    stored = slot_of(table.collection, key, table.held_in(found, key)).stored_value
     if not isinstance(stored, Corrupt):
         return stored
     if table.codec.is_quarantined(found):
@@ -83,11 +86,11 @@ async def query(
     if selection is not None:
         heads = [
             head
-            async for row in paced(rows)
+            async for row in iterate_cooperatively(rows)
             if (head := selection.read(dict(zip(columns, row, strict=False)))) is not None
         ]
-    async for row in paced(rows if selection is None else ()):
-        stored = table.stored(row)
+    async for row in iterate_cooperatively(rows if selection is None else ()):
+        stored = table.stored_in(row)
         if isinstance(stored, Corrupt):
             unreadable.append(Unreadable(row[:-1], stored.key, stored.problem))
         else:
@@ -96,11 +99,11 @@ async def query(
     if more and rows:
         last = rows[-1]
         cursor = encode_cursor(
-            table.shaper.position(query.order, last, at), table.shaper.shown("id", last[at["id"]])
+            table.shaper.position(query.order, last, at), table.shaper.field_value("id", last[at["id"]])
         )
     corrupt: list[Key] = []
     if not rows or rows[0][-1]:
-        corrupt = await table.quarantined(connection, query.where, partitions or ())
+        corrupt = await table.quarantined_keys(connection, query.where, partitions or ())
     corrupt += [u.key for u in unreadable if u.key not in corrupt]
     return Page(tuple(answers), cursor, tuple(corrupt), tuple(heads)), unreadable
 
@@ -122,7 +125,7 @@ async def _rows(
         rows = await table.read(connection, question.sql, question.arguments)
         full = len(rows) == take
         if chosen != columns:
-            rows = await table.paged(connection, rows)
+            rows = await table.read_page(connection, rows)
         if not full:
             return rows, False
         if not isinstance(query.where, Everywhere):
@@ -146,7 +149,7 @@ async def may_be_due(
     """Whether something in one of these tables may be due, see `Store.due`."""
     if not tables:
         return False
-    asked = due(
+    asked = due_question(
         tables, [table.collection in expired for table in tables], [now, max(expired.values(), default=now)]
     )
     ((found,),) = await tables[0].read(connection, asked.sql, asked.arguments)
@@ -187,16 +190,16 @@ async def delete_matching(
         return 0
     question = matches(table, deletion.query, partitions or (), table.matched_columns)
     deleted = 0
-    async for rows in table.matching(connection, question.sql, question.arguments):
+    async for rows in table.lock_matches(connection, question.sql, question.arguments):
         tombstones = [
             t
-            async for row, wanted in paced(rows)
+            async for row, wanted in iterate_cooperatively(rows)
             if (t := _tombstone(table, table.codec.key(row), row, wanted, deletion)) is not None
         ]
         await table.delete_over(connection, tombstones)
         deleted += len(tombstones)
     left: list[tuple[Held, Row]] = []
-    for key in await table.quarantined(connection, where, partitions or ()):
+    for key in await table.quarantined_keys(connection, where, partitions or ()):
         found = await table.find(connection, key)
         if (
             found is not None
@@ -212,9 +215,9 @@ def _tombstone(
     table: AnyTable, key: Key, columns: Columns, wanted: bool, deletion: Deletion
 ) -> tuple[Held, Row] | None:
     """What a row holds, and what is left of it; None where it stays."""
-    held = table.held(columns, key)
+    held = table.held_in(columns, key)
     slot = slot_of(table.collection, key, held)
-    if not wanted and not isinstance(slot.stored, Corrupt):
+    if not wanted and not isinstance(slot.stored_value, Corrupt):
         return None
     return held, row_of(
         table.collection, tombstone_over(key, slot, deletion.version, deletion.discard_at, deletion.carry)

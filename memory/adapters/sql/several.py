@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def padded(values: Sequence[T]) -> list[T]:
+def pad_to_power_of_two(values: Sequence[T]) -> list[T]:
     """The values, the first repeated, as many as the next power of two says."""
     wide = 1 << (len(values) - 1).bit_length()
     return [*values, *[values[0]] * (wide - len(values))]
@@ -39,7 +39,7 @@ def packets(
         yield from powers(rows, fit)
         return
     for some in portions(rows, fit):
-        yield padded(some)
+        yield pad_to_power_of_two(some)
 
 
 def powers(values: Sequence[T], most: int) -> Iterator[Sequence[T]]:

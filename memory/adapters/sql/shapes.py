@@ -154,7 +154,9 @@ class Shaper:
         return ("has", part.field)
 
     def _in(self, part: In, values: Values) -> Shape:
-        bound = [b for v in part.values if v is not None and (b := self._bound(part.field, v)) is not NOTHING]
+        bound = [
+            b for v in part.values if v is not None and (b := self._bound_value(part.field, v)) is not NOTHING
+        ]
         values += bound
         return ("in", part.field, "".join([_code(b) for b in bound])) if bound else FALSE
 
@@ -163,7 +165,7 @@ class Shaper:
         if value is None:
             self.type_of(field)
             return FALSE
-        bound = self._bound(field, value, ordering=not isinstance(part, Eq))
+        bound = self._bound_value(field, value, ordering=not isinstance(part, Eq))
         if bound is NOTHING:
             return FALSE
         if field == "owing" and isinstance(part, Eq) and bound in (0, 1):
@@ -171,7 +173,7 @@ class Shaper:
         values.append(bound)
         return (_COMPARISONS[type(part)], field, _code(bound))
 
-    def _bound(self, field: str, value: FieldValue, *, ordering: bool = False) -> Any:
+    def _bound_value(self, field: str, value: FieldValue, *, ordering: bool = False) -> Any:
         """The value as its column would hold it; NOTHING where no value of the field
         can equal it.
         """
@@ -241,7 +243,7 @@ class Shaper:
         """Where a row stands, as a cursor tells it; `at` where its columns are, if it
         is not a whole one.
         """
-        return tuple([self.shown(o.field, self.value_in(row, o.field, at)) for o in order])
+        return tuple([self.field_value(o.field, self.value_in(row, o.field, at)) for o in order])
 
     def value_in(self, row: Sequence[Any], field: str, at: Mapping[str, int] | None = None) -> Any:
         """What the field's column holds in a row."""
@@ -251,7 +253,7 @@ class Shaper:
         place = at.get(field if field in SYSTEM_FIELDS else field_column(field))
         return None if place is None else row[place]  # of a field that the table lacks
 
-    def shown(self, field: str, value: Any) -> Any:
+    def field_value(self, field: str, value: Any) -> Any:
         """What a column holds as the field's value."""
         kind = self.type_of(field)
         if value is None:

@@ -18,7 +18,7 @@ from memory.adapters.sql.thresholds import SqlThresholds
 from memory.ports.base import BaseStore
 from memory.ports.collections import Collection
 from memory.ports.due import Due
-from memory.ports.quarantine import quarantined, sound
+from memory.ports.quarantine import sound, try_quarantine
 from memory.ports.query import Count, Everywhere, Page, Query, Tenant
 from memory.ports.record import Key, Partition, Stored
 
@@ -135,7 +135,7 @@ class SqlStore(BaseStore, Generic[C, R]):
 
     async def _quarantine(self, collection: Collection, unreadable: Sequence[Unreadable]) -> bool:
         """Whether it could be done; the rows are not served either way."""
-        return await quarantined(
+        return await try_quarantine(
             self.name, lambda some: self._move(collection, some), unreadable, self._translate
         )
 
@@ -145,7 +145,7 @@ class SqlStore(BaseStore, Generic[C, R]):
         self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
     ) -> Sequence[tuple[Partition, int]]:
         async def look(connection: C) -> list[tuple[Partition, int]]:
-            return await self._directory.listed(
+            return await self._directory.list_partitions(
                 connection, await self._tables_in_order(connection), where, prefix, after, limit
             )
 

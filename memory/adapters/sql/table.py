@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 import sqlalchemy as sa
 
 from memory.adapters.sql.codec import Codec
-from memory.adapters.sql.columns import keyed, ordering
+from memory.adapters.sql.columns import keyed_fields, ordering
 from memory.adapters.sql.conditions import Conditions
 from memory.adapters.sql.prepared import Statement
 from memory.adapters.sql.selection import Selection
@@ -57,7 +57,7 @@ class Table(ABC, Generic[C]):
         """
         self.prepared: dict[Any, Statement] = {}
         self._selections: dict[frozenset[str], Selection] = {}
-        self.keyed = keyed(codec.collection)
+        self.keyed = keyed_fields(codec.collection)
         self.ordering = ordering(codec.collection)
 
     def selection(self, select: frozenset[str]) -> Selection:
@@ -85,13 +85,15 @@ class Table(ABC, Generic[C]):
             return ordered and not names(self.shaper.filter(query.filter, []), self.keyed)
         return len(partitions) == 1 and walks(query.order)
 
-    def walked(self, statement: sa.Select[Any], where: Shape, order: Sequence[Order]) -> sa.Select[Any]:
+    def with_index_hint(
+        self, statement: sa.Select[Any], where: Shape, order: Sequence[Order]
+    ) -> sa.Select[Any]:
         """The statement of a page; with a hint at the index to walk along, where a
         dialect's optimizer needs one.
         """
         return statement
 
-    def held(self, columns: Columns | None, key: Key) -> Held:
+    def held_in(self, columns: Columns | None, key: Key) -> Held:
         """What stands in a row that was found under the key, to decide about."""
         if columns is None:
             return NOTHING
@@ -102,7 +104,7 @@ class Table(ABC, Generic[C]):
         """The row, and what is wrong with it, see `Codec.read`."""
         return self.codec.read(columns, columns[len(self.columns) - 1])
 
-    def stored(self, columns: Columns) -> Stored:
+    def stored_in(self, columns: Columns) -> Stored:
         """What stands in a row; `Corrupt` where that is not what was written."""
         row, problem = self.read_row(columns)
         return Corrupt(self.codec.key(columns), problem) if problem else stored_of(self.collection, row)
@@ -126,7 +128,7 @@ class Table(ABC, Generic[C]):
         """
         return columns
 
-    async def paged(self, connection: C, found: Sequence[Columns]) -> Sequence[Columns]:
+    async def read_page(self, connection: C, found: Sequence[Columns]) -> Sequence[Columns]:
         """The rows of a page that was found by other columns than were asked for."""
         return found
 
@@ -145,7 +147,7 @@ class Table(ABC, Generic[C]):
         """The rows that a prepared question asks for."""
 
     @abstractmethod
-    def matching(
+    def lock_matches(
         self, connection: C, sql: str, values: Values
     ) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
         """The rows that a question of `questions.matches` is about, locked, each with
@@ -165,7 +167,7 @@ class Table(ABC, Generic[C]):
         """
 
     @abstractmethod
-    async def quarantined(self, connection: C, where: Where, partitions: Sequence[int]) -> list[Key]:
+    async def quarantined_keys(self, connection: C, where: Where, partitions: Sequence[int]) -> list[Key]:
         """The keys of the rows in the quarantine there."""
 
     @abstractmethod

@@ -58,7 +58,7 @@ class Wrapper:
         return self.inner.epoch
 
     @property
-    def lost(self) -> str:
+    def data_loss(self) -> str:
         return str(getattr(self.inner, "lost", ""))
 
     @property

@@ -61,16 +61,16 @@ class CircuitBreaker(Wrapper):
             answer = await work()
         except asyncio.CancelledError:
             if _now() - begun >= LATE:
-                self._unanswered()
+                self._note_failure()
             raise
         except StoreUnavailable:
-            self._unanswered()
+            self._note_failure()
             raise
         except StoreError:
-            self._answered()  # it refused: it is there
+            self._note_success()  # it refused: it is there
             raise
         else:
-            self._answered()
+            self._note_success()
             return answer
         finally:
             if trying:  # also when the caller gave up
@@ -79,7 +79,7 @@ class CircuitBreaker(Wrapper):
     async def check(self) -> Health:
         health = await self.inner.check()
         if health.ok:
-            self._answered()
+            self._note_success()
         return health
 
     def _admit(self) -> bool:
@@ -95,12 +95,12 @@ class CircuitBreaker(Wrapper):
         self._trying = True
         return True
 
-    def _unanswered(self) -> None:
+    def _note_failure(self) -> None:
         self._failed += 1
         if self._failed >= self._limit:
             self._refusing_until = _now() + self._cool_down
 
-    def _answered(self) -> None:
+    def _note_success(self) -> None:
         self._failed, self._refusing_until = 0, None
 
 

@@ -58,7 +58,7 @@ class Latecomer(Wrapper):
                 await self.inner.open(collections)
                 self._away = None
             except StoreUnavailable as error:
-                self._failed(error)
+                self._note_failure(error)
             self._collections = collections
 
     async def close(self) -> None:
@@ -69,7 +69,7 @@ class Latecomer(Wrapper):
 
     async def check(self) -> Health:
         try:
-            await self._arrived()
+            await self._ensure_open()
         except StoreUnavailable as error:
             if self._away is not None:
                 return Health(ok=False, detail=str(error.__cause__ or self._away))
@@ -78,14 +78,14 @@ class Latecomer(Wrapper):
     async def _call(self, call: Call, work: Callable[[], Awaitable[T]]) -> T:
         if self._away is not None and asyncio.current_task() is not self._opening:
             claimed = self.inner.capabilities
-            await self._arrived()
+            await self._ensure_open()
             if self.inner.capabilities != claimed:
                 raise StoreUnavailable(
                     self.name, "was opened just now and differs from what was claimed of it; try again"
                 )
         return await work()
 
-    async def _arrived(self) -> None:
+    async def _ensure_open(self) -> None:
         """Open the store if it is away still; raises while it is."""
         async with self._attempting:
             if self._collections is None:
@@ -105,7 +105,7 @@ class Latecomer(Wrapper):
                     await self.on_arrival()
             except (StoreUnavailable, ConfigError) as error:
                 await self.inner.close()
-                self._failed(error)
+                self._note_failure(error)
                 raise StoreUnavailable(self.name, f"could not be opened ({_problem(error)})") from error
             except BaseException:
                 await self.inner.close()
@@ -114,7 +114,7 @@ class Latecomer(Wrapper):
                 self._opening = None
             self._away = None
 
-    def _failed(self, error: StoreUnavailable | ConfigError) -> None:
+    def _note_failure(self, error: StoreUnavailable | ConfigError) -> None:
         self._away = error
         self._next_attempt = asyncio.get_running_loop().time() + AGAIN_AFTER
 

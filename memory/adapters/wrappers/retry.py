@@ -76,7 +76,7 @@ class Retry(Wrapper):
             try:
                 answer = await work()
                 if attempt > 1 and call.method == "apply":
-                    return cast(T, await self._judged(call, cast("list[Outcome]", answer)))
+                    return cast(T, await self._resolve_outcomes(call, cast("list[Outcome]", answer)))
                 return answer
             except StoreError as error:
                 if not error.retryable or attempt == attempts:
@@ -86,11 +86,11 @@ class Retry(Wrapper):
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    async def _judged(self, call: Call, outcomes: list[Outcome]) -> list[Outcome]:
+    async def _resolve_outcomes(self, call: Call, outcomes: list[Outcome]) -> list[Outcome]:
         """The outcomes of a batch that may have been carried out before: what is there
         already was applied.
         """
-        known = recognised(call.writes, outcomes)
+        known = recognise_own_writes(call.writes, outcomes)
         if not call.together or all(o.applied for o in known):
             return known
         left = {i: write for i, write in enumerate(call.writes) if known[i].status is Status.SKIPPED}
@@ -116,17 +116,17 @@ def _may_be_repeated(call: Call) -> bool:
     return len(set(written)) == len(written)
 
 
-def recognised(writes: Sequence[Write], outcomes: Sequence[Outcome]) -> list[Outcome]:
+def recognise_own_writes(writes: Sequence[Write], outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The outcomes of writes of different keys, with every conflict that is the write's
     own work known for an application.
     """
     return [
-        outcome if isinstance(write, RaiseGeneration) else _recognised(write, outcome)
+        outcome if isinstance(write, RaiseGeneration) else _recognise_own_write(write, outcome)
         for write, outcome in zip(writes, outcomes, strict=True)
     ]
 
 
-def _recognised(write: Write, outcome: Outcome) -> Outcome:
+def _recognise_own_write(write: Write, outcome: Outcome) -> Outcome:
     """The outcome, or that of an application where exactly what the write leaves stands
     in its way.
     """

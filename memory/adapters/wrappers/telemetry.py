@@ -132,10 +132,10 @@ class DeliveryMetrics:
             explicit_bucket_boundaries_advisory=BOUNDARIES,
         )
 
-    def queued(self, tier: str, by: int) -> None:
+    def on_queue_change(self, tier: str, by: int) -> None:
         self._queued.add(by, {"memory.store.tiers": (tier,)})
 
-    def delivered(self, tier: str, seconds: float) -> None:
+    def on_deliver(self, tier: str, seconds: float) -> None:
         self._delays.record(seconds, {"memory.store.tiers": (tier,)})
 
 
@@ -155,10 +155,10 @@ class MaintenanceMetrics:
             "memory.store.quarantined", "{record}", "Damaged records of all tenants in quarantine in a store"
         )
 
-    def swept(self, outcome: str) -> None:
+    def on_sweep(self, outcome: str) -> None:
         self._rounds.add(1, {"memory.maintenance.outcome": outcome})
 
-    def quarantined(self, store: str, records: int) -> None:
+    def on_quarantine(self, store: str, records: int) -> None:
         self._quarantined.set(records, {"gen_ai.memory.store.id": store})
 
 
@@ -181,7 +181,7 @@ class EnrichmentMetrics:
             "gen_ai.client.token.usage", "{token}", "Tokens that an answer of an advisor took"
         )
 
-    def advised(self, of: str, model: str, seconds: float, tokens: Mapping[str, int | None] | None) -> None:
+    def on_advice(self, of: str, model: str, seconds: float, tokens: Mapping[str, int | None] | None) -> None:
         about = {"memory.enrichment.of": of, "gen_ai.request.model": model}
         self._durations.record(seconds, about | {"memory.enrichment.answered": tokens is not None})
         for kind, count in (tokens or {}).items():

@@ -40,7 +40,7 @@ class Timeout(Wrapper):
         except TimeoutError:
             if not timer.expired():
                 raise
-            raise StoreTimeout(self.name, self._said(call)) from None
+            raise StoreTimeout(self.name, self._message(call)) from None
 
     async def check(self) -> Health:
         try:
@@ -48,5 +48,5 @@ class Timeout(Wrapper):
         except StoreTimeout as late:
             return Health(ok=False, detail=str(late))
 
-    def _said(self, call: Call) -> str:
+    def _message(self, call: Call) -> str:
         return f"{call.method} did not end within the {self._seconds:g} s that 'timeout' allows; raise it, or find out what the store is busy with"

@@ -39,10 +39,10 @@ async def demo(
         )
     with tempfile.TemporaryDirectory(prefix="memory-demo-") as folder:
         source = cli.config or str((keep or Path(folder) / "demo.db").absolute())
-        return await _shown(cli, source, kept=keep)
+        return await _run_demo(cli, source, kept=keep)
 
 
-async def _shown(cli: Cli, source: str, *, kept: Path | None) -> int:
+async def _run_demo(cli: Cli, source: str, *, kept: Path | None) -> int:
     from memory.cli.demo import show
     from memory.cli.demo.run import Demo
     from memory.cli.demo.window import talk

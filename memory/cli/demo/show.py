@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Console, Group
 from rich.text import Text
 
-from memory.cli.show import grouped, plain, ranked, relevance, size, sort_key, table, tier
+from memory.cli.show import group_by, plain, ranks_text, relevance, size, sort_key, table, tier
 from memory.facade.config import MemoryConfig
-from memory.facade.values import masked
+from memory.facade.values import mask_url
 from memory.policies.routing import TIERS
 
 
@@ -20,8 +20,8 @@ def _heading(out: Console, number: int, title: str) -> None:
 
 
 def opening(out: Console, config: MemoryConfig) -> None:
-    serving = config.serving()
-    places = {store.name: masked(store.url) for store in serving.values()}
+    serving = config.serving_stores()
+    places = {store.name: mask_url(store.url) for store in serving.values()}
     tiers = ", ".join(f"{name} on {serving[name].name}" for name in TIERS)
     out.print(
         plain(
@@ -32,7 +32,7 @@ def opening(out: Console, config: MemoryConfig) -> None:
     out.print("Ines restores her grandfather's boat and tells an assistant about it over three weeks.")
 
 
-def _remembered(out: Console, found: Mapping[str, Any]) -> None:
+def _imported_turns(out: Console, found: Mapping[str, Any]) -> None:
     _heading(out, 1, "Remember")
     again = f", {found['already_there']} were there already" if found["already_there"] else ""
     out.print(
@@ -49,7 +49,7 @@ def _routes(out: Console, rows: list[dict[str, Any]]) -> None:
     out.print(
         table("", ["scope", "type", "entries", "home", "store", "replica in"], cells, right=("entries",))
     )
-    for (home, because), alike in grouped(rows, lambda r: (r["tier"], r["because"])).items():
+    for (home, because), alike in group_by(rows, lambda r: (r["tier"], r["because"])).items():
         scopes = ", ".join(dict.fromkeys(r["scope"] for r in alike))
         out.print(Text.assemble(f"{scopes}: born in ", tier(home), f", because {because}"))
 
@@ -74,7 +74,7 @@ def _answer(out: Console, answer: Mapping[str, Any], shown: int = 2) -> None:
     for hit in hits:
         mark = Text("✓", style="bold green") if hit["evidence"] else Text("")
         body = Group(plain(hit["content"], limit=220), plain(hit["turn"] or "known before", "dim"))
-        found_by = ranked({"lexical": hit["lexical_rank"], "semantic": hit["semantic_rank"]})
+        found_by = ranks_text({"lexical": hit["lexical_rank"], "semantic": hit["semantic_rank"]})
         numbers = [hit["place"], sort_key(hit["score"]), relevance(hit["relevance"])]
         rows.append([mark, *numbers, tier(hit["tier"]), found_by, body])
     columns = ["", "#", "score", "relevance", "tier", "found by", "evidence"]
@@ -93,11 +93,11 @@ def _promotion(out: Console, found: Mapping[str, Any]) -> None:
     for rule in found["rules"]:
         out.print(plain(f"rule {rule['name']}: {rule['says']}"))
     if found["moved"]:
-        for (rule, start, end), moved in grouped(
+        for (rule, start, end), moved in group_by(
             found["moved"], lambda m: (m["rule"], m["from_tier"], m["to_tier"])
         ).items():
             rows: list[list[object]] = []
-            for because, alike in grouped(moved, lambda m: m["because"]).items():
+            for because, alike in group_by(moved, lambda m: m["because"]).items():
                 rows.append(["", plain(because, "dim")])
                 rows += [[m["turn"], plain(m["content"], limit=60)] for m in alike]
             out.print(
@@ -106,7 +106,7 @@ def _promotion(out: Console, found: Mapping[str, Any]) -> None:
             out.print(table("", ["turn", "because, and what it says"], rows))
     else:
         out.print("Nothing moved: an earlier run on this database did it.")
-    for (name, because), kept in grouped(found["kept"], lambda k: (k["tier"], k["because"])).items():
+    for (name, because), kept in group_by(found["kept"], lambda k: (k["tier"], k["because"])).items():
         out.print(Text.assemble(f"{len(kept)} stay in ", tier(name), f": {because}"))
 
 
@@ -172,7 +172,7 @@ def _window(out: Console, found: Mapping[str, Any]) -> None:
 
 
 SECTIONS: dict[str, Callable[[Console, Any], None]] = {
-    "remembered": _remembered,
+    "remembered": _imported_turns,
     "routes": _routes,
     "answers": _answers,
     "promotion": _promotion,

@@ -58,12 +58,12 @@ async def talk(memory: Memory, answers: list[dict[str, Any]]) -> dict[str, Any]:
         "said": len(said),
         "kept": sum(name in kept for name, _, _ in said),
         "recalled": [
-            await _recalled(session, answer, in_window) for answer in answers if answer["shared_words"]
+            await _find_evidence(session, answer, in_window) for answer in answers if answer["shared_words"]
         ],
     }
 
 
-async def _recalled(session: Any, answer: dict[str, Any], in_window: set[str | None]) -> dict[str, Any]:
+async def _find_evidence(session: Any, answer: dict[str, Any], in_window: set[str | None]) -> dict[str, Any]:
     """Where the evidence stands among what a search of the session finds, and whether
     the model would be sent it anyway.
     """

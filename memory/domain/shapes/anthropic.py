@@ -17,20 +17,21 @@ from memory.domain.shapes.parts import content_as
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 
 
-def taken(fields: Fields) -> list[Message]:
+def from_fields(fields: Fields) -> list[Message]:
     """One message; where a user's holds results of tools several, in the order of the
     blocks: each result, and what is said before and behind it.
 
     A given id is that of the first; the others have it with their number, from 2.
     """
     given = Given(fields)
-    role, content, seen = given.role(_ROLES), given.content(), given.seen()
+    role, content, seen = given.role(_ROLES), given.content(), given.id_and_time()
     usage, finish_reason = given.look_at("usage", dict), given.look_at("stop_reason", str)
     if isinstance(content, str) or not content:
         messages = [Message(role=role, content=content, shape="anthropic")]
     else:
         messages = [
-            _result(group[0]) if _is_result(group[0]) else _said(role, group) for group in _groups(content)
+            _result(group[0]) if _is_result(group[0]) else _message_from_blocks(role, group)
+            for group in _groups(content)
         ]
     for number, message in enumerate(messages, start=1):
         message.at = seen.get("at")
@@ -40,11 +41,11 @@ def taken(fields: Fields) -> list[Message]:
             message.extra["joined"] = True
     first = messages[0]
     first.usage, first.finish_reason = usage, finish_reason
-    first.extra |= {"message": kept} if (kept := given.kept()) else {}
+    first.extra |= {"message": kept} if (kept := given.extra_fields()) else {}
     return messages
 
 
-def given(messages: Sequence[Message], *, foreign_reasoning: bool = True) -> list[Fields]:
+def to_fields(messages: Sequence[Message], *, foreign_reasoning: bool = True) -> list[Fields]:
     """The messages without system ones (`system_prompt`). Results of tools, and what a user
     says right behind them, become one message of the user.
     """
@@ -98,29 +99,29 @@ def _result(block: Fields) -> Message:
         is_error=given.true("is_error"),
         shape="anthropic",
     )
-    message.extra = given.kept()
+    message.extra = given.extra_fields()
     return message
 
 
-def _said(role: Role, blocks: list[Fields]) -> Message:
+def _message_from_blocks(role: Role, blocks: list[Fields]) -> Message:
     found = Blocks()
     for number, block in enumerate(blocks):
         if block["type"] == "tool_use":
             call, kept = call_of(
                 f"content[{number}]", {n: v for n, v in block.items() if n != "type"}, "input"
             )
-            found.call(
+            found.add_call(
                 (
                     call,
                     {name: value for name, value in kept.items() if (name, value) != ("arguments", "object")},
                 )
             )
         elif block["type"] == "thinking" and isinstance(block.get("thinking"), str):
-            found.thought("thinking", block)
+            found.add_thinking("thinking", block)
         elif block["type"] == "redacted_thinking":
-            found.as_it_is(block)
+            found.add_verbatim(block)
         else:
-            found.part(block)
+            found.add_part(block)
     calls = [call for call, _ in told_apart(found.calls)]
     return Message(
         role=role,
@@ -128,7 +129,7 @@ def _said(role: Role, blocks: list[Fields]) -> Message:
         reasoning=found.reasoning,
         tool_calls=calls,
         shape="anthropic",
-        extra=found.kept,
+        extra=found.extra_fields,
     )
 
 

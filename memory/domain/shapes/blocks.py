@@ -33,23 +33,23 @@ class Blocks:
         return _BETWEEN.join(self.thoughts) or None
 
     @property
-    def kept(self) -> Fields:
+    def extra_fields(self) -> Fields:
         return {"blocks": self.order} if any(self.order) else {}
 
-    def part(self, block: Fields) -> None:
+    def add_part(self, block: Fields) -> None:
         self.parts.append(block)
         self.order.append({})
 
-    def call(self, call: Call) -> None:
+    def add_call(self, call: Call) -> None:
         self.calls.append(call)
         self.order.append({"call": call[1]})
 
-    def thought(self, name: str, block: Fields) -> None:
+    def add_thinking(self, name: str, block: Fields) -> None:
         """A block of thinking, whose text is under the name."""
         self.thoughts.append(block.pop(name))
         self.order.append({"thought": block, "under": name, "chars": len(self.thoughts[-1])})
 
-    def as_it_is(self, block: Fields) -> None:
+    def add_verbatim(self, block: Fields) -> None:
         """A block that means nothing to others: kept where it stood."""
         self.order.append({"block": block})
 

@@ -109,11 +109,11 @@ def arguments_of(call: ToolCall) -> Fields:
     """The arguments as an object; where the model wrote something else, its text under
     `arguments`.
     """
-    given = parsed(call)
+    given = parse_arguments(call)
     return {"arguments": call.arguments} if given is None else given
 
 
-def parsed(call: ToolCall) -> Fields | None:
+def parse_arguments(call: ToolCall) -> Fields | None:
     """The arguments as an object; None where the model wrote something else."""
     if not call.arguments.strip():
         return {}

@@ -104,7 +104,7 @@ class Given:
             self.extra["no_call_id"] = True
         return call_id
 
-    def seen(self) -> Fields:
+    def id_and_time(self) -> Fields:
         """Id and moment, which also stay as they were given."""
         seen: Fields = {}
         if self.left.get("id") is not None:
@@ -124,7 +124,7 @@ class Given:
         value = self.left.get(name)
         return value if isinstance(value, kind) and value else None
 
-    def kept(self) -> Fields:
+    def extra_fields(self) -> Fields:
         """What goes into `extra`: nothing where everything had its place."""
         return {**self.extra, **({"fields": self.left} if self.left else {})}
 

@@ -14,7 +14,7 @@ from memory.domain.shapes import anthropic, langchain, openai, plain
 from memory.domain.shapes.calls import distinct, is_made_up
 from memory.domain.shapes.fields import Fields
 
-_EACH = {"langchain": langchain.given, "plain": plain.given}
+_EACH = {"langchain": langchain.to_fields, "plain": plain.to_fields}
 FORMATS = ("anthropic", "openai", *_EACH)
 
 
@@ -45,11 +45,11 @@ def export_messages(
     messages = with_distinct_calls(messages)
     if format == "openai":
         return [
-            deepcopy(openai.given(message, foreign_reasoning=foreign_reasoning, strict=strict))
+            deepcopy(openai.to_fields(message, foreign_reasoning=foreign_reasoning, strict=strict))
             for message in messages
         ]
     if format == "anthropic":
-        return deepcopy(anthropic.given(list(messages), foreign_reasoning=foreign_reasoning))
+        return deepcopy(anthropic.to_fields(list(messages), foreign_reasoning=foreign_reasoning))
     return [deepcopy(_EACH[format](message, foreign_reasoning=foreign_reasoning)) for message in messages]
 
 

@@ -15,7 +15,7 @@ from memory.domain.shapes.calls import (
     call_of,
     id_without,
     kept_of,
-    parsed,
+    parse_arguments,
     told_apart,
     worth_keeping,
 )
@@ -97,9 +97,9 @@ def is_one(fields: Fields) -> bool:
     )
 
 
-def taken(fields: Fields) -> list[Message]:
+def from_fields(fields: Fields) -> list[Message]:
     kind, given = fields["type"], Given(fields["data"])
-    content, seen = given.content(), given.seen()
+    content, seen = given.content(), given.id_and_time()
     if "at" not in seen and (named := validation.named_moment(fields)) is not None:
         seen["at"] = validation.time(named, fields[named])
     found = _taken_apart(content)
@@ -131,20 +131,24 @@ def taken(fields: Fields) -> list[Message]:
     outer = {name: value for name, value in fields.items() if name not in ("type", "data")}
     message.extra = {
         "type": kind,
-        **given.kept(),
-        **(found.kept if found else {}),
+        **given.extra_fields(),
+        **(found.extra_fields if found else {}),
         **kept,
         **({"outer": outer} if outer else {}),
     }
     return [message]
 
 
-def given(message: Message, *, foreign_reasoning: bool = True) -> Fields:
+def to_fields(message: Message, *, foreign_reasoning: bool = True) -> Fields:
     kept = own(message, "langchain")
     kind = kept.get("type", _NAMES[message.role])
     is_own = message.shape == "langchain"
     calls = list(zip(message.tool_calls, kept_of(message, "langchain"), strict=True))
-    sound = [(call, known) for call, known in calls if not known.get("invalid") and parsed(call) is not None]
+    sound = [
+        (call, known)
+        for call, known in calls
+        if not known.get("invalid") and parse_arguments(call) is not None
+    ]
     data: Fields = {} if is_own else _defaults(message, kind, foreign_reasoning)
     data |= given_back(
         kept,
@@ -188,11 +192,11 @@ def _taken_apart(content: str | list[Fields]) -> Blocks | None:
     for block in content:
         kind = block["type"]
         if kind in ("thinking", "reasoning") and isinstance(block.get(kind), str):
-            found.thought(kind, block)
+            found.add_thinking(kind, block)
         elif kind in ("tool_use", "tool_call", "redacted_thinking", "input_json_delta"):
-            found.as_it_is(block)
+            found.add_verbatim(block)
         else:
-            found.part(block)
+            found.add_part(block)
     return found
 
 

@@ -14,7 +14,7 @@ from memory.domain.shapes.calls import (
     id_without,
     is_made_up,
     kept_of,
-    parsed,
+    parse_arguments,
     told_apart,
     worth_keeping,
 )
@@ -28,9 +28,9 @@ _REASONING = ("reasoning_content", "reasoning")
 """Where servers that give it put it; OpenAI's own keeps it to itself."""
 
 
-def taken(fields: Fields) -> list[Message]:
+def from_fields(fields: Fields) -> list[Message]:
     given = Given(fields)
-    role, content, seen = given.role(_ROLES), given.content(), given.seen()
+    role, content, seen = given.role(_ROLES), given.content(), given.id_and_time()
     pairs = [tool_call(f"tool_calls[{n}]", call) for n, call in enumerate(given.objects("tool_calls"))]
     if not pairs and (legacy := given.object("function_call")):
         call, kept = call_of("function_call", legacy)
@@ -50,13 +50,13 @@ def taken(fields: Fields) -> list[Message]:
         shape="openai",
         **seen,
     )
-    message.extra = {**given.kept(), **worth_keeping([kept for _, kept in pairs], "text")}
+    message.extra = {**given.extra_fields(), **worth_keeping([kept for _, kept in pairs], "text")}
     if reasoned != _REASONING[0]:
         message.extra["reasoned"] = reasoned
     return [message]
 
 
-def given(message: Message, *, foreign_reasoning: bool = True, strict: bool = False) -> Fields:
+def to_fields(message: Message, *, foreign_reasoning: bool = True, strict: bool = False) -> Fields:
     kept, kept_of_calls = own(message, "openai"), kept_of(message, "openai")
     if strict:
         message, kept, kept_of_calls = (
@@ -155,7 +155,7 @@ def tool_call_back(call: ToolCall, kept: Fields) -> Fields:
     outer = {**kept.get("outer", {"type": "function"}), **({"id": flat.pop("id")} if "id" in flat else {})}
     if (
         kept.get("kind") == "custom"
-        and set(written := parsed(call) or {}) == {"input"}
+        and set(written := parse_arguments(call) or {}) == {"input"}
         and isinstance(written["input"], str)
     ):
         return {**outer, "custom": {**kept.get("inner", {}), "name": call.name, "input": written["input"]}}

@@ -30,7 +30,7 @@ def said_in(dump: Fields) -> Fields:
     }
 
 
-def taken(fields: Fields) -> list[Message]:
+def from_fields(fields: Fields) -> list[Message]:
     validation.one_of("role", fields.get("role"), [role.value for role in Role])
     if fields.get("id") is not None:
         validation.identifier("id", fields["id"])

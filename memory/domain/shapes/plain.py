@@ -11,9 +11,9 @@ from memory.domain.shapes.parts import content_as
 _ROLES = {role.value: role for role in Role}
 
 
-def taken(fields: Fields) -> list[Message]:
+def from_fields(fields: Fields) -> list[Message]:
     given = Given(fields)
-    role, content, seen = given.role(_ROLES), given.content(), given.seen()
+    role, content, seen = given.role(_ROLES), given.content(), given.id_and_time()
     pairs = told_apart(
         [call_of(f"tool_calls[{n}]", call) for n, call in enumerate(given.objects("tool_calls"))]
     )
@@ -32,11 +32,11 @@ def taken(fields: Fields) -> list[Message]:
         metadata=given.object("metadata") or {},
         **seen,
     )
-    message.extra = {**given.kept(), **worth_keeping([kept for _, kept in pairs], "text")}
+    message.extra = {**given.extra_fields(), **worth_keeping([kept for _, kept in pairs], "text")}
     return [message]
 
 
-def given(message: Message, *, foreign_reasoning: bool = True) -> Fields:
+def to_fields(message: Message, *, foreign_reasoning: bool = True) -> Fields:
     kept = own(message, "plain")
     fields = given_back(
         kept,

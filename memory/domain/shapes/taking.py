@@ -64,9 +64,9 @@ def import_message(given: object) -> list[Message]:
     Raises:
         InvalidInput: It names the wrong field, or `message` if this is no message.
     """
-    fields = _copied(_as_mapping(given))
+    fields = _copy_fields(_as_mapping(given))
     _check_content(fields)
-    messages = _taken(fields)
+    messages = _from_fields(fields)
     for message in messages:
         _check_names(message)
     return messages
@@ -127,16 +127,16 @@ def _check_names(message: Message) -> None:
             raise InvalidInput(field, f"exceeds {validation.LARGE_TEXT_BYTES} bytes")
 
 
-def _taken(fields: Fields) -> list[Message]:
+def _from_fields(fields: Fields) -> list[Message]:
     if ours.is_dump(fields):
-        return ours.taken(fields)
+        return ours.from_fields(fields)
     if langchain.is_one(fields):
-        return langchain.taken(fields)
+        return langchain.from_fields(fields)
     if _is_openai(fields):
-        return openai.taken(fields)
+        return openai.from_fields(fields)
     if _is_anthropic(fields):
-        return anthropic.taken(fields)
-    return plain.taken(fields)
+        return anthropic.from_fields(fields)
+    return plain.from_fields(fields)
 
 
 def _as_mapping(given: object) -> Mapping[Any, Any]:
@@ -149,7 +149,7 @@ def _as_mapping(given: object) -> Mapping[Any, Any]:
     elif (
         hasattr(given, "role") and hasattr(given, "content") and callable(getattr(given, "model_dump", None))
     ):
-        fields = _dumped(given)
+        fields = _dump_model(given)
     else:
         raise InvalidInput(
             "message",
@@ -157,12 +157,12 @@ def _as_mapping(given: object) -> Mapping[Any, Any]:
             f"not {type(given).__name__}",
         )
     return {
-        name: [_dumped(one) for one in value] if isinstance(value, list | tuple) else value
+        name: [_dump_model(one) for one in value] if isinstance(value, list | tuple) else value
         for name, value in fields.items()
     }
 
 
-def _dumped(one: Any) -> Any:
+def _dump_model(one: Any) -> Any:
     """What came as an object, such as a block of a maker's own library, as its fields."""
     return (
         one.model_dump(warnings=False)
@@ -171,7 +171,7 @@ def _dumped(one: Any) -> Any:
     )
 
 
-def _copied(given: Mapping[Any, Any]) -> Fields:
+def _copy_fields(given: Mapping[Any, Any]) -> Fields:
     """A checked copy: at most 32 MiB of texts that are over 64 KiB each, and 1 MiB of
     all else. A moment may be a datetime, which JSON has not; it is checked where it is
     taken.

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
-from memory.orchestrator.storage.callbacks import called
+from memory.orchestrator.storage.callbacks import invoke
 from memory.policies.extracting import (
     SYSTEM,
     EveryNTurns,
@@ -92,10 +92,10 @@ class ModelExtractor:
                 "model",
                 "no model configured: give ModelExtractor(model=…), MemoryManager(model=…) or the agent's to `record`",
             )
-        return read_facts(await called(model, prompt_of(messages, self.system)))
+        return read_facts(await invoke(model, prompt_of(messages, self.system)))
 
 
-def resolved(
+def resolve_extraction(
     given: bool | Extraction, name: str, *, writable: bool, adds: bool, takes_messages: bool
 ) -> Extraction | None:
     """What a store's `extraction` comes to: None for off; with an extractor where the
@@ -127,5 +127,5 @@ async def facts_of(
     extractor: Extractor, messages: Sequence[Message], context: Mapping[str, Any]
 ) -> list[ExtractedFact]:
     """What an extractor makes of messages; what is no fact is left out."""
-    made = await called(extractor, messages, context)
+    made = await invoke(extractor, messages, context)
     return [one for item in made or () if (one := fact_of(item)) is not None]

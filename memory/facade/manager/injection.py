@@ -15,7 +15,7 @@ from memory.domain.errors import ForkedProcess, InvalidInput
 from memory.facade.arguments import length
 from memory.facade.manager.stores import StoreEntry
 from memory.facade.wanted import least_relevance
-from memory.policies.injecting import Placement, is_user_turn, query_of, rendered, with_block
+from memory.policies.injecting import Placement, is_user_turn, query_of, render_block, with_block
 from memory.policies.ranking.constants import MIN_RELEVANCE
 from memory.policies.tokens import DefaultCounter
 from memory.ports.tokens import TokenCounter
@@ -53,7 +53,7 @@ class Injection:
 
     trigger: Trigger = "user_turn"
     query: Query = query_of
-    format: Format = rendered
+    format: Format = render_block
     max_entries: int = MAX_ENTRIES
     max_tokens: int | None = None
     placement: Placement = "prepend"
@@ -94,7 +94,7 @@ class Injection:
     async def _block(self, messages: Sequence[Any], search: Search) -> str | None:
         if not await self._fires(messages):
             return None
-        query = await _made(self.query, messages)
+        query = await _invoke(self.query, messages)
         if not isinstance(query, str) or not query.strip():
             return None
         least = MIN_RELEVANCE if self.min_relevance is None else self.min_relevance
@@ -104,7 +104,7 @@ class Injection:
             if one.relevance is None or one.relevance >= least
         ]
         found = found[: self.max_entries]
-        shown = await self._shown(found) if found else ""
+        shown = await self._render_within_limit(found) if found else ""
         return shown if shown.strip() else None
 
     async def _fires(self, messages: Sequence[Any]) -> bool:
@@ -113,23 +113,23 @@ class Injection:
         return (
             is_user_turn(messages)
             if self.trigger == "user_turn"
-            else bool(await _made(self.trigger, messages))
+            else bool(await _invoke(self.trigger, messages))
         )
 
-    async def _shown(self, found: Sequence[StoreEntry]) -> str:
-        shown = await self._formatted(found)
+    async def _render_within_limit(self, found: Sequence[StoreEntry]) -> str:
+        shown = await self._render(found)
         if self.max_tokens is None or self.counter.count(shown) <= self.max_tokens:
             return shown
         for count in range(len(found) - 1, 0, -1):
-            shown = await self._formatted(found[:count])
+            shown = await self._render(found[:count])
             if self.counter.count(shown) <= self.max_tokens:
                 return shown
         return ""
 
-    async def _formatted(self, found: Sequence[StoreEntry]) -> str:
-        return validation.text("format", await _made(self.format, found))
+    async def _render(self, found: Sequence[StoreEntry]) -> str:
+        return validation.text("format", await _invoke(self.format, found))
 
 
-async def _made(function: Callable[..., Any], *args: Any) -> Any:
+async def _invoke(function: Callable[..., Any], *args: Any) -> Any:
     made = function(*args)
     return await made if inspect.isawaitable(made) else made

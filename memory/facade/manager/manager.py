@@ -27,9 +27,17 @@ from memory.facade.manager.gates import StoreGates, StoreRecallGate, StoreWriteG
 from memory.facade.manager.injection import Injection
 from memory.facade.manager.recording import Attachment, Recording
 from memory.facade.manager.spans import span
-from memory.facade.manager.spool import Buffer, Log, waiting
+from memory.facade.manager.spool import Buffer, Log, waiting_sessions
 from memory.facade.manager.stores import NamedStore, StoreEntry, content_of
-from memory.facade.manager.tools import AddTool, SearchTool, Tool, described, distinct, parameters, tool_name
+from memory.facade.manager.tools import (
+    AddTool,
+    SearchTool,
+    Tool,
+    distinct,
+    parameters,
+    tool_description,
+    tool_name,
+)
 from memory.facade.memory import Memory
 from memory.facade.session import Session
 from memory.facade.written import check_resolver
@@ -96,12 +104,12 @@ class MemoryManager(AsyncContext):
         detect_conflicts: bool = True,
         resolve: Resolver | None = None,
     ) -> None:
-        self._stores = {store.name: store for store in _checked(stores)}
+        self._stores = {store.name: store for store in _check_stores(stores)}
         self._attributes = dict(attributes or {})
         self._detect_conflicts, self._resolve = flag("detect_conflicts", detect_conflicts), resolve
         check_resolver(resolve, detects=detect_conflicts)
         self._injection = _setting("injection", injection, Injection)
-        self._own_tools = self._made(
+        self._own_tools = self._make_tools(
             _setting("search_tool", search_tool, SearchTool), _setting("add_tool", add_tool, AddTool)
         )
         self._tools: list[Tool] | None = None
@@ -157,7 +165,7 @@ class MemoryManager(AsyncContext):
             ]
             self._tools = distinct([*self._own_tools, *more])
         if self._memory is not None:
-            self._run_behind(self._resumed())
+            self._run_behind(self._try_resume())
 
     async def close(self) -> None:
         """Tell the stores what they have not, and wait for what is written behind. The
@@ -166,7 +174,7 @@ class MemoryManager(AsyncContext):
         self._check_process()
         for recording in list(self._recordings.values()):
             await recording.close()
-        await self._settled()
+        await self._drain()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -192,11 +200,13 @@ class MemoryManager(AsyncContext):
         text = validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
         if limit is not None:
             validation.whole_limit(limit, default=1)
-        named = self.stores if stores is None else [self._named(name) for name in _names(stores)]
+        named = self.stores if stores is None else [self._get_store(name) for name in _names(stores)]
         with span("search_memory", self._attributes) as describe:
             found = [
                 entry
-                for entries in await asyncio.gather(*(self._found(store, text, limit) for store in named))
+                for entries in await asyncio.gather(
+                    *(self._search_store(store, text, limit) for store in named)
+                )
                 for entry in entries
             ]
             describe("gen_ai.memory.record.count", len(found))
@@ -225,12 +235,14 @@ class MemoryManager(AsyncContext):
         named = (
             [store for store in self.stores if store.takes_texts]
             if stores is None
-            else [self._taking(name) for name in _names(stores)]
+            else [self._get_writable_store(name) for name in _names(stores)]
         )
         if not named:
             raise InvalidInput("stores", "no writable store matched")
         with span("create_memory", self._attributes) as describe:
-            found = await self._added([(text, about)], named, self._provenance.then(_provenance(provenance)))
+            found = await self._add_to_stores(
+                [(text, about)], named, self._provenance.then(_provenance(provenance))
+            )
             describe("gen_ai.memory.record.count", 1)
         return found
 
@@ -241,9 +253,9 @@ class MemoryManager(AsyncContext):
         self._check_process()
         for recording in list(self._recordings.values()):
             await recording.flush()
-        await self._settled()
+        await self._drain()
 
-    async def _settled(self) -> None:
+    async def _drain(self) -> None:
         while self._behind:
             await asyncio.wait(self._behind)
 
@@ -280,13 +292,13 @@ class MemoryManager(AsyncContext):
         recording = self._recordings.get(name)
         if recording is not None and not await recording._is_of(session):
             recording._leaves()
-        recording = self._recordings.get(name) or await self._begun(session, named)
+        recording = self._recordings.get(name) or await self._begin_recording(session, named)
         self._resuming.discard(name)
         recording._stays = timedelta(0) if temporary else None
         recording.take(model)
         return recording
 
-    async def _begun(self, session: Session | None, run_id: str) -> Recording:
+    async def _begin_recording(self, session: Session | None, run_id: str) -> Recording:
         """A recording, once it is noted that something may wait; or the one that was
         begun meanwhile.
         """
@@ -342,7 +354,7 @@ class MemoryManager(AsyncContext):
             return 0
         left = dict[str, None]()
         for store in self._learning:
-            left |= dict.fromkeys(await waiting(self._memory, store.name))
+            left |= dict.fromkeys(await waiting_sessions(self._memory, store.name))
         for session_id in left:
             try:
                 await self._resume(self._memory, session_id)
@@ -365,7 +377,7 @@ class MemoryManager(AsyncContext):
         is_own = (await session.info()).namespace == NAMESPACE
         self._resuming.add(name)
         try:
-            recording = await self._begun(session, session_id.removeprefix(f"{NAMESPACE}/"))
+            recording = await self._begin_recording(session, session_id.removeprefix(f"{NAMESPACE}/"))
             if is_own and name in self._resuming:
                 recording._stays = KEPT  # whoever died may yet turn out to be slow
             await recording.flush()
@@ -375,7 +387,7 @@ class MemoryManager(AsyncContext):
             self._resuming.discard(name)
         await recording.close()
 
-    async def _resumed(self) -> None:
+    async def _try_resume(self) -> None:
         try:
             await self.resume()
         except Exception as error:  # noqa: BLE001 - it is tried again at the next opening
@@ -444,22 +456,22 @@ class MemoryManager(AsyncContext):
             if access is not None:
                 access.check_process()
 
-    def _named(self, name: str) -> NamedStore:
+    def _get_store(self, name: str) -> NamedStore:
         if name not in self._stores:
             raise InvalidInput(
                 "stores", f"memory store '{name[:80]}' not found; there are {', '.join(self._stores)}"
             )
         return self._stores[name]
 
-    def _taking(self, name: str) -> NamedStore:
-        store = self._named(name)
+    def _get_writable_store(self, name: str) -> NamedStore:
+        store = self._get_store(name)
         if not store.writable:
             raise InvalidInput("stores", f"memory store '{name}' is read-only")
         if not store.can("add"):
             raise InvalidInput("stores", f"memory store '{name}' has no add method")
         return store
 
-    async def _found(self, store: NamedStore, query: str, limit: int | None) -> list[StoreEntry]:
+    async def _search_store(self, store: NamedStore, query: str, limit: int | None) -> list[StoreEntry]:
         try:
             found = await store.search(query, limit)
             shown = await self._gates.let_out(found)
@@ -479,7 +491,7 @@ class MemoryManager(AsyncContext):
             )
             return []
 
-    async def _added(
+    async def _add_to_stores(
         self,
         entries: Sequence[tuple[str, Mapping[str, Any] | None]],
         stores: Sequence[NamedStore],
@@ -489,7 +501,7 @@ class MemoryManager(AsyncContext):
         them, by store.
         """
 
-        async def kept(
+        async def add_entry(
             entry: tuple[str, Mapping[str, Any] | None], store: NamedStore
         ) -> ConflictReport | None:
             return await self._gates.add(
@@ -501,7 +513,9 @@ class MemoryManager(AsyncContext):
             )
 
         each = [
-            (number, store, kept(entry, store)) for number, entry in enumerate(entries) for store in stores
+            (number, store, add_entry(entry, store))
+            for number, entry in enumerate(entries)
+            for store in stores
         ]
         results = await asyncio.gather(*(call for _, _, call in each), return_exceptions=True)
         failed = [
@@ -520,7 +534,7 @@ class MemoryManager(AsyncContext):
             if isinstance(result, ConflictReport)
         }
 
-    def _made(self, searching: SearchTool | None, adding: AddTool | None) -> list[Tool]:
+    def _make_tools(self, searching: SearchTool | None, adding: AddTool | None) -> list[Tool]:
         """The manager's own tools."""
         made = []
         if searching is not None:
@@ -529,7 +543,7 @@ class MemoryManager(AsyncContext):
             scope = (
                 self.stores
                 if searching.stores is None
-                else self._allowed("search_tool.stores", searching.stores)
+                else self._tool_stores("search_tool.stores", searching.stores)
             )
             made.append(self._search_tool(searching, scope))
         if adding is not None:
@@ -540,7 +554,7 @@ class MemoryManager(AsyncContext):
             if not scope:
                 raise InvalidInput("add_tool", "no writable stores implement add")
             if adding.stores is not None:
-                scope = self._allowed("add_tool.stores", adding.stores)
+                scope = self._tool_stores("add_tool.stores", adding.stores)
                 for store in scope:
                     if not store.takes_texts:
                         problem = "has no add method" if store.writable else "is not writable"
@@ -548,7 +562,7 @@ class MemoryManager(AsyncContext):
             made.append(self._add_tool(adding, scope))
         return distinct(made)
 
-    def _allowed(self, field: str, given: Sequence[Any]) -> list[NamedStore]:
+    def _tool_stores(self, field: str, given: Sequence[Any]) -> list[NamedStore]:
         """Stores by name or as they are, each once."""
         found: dict[str, NamedStore] = {}
         for one in validation.sequence(field, given):
@@ -582,7 +596,10 @@ class MemoryManager(AsyncContext):
             }
         }
         return Tool(
-            settings.name, described(settings.description, scope), parameters(asked, most, scope), search
+            settings.name,
+            tool_description(settings.description, scope),
+            parameters(asked, most, scope),
+            search,
         )
 
     def _add_tool(self, settings: AddTool, scope: list[NamedStore]) -> Tool:
@@ -599,7 +616,7 @@ class MemoryManager(AsyncContext):
             )
             if settings.wait_for_writes:
                 with span("create_memory", self._attributes) as describe:
-                    await self._added([(text, None) for text in texts], named, came_of)
+                    await self._add_to_stores([(text, None) for text in texts], named, came_of)
                     describe("gen_ai.memory.record.count", len(texts))
                 return {"stored": len(texts)}
             self._write_behind(texts, named, came_of)
@@ -612,19 +629,21 @@ class MemoryManager(AsyncContext):
             "maxItems": MOST_ENTRIES,
         }
         kept = {"entries": {**items, "description": "What to keep: one text for each fact."}}
-        return Tool(settings.name, described(settings.description, scope), parameters(kept, {}, scope), add)
+        return Tool(
+            settings.name, tool_description(settings.description, scope), parameters(kept, {}, scope), add
+        )
 
     def _write_behind(
         self, texts: Sequence[str], stores: Sequence[NamedStore], provenance: Provenance
     ) -> None:
-        async def written() -> None:
+        async def add_texts() -> None:
             try:
                 with span("create_memory", self._attributes):
-                    await self._added([(text, None) for text in texts], stores, provenance)
+                    await self._add_to_stores([(text, None) for text in texts], stores, provenance)
             except Exception as error:  # noqa: BLE001 - nobody waits for it
                 log.warning("what a model wanted to keep was not stored: %s", error)
 
-        self._run_behind(written())
+        self._run_behind(add_texts())
 
     def _run_behind(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it behind the caller's back; `flush` and `close` wait for it."""
@@ -643,7 +662,7 @@ def _name(session: Session | None, run_id: str) -> _Name:
     return (False, run_id) if session is None else (True, session.id)
 
 
-def _checked(stores: Sequence[NamedStore]) -> list[NamedStore]:
+def _check_stores(stores: Sequence[NamedStore]) -> list[NamedStore]:
     given = validation.sequence("stores", stores)
     if not given:
         raise InvalidInput("stores", "at least one store is required")

@@ -108,7 +108,7 @@ class JsonStore:
             _Text(r["id"], r["content"], r["metadata"], datetime.fromisoformat(r["created_at"]).timestamp())
             for r in records
         ]
-        return _found(texts, query, limit, self._strategy)
+        return _search_texts(texts, query, limit, self._strategy)
 
     def _read(self) -> list[dict[str, Any]]:
         if self._path is None or not self._path.exists():
@@ -116,17 +116,17 @@ class JsonStore:
         try:
             records = json.loads(self._path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
-            raise self._damaged(None, f"no JSON: {error}") from None
+            raise self._corrupt_record_error(None, f"no JSON: {error}") from None
         if not isinstance(records, list):
-            raise self._damaged(None, f"must be a list of records, not {type(records).__name__}")
-        return [self._checked(number, record) for number, record in enumerate(records)]
+            raise self._corrupt_record_error(None, f"must be a list of records, not {type(records).__name__}")
+        return [self._check_record(number, record) for number, record in enumerate(records)]
 
-    def _checked(self, number: int, record: object) -> dict[str, Any]:
+    def _check_record(self, number: int, record: object) -> dict[str, Any]:
         """A record as a hand may have left it: without an id, a moment or metadata."""
         if not isinstance(record, dict) or not isinstance(record.get("content"), str):
-            raise self._damaged(number, "a record must be an object with a content that is text")
+            raise self._corrupt_record_error(number, "a record must be an object with a content that is text")
         if not isinstance(record.get("metadata"), dict | None):
-            raise self._damaged(
+            raise self._corrupt_record_error(
                 number, f"metadata must be an object, not {type(record['metadata']).__name__}"
             )
         given = {
@@ -138,10 +138,10 @@ class JsonStore:
         try:
             datetime.fromisoformat(given["created_at"])
         except (TypeError, ValueError):
-            raise self._damaged(number, "created_at must be a moment in ISO 8601") from None
+            raise self._corrupt_record_error(number, "created_at must be a moment in ISO 8601") from None
         return given
 
-    def _damaged(self, number: int | None, problem: str) -> CorruptRecord:
+    def _corrupt_record_error(self, number: int | None, problem: str) -> CorruptRecord:
         return CorruptRecord(
             str(self._path),
             number,
@@ -180,7 +180,7 @@ class MarkdownStore:
         """
         heading, _, rest = content_of(content).strip().partition("\n")
         with self._turn:
-            path = self._folder / f"{_slug(heading) or self._unnamed()}.md"
+            path = self._folder / f"{_slug(heading) or self._fallback_name()}.md"
             before = path.read_text(encoding="utf-8") if path.exists() else f"{heading}\n"
             more = _lines_to_add(heading, rest.strip(), before)
             said = f"{before.rstrip()}\n{more}\n" if more else before
@@ -191,7 +191,7 @@ class MarkdownStore:
                     self._strategy.index(path.name, said)
         return path.name
 
-    def _unnamed(self) -> str:
+    def _fallback_name(self) -> str:
         """A name that no note has, for one whose first line makes none."""
         at = time.time_ns() // 1_000_000
         while (self._folder / f"entry-{at}.md").exists():
@@ -208,10 +208,12 @@ class MarkdownStore:
                 _Text(p.name, p.read_text(encoding="utf-8").strip(), {"file": p.name}, p.stat().st_mtime)
                 for p in paths
             ]
-        return _found(texts, query, limit, self._strategy)
+        return _search_texts(texts, query, limit, self._strategy)
 
 
-def _found(texts: Sequence[_Text], query: str, limit: int, strategy: Strategy | None) -> list[StoreEntry]:
+def _search_texts(
+    texts: Sequence[_Text], query: str, limit: int, strategy: Strategy | None
+) -> list[StoreEntry]:
     query, limit = validation.text("query", query), validation.whole_limit(limit, default=len(texts))
     if strategy is None:
         asked = _words(query)
@@ -252,10 +254,10 @@ def _folder_of(namespace: str) -> str:
 
 def _slug(heading: str) -> str:
     """A file's name of a first line (E93); empty where there is no word in it."""
-    return _named(heading)[:LONGEST_SLUG].strip("-")
+    return _full_slug(heading)[:LONGEST_SLUG].strip("-")
 
 
-def _named(heading: str) -> str:
+def _full_slug(heading: str) -> str:
     return "-".join(_in_order(heading.lstrip("#")))
 
 
@@ -263,8 +265,8 @@ def _lines_to_add(heading: str, rest: str, note: str) -> str:
     """What a text adds to the note of its name: the lines behind the first, and the
     first too where only its beginning is the note's name and the note has it not.
     """
-    named = _named(heading)
-    is_there = len(named) <= LONGEST_SLUG or any(_named(line) == named for line in note.splitlines())
+    named = _full_slug(heading)
+    is_there = len(named) <= LONGEST_SLUG or any(_full_slug(line) == named for line in note.splitlines())
     return rest if is_there else f"{heading}\n{rest}".strip()
 
 

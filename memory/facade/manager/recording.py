@@ -18,7 +18,7 @@ from memory.domain.shapes import import_message, import_messages
 from memory.facade.manager.extraction import Extraction, Model, facts_of
 from memory.facade.manager.gates import StoreGates
 from memory.facade.manager.spans import span
-from memory.facade.manager.spool import Come, Numbered, Spool
+from memory.facade.manager.spool import Numbered, Position, Spool
 from memory.facade.manager.stores import NamedStore
 from memory.facade.session import MessageLike, Session
 from memory.policies.extracting import ExtractedFact, MessageFilter, key_of
@@ -53,7 +53,7 @@ class Attachment:
         self._gates = gates or StoreGates()
         self._turn = asyncio.Lock()
         self._turns = 0
-        self._come: Come | None = None
+        self._come: Position | None = None
         self._owes_note = False
         """Whether it has come further than is noted."""
         self._failures = 0
@@ -77,7 +77,7 @@ class Attachment:
                     return
             try:
                 with span("extract_memory", self._attributes) as describe:
-                    describe("gen_ai.memory.record.count", await self._told())
+                    describe("gen_ai.memory.record.count", await self._deliver_pending())
             except ForkedProcess:
                 raise
             except Exception as error:  # noqa: BLE001 - a store and a model are anybody's
@@ -90,15 +90,15 @@ class Attachment:
                     why,
                 )
 
-    async def _told(self) -> int:
+    async def _deliver_pending(self) -> int:
         """Tell everything since the mark; how many messages."""
         if self._come is None:
-            self._come = await self._spool.come(self._store.name)
+            self._come = await self._spool.position(self._store.name)
         count = 0
         while True:
             mark, until = self._come.mark, self._come.until
             if self._owes_note:
-                await self._spool.told(self._store.name, mark)
+                await self._spool.commit(self._store.name, mark)
                 self._owes_note = False
             batch, behind = await self._spool.since(mark, until)
             if behind == mark:
@@ -107,14 +107,16 @@ class Attachment:
                 (number, left) for number, message in batch if (left := self._left_of(message)) is not None
             ]
             if kept and until is None and self._settings.extractor is not None:
-                self._come = await self._spool.tells(self._store.name, mark, behind)
+                self._come = await self._spool.begin_delivery(self._store.name, mark, behind)
                 if (self._come.mark, self._come.until) != (mark, behind):
                     continue
             if kept:
-                await self._tell(kept, range(mark, behind), self._came_of([message for _, message in batch]))
+                await self._deliver(
+                    kept, range(mark, behind), self._came_of([message for _, message in batch])
+                )
                 self._failures = self._waited = 0
                 count += len(kept)
-            self._come, self._owes_note = Come(behind), True
+            self._come, self._owes_note = Position(behind), True
 
     def _left_of(self, message: Message) -> Message | None:
         """What the filter leaves: a copy, so that neither a filter nor a store changes
@@ -132,7 +134,7 @@ class Attachment:
         ]
         return self._provenance.then(Provenance(origins=tuple(sources)))
 
-    async def _tell(self, batch: Sequence[Numbered], of: range, provenance: Provenance) -> None:
+    async def _deliver(self, batch: Sequence[Numbered], of: range, provenance: Provenance) -> None:
         messages = [message for _, message in batch]
         if self._settings.extractor is None:
             told = {name: value for name, value in self._context.items() if name != "model"}
@@ -141,15 +143,15 @@ class Attachment:
             )
             return
         facts = await facts_of(self._settings.extractor, messages, self._context)
-        with await self._spool.learning(of):
+        with await self._spool.track_source(of):
             results = await asyncio.gather(
-                *(self._kept(fact, of, provenance) for fact in facts), return_exceptions=True
+                *(self._add_fact(fact, of, provenance) for fact in facts), return_exceptions=True
             )
         for result in results:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _kept(self, fact: ExtractedFact, of: range, provenance: Provenance) -> None:
+    async def _add_fact(self, fact: ExtractedFact, of: range, provenance: Provenance) -> None:
         """Keep a fact; by a key where the store takes one, so that it is kept once
         however often it is told (decision E71).
         """
@@ -262,7 +264,11 @@ class Recording:
         self._leaves()
         await self.flush()
         try:
-            if await self._spool.is_told() and self._stays is not None and await self._lets_go(self._stays):
+            if (
+                await self._spool.is_delivered()
+                and self._stays is not None
+                and await self._lets_go(self._stays)
+            ):
                 return True
             return await self._spool.close()
         except Exception as error:  # noqa: BLE001 - no failure reaches the agent

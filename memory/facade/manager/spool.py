@@ -18,7 +18,7 @@ from memory.domain.task import Run
 from memory.facade.memory import Memory
 from memory.facade.session import Session
 from memory.orchestrator.conversations.tasks.runs import RunDraft
-from memory.orchestrator.storage.sources import MessageSource, learning
+from memory.orchestrator.storage.sources import MessageSource, track_source
 
 PREFIX = "extraction:"
 STREAMS = timedelta(minutes=5)
@@ -34,7 +34,7 @@ Numbered = tuple[int, Message]
 
 
 @dataclass(frozen=True, slots=True)
-class Come:
+class Position:
     """How far a store has come."""
 
     mark: int = 0
@@ -48,12 +48,12 @@ class Come:
     closing: str | None = None
     """Who is about to note that nothing does."""
 
-    def at(self, mark: int) -> Come:
+    def at(self, mark: int) -> Position:
         """Once it has what is before this mark, or what another process has told it
         beyond; and something may wait for it.
         """
         mark = max(mark, self.mark)
-        return Come(mark, self.until if self.until is not None and self.until > mark else None)
+        return Position(mark, self.until if self.until is not None and self.until > mark else None)
 
 
 class Spool(Protocol):
@@ -78,21 +78,21 @@ class Spool(Protocol):
         """
         ...
 
-    async def come(self, store: str) -> Come: ...
-    async def tells(self, store: str, mark: int, until: int) -> Come:
+    async def position(self, store: str) -> Position: ...
+    async def begin_delivery(self, store: str, mark: int, until: int) -> Position:
         """Note that a store is about to be told this range; what it is to be told
         instead where another has told more, or begun to.
         """
         ...
 
-    async def told(self, store: str, mark: int) -> None: ...
-    async def learning(self, of: range) -> AbstractContextManager[None]:
+    async def commit(self, store: str, mark: int) -> None: ...
+    async def track_source(self, of: range) -> AbstractContextManager[None]:
         """A context in which entries that are written name the messages of this range
         as their source.
         """
         ...
 
-    async def is_told(self) -> bool:
+    async def is_delivered(self) -> bool:
         """Whether every store has everything."""
         ...
 
@@ -128,23 +128,23 @@ class Buffer:
         there = self._held[mark - self._first :][: _most(mark, until)]
         return list(enumerate(there, mark)), mark + len(there)
 
-    async def come(self, store: str) -> Come:
-        return Come(self._marks[store])
+    async def position(self, store: str) -> Position:
+        return Position(self._marks[store])
 
-    async def tells(self, store: str, mark: int, until: int) -> Come:
-        return Come(mark, until)
+    async def begin_delivery(self, store: str, mark: int, until: int) -> Position:
+        return Position(mark, until)
 
-    async def told(self, store: str, mark: int) -> None:
+    async def commit(self, store: str, mark: int) -> None:
         self._marks[store] = mark
         gone = min(self._marks.values()) - self._first
         del self._held[:gone]
         self._first += gone
 
-    async def learning(self, of: range) -> AbstractContextManager[None]:
+    async def track_source(self, of: range) -> AbstractContextManager[None]:
         """No session has these messages, so nothing names them."""
         return nullcontext()
 
-    async def is_told(self) -> bool:
+    async def is_delivered(self) -> bool:
         """Whether every store has everything."""
         return not self._held
 
@@ -201,7 +201,7 @@ class Log:
         """Note it again where somebody has noted since that nothing does, or that he is
         about to.
         """
-        there = await asyncio.gather(*map(self.come, self._stores))
+        there = await asyncio.gather(*map(self.position, self._stores))
         for store, come in zip(self._stores, there, strict=True):
             if come != come.at(0):
                 await self._change(store, lambda come: come.at(0))
@@ -219,30 +219,30 @@ class Log:
         ]
         return said, max((item.number for item in items), default=mark)
 
-    async def come(self, store: str) -> Come:
+    async def position(self, store: str) -> Position:
         log = (await self.session._conversation()).log
         run = await self.session._access.engine.conversations.runs.get(log, PREFIX + store)
-        return _come_of(run, log.life.incarnation)
+        return _position_of(run, log.life.incarnation)
 
-    async def tells(self, store: str, mark: int, until: int) -> Come:
-        def begun(come: Come) -> Come:
+    async def begin_delivery(self, store: str, mark: int, until: int) -> Position:
+        def set_range(come: Position) -> Position:
             told = come.at(mark)
             return told if told.until is not None or told.mark >= until else replace(told, until=until)
 
-        return await self._change(store, begun)
+        return await self._change(store, set_range)
 
-    async def told(self, store: str, mark: int) -> None:
+    async def commit(self, store: str, mark: int) -> None:
         await self._change(store, lambda come: come.at(mark))
 
-    async def learning(self, of: range) -> AbstractContextManager[None]:
+    async def track_source(self, of: range) -> AbstractContextManager[None]:
         """The messages are erased with what was made of them: in the stores of the
         session's own memory.
         """
         life, placement = (await self.session._conversation()).log.life, self.session._access.engine.placement
         source = MessageSource(life.session_id, life.incarnation, numbers=(of.start + 1, of.stop))
-        return learning(placement, life.tenant, source)
+        return track_source(placement, life.tenant, source)
 
-    async def is_told(self) -> bool:
+    async def is_delivered(self) -> bool:
         """Whether every store has everything; it is about to be noted of those that
         have.
         """
@@ -259,22 +259,22 @@ class Log:
         something came in between; whether of all.
         """
 
-        def ended(come: Come) -> Come:
+        def stop_waiting(come: Position) -> Position:
             return replace(come, waits=False) if come.closing == self._token else come
 
-        ends = [await self._change(store, ended) for store in self._have_all]
+        ends = [await self._change(store, stop_waiting) for store in self._have_all]
         return len(ends) == len(self._stores) and not any(come.waits for come in ends)
 
-    async def _change(self, store: str, change: Callable[[Come], Come]) -> Come:
+    async def _change(self, store: str, change: Callable[[Position], Position]) -> Position:
         """Note what follows from what is noted of a store, which nobody changes in
         between.
         """
         log = (await self.session._conversation()).log
-        come = Come()
+        come = Position()
 
         def draft(run: Run | None) -> RunDraft | None:
             nonlocal come
-            come = change(there := _come_of(run, log.life.incarnation))
+            come = change(there := _position_of(run, log.life.incarnation))
             if come == there:
                 return None
             told = {"of": log.life.incarnation, "until": come.until, "closing": come.closing}
@@ -296,13 +296,13 @@ async def _incarnation(session: Session) -> str:
     return (await session._conversation()).log.life.incarnation
 
 
-def _come_of(run: Run | None, incarnation: str) -> Come:
+def _position_of(run: Run | None, incarnation: str) -> Position:
     """What a run says; nothing where it is of a session of the same id that was
     deleted.
     """
     if run is None or run.metadata.get("of") != incarnation:
-        return Come(waits=False)
-    return Come(
+        return Position(waits=False)
+    return Position(
         run.message_count, run.metadata.get("until"), run.status == "queued", run.metadata.get("closing")
     )
 
@@ -311,7 +311,7 @@ def _most(mark: int, until: int | None) -> int:
     return BATCH if until is None else min(BATCH, until - mark)
 
 
-async def waiting(memory: Memory, store: str) -> list[str]:
+async def waiting_sessions(memory: Memory, store: str) -> list[str]:
     """The sessions in which something may wait for a store."""
     found: list[str] = []
     cursor = None

@@ -18,11 +18,11 @@ from memory.domain.errors import Conflict, InvalidInput, Unsupported
 from memory.domain.provenance import UNSAID, Provenance
 from memory.domain.shown import Shown
 from memory.facade.access import Access
-from memory.facade.manager.extraction import Extraction, resolved
+from memory.facade.manager.extraction import Extraction, resolve_extraction
 from memory.facade.view import ScopedMemory
 from memory.orchestrator.enrichment.conflicts import Resolver
 from memory.orchestrator.retrieval.search import FoundEntry
-from memory.orchestrator.storage.callbacks import called
+from memory.orchestrator.storage.callbacks import invoke
 
 LIMIT = 3
 """What a store is asked for where neither the caller nor its configuration says (E21)."""
@@ -113,7 +113,7 @@ class NamedStore:
             )
         able = {"adds": self.can("add"), "takes_messages": self.can("add_messages")}
         object.__setattr__(
-            self, "learns", resolved(self.extraction, self.name, writable=self.writable, **able)
+            self, "learns", resolve_extraction(self.extraction, self.name, writable=self.writable, **able)
         )
 
     def __repr__(self) -> str:
@@ -179,7 +179,7 @@ class NamedStore:
 
     async def call(self, ability: str, *args: Any, **kwargs: Any) -> Any:
         """What one of its methods returns; one that blocks runs in a thread."""
-        return await called(self._can[ability], *args, **kwargs)
+        return await invoke(self._can[ability], *args, **kwargs)
 
     async def check_relevance(self, least: float | None) -> None:
         """Raise `InvalidInput` for a least relevance where the store is a scope of a

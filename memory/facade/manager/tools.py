@@ -12,7 +12,7 @@ from typing import Any
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.domain.shapes.tools import ToolFormat, export_tool
-from memory.orchestrator.storage.callbacks import called
+from memory.orchestrator.storage.callbacks import invoke
 
 
 @explain_guesses
@@ -38,7 +38,7 @@ class Tool:
         for name in self.parameters.get("required", ()):
             if name not in arguments:
                 raise InvalidInput(name, f"is missing: {self.name} needs it")
-        return await called(self.function, **arguments)
+        return await invoke(self.function, **arguments)
 
     def schema(self, format: ToolFormat = "openai") -> dict[str, Any]:
         """The tool as OpenAI's API takes it, or Anthropic's."""
@@ -102,7 +102,7 @@ class AddTool:
     wait_for_writes: bool = True
 
 
-def described(description: str, stores: Sequence[Any]) -> str:
+def tool_description(description: str, stores: Sequence[Any]) -> str:
     """The description of a tool with the stores that it reaches, where they say what is
     in them (E32).
     """

@@ -11,11 +11,18 @@ from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.message import Message
 from memory.facade.memory import Memory
-from memory.facade.providers.provider import Held, Messages, SessionProvider, costs_of, spoken, trimmed
+from memory.facade.providers.provider import (
+    Held,
+    Messages,
+    SessionProvider,
+    costs_of,
+    storable_messages,
+    trim_to_newest,
+)
 from memory.facade.session import Session
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.storage.places import Places
-from memory.policies.window import fitted, newest, with_stand_ins
+from memory.policies.window import fit_to_budget, newest, with_stand_ins
 
 
 @explain_guesses
@@ -44,7 +51,7 @@ class BufferProvider(SessionProvider):
         self._max_messages = validation.whole("max_messages", max_messages)
         self._max_tokens = None if max_tokens is None else validation.whole("max_tokens", max_tokens)
         self._seed = {
-            validation.identifier("seed", session_id): spoken(messages)
+            validation.identifier("seed", session_id): storable_messages(messages)
             for session_id, messages in (seed or {}).items()
         }
         self._sowing = asyncio.Lock()
@@ -64,30 +71,32 @@ class BufferProvider(SessionProvider):
             while self._seed:
                 session_id, messages = next(iter(self._seed.items()))
                 if await self._memory.sessions.get(self._key(session_id)) is None:
-                    await self._written(session_id, messages, {"tags": (), "agent": None}, False)
+                    await self._write_messages(session_id, messages, {"tags": (), "agent": None}, False)
                 del self._seed[session_id]  # not before: other calls wait until it is written
 
     async def _before(self) -> None:
         await super()._before()
         await self._sow()
 
-    def _kept(self, window: list[Message]) -> list[Message]:
-        return trimmed(window, self._max_messages)
+    def _trim_window(self, window: list[Message]) -> list[Message]:
+        return trim_to_newest(window, self._max_messages)
 
-    async def _shown(self, held: Held, window: list[Message]) -> list[Message]:
-        messages = self._kept(window)
+    async def _read_view(self, held: Held, window: list[Message]) -> list[Message]:
+        messages = self._trim_window(window)
         return (
-            messages if self._max_tokens is None else await fitting(held.session, messages, self._max_tokens)
+            messages
+            if self._max_tokens is None
+            else await fit_to_tokens(held.session, messages, self._max_tokens)
         )
 
     async def _store(
         self, held: Held, conversation: Conversation, messages: list[Message], new: bool
     ) -> list[str]:
-        before, read = list[Message](), self._seen(conversation)
+        before, read = list[Message](), self._last_read(conversation)
         if new:
             before, read = await self._window(held.session)
         elif read is not None and (
-            hidden := read.hidden
+            hidden := read.hidden_messages
         ):  # stay before the list, as many as there is room for
             written = {message.id for message in messages}
             before = [
@@ -103,7 +112,7 @@ class BufferProvider(SessionProvider):
         return []
 
 
-async def fitting(session: Session, messages: Sequence[Message], budget: int) -> list[Message]:
+async def fit_to_tokens(session: Session, messages: Sequence[Message], budget: int) -> list[Message]:
     """The newest of the messages that fit, as the session counts them, whole blocks, up
     to the first that does not (C17 to C19).
     """
@@ -111,5 +120,7 @@ async def fitting(session: Session, messages: Sequence[Message], budget: int) ->
     there = [message for message in with_stand_ins(messages) if message.id in costs]
     return [
         there[at]
-        for at in fitted(there, [costs[message.id] for message in there], budget, keep_last_user=False).kept
+        for at in fit_to_budget(
+            there, [costs[message.id] for message in there], budget, keep_last_user=False
+        ).kept
     ]

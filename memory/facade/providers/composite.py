@@ -19,8 +19,8 @@ from memory.facade.providers.provider import (
     ProviderEntry,
     SessionProvider,
     read_asked,
-    spoken,
-    trimmed,
+    storable_messages,
+    trim_to_newest,
 )
 from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as, written_new
 from memory.orchestrator.conversations.log.events import copy_of
@@ -32,7 +32,7 @@ from memory.orchestrator.conversations.window.reads import (
     with_reads,
 )
 from memory.orchestrator.storage.places import Places
-from memory.policies.aligning import aligned, begins_at, merged
+from memory.policies.aligning import align_messages, begins_at, merge_messages
 from memory.policies.answering import best_of, ranks_by_words
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class CompositeProvider(TakesTurns):
         """
         read_asked(limit, query, tags)
         found = await self._read(session_id, limit=limit, query=query, tags=tags)
-        self._saw(session_id, found)
+        self._note_read(session_id, found)
         return [copy_of(message) for message in found]
 
     async def _read(
@@ -98,14 +98,14 @@ class CompositeProvider(TakesTurns):
                 *(part.read(session_id, **asked) for part in self._parts), return_exceptions=True
             )
             self._raise_where("read", results, all_of_them=True)
-            together = merged([result for result in results if not isinstance(result, BaseException)])
+            together = merge_messages([result for result in results if not isinstance(result, BaseException)])
             if limit is not None and query is not None and len(together) > limit:
                 ranks = ranks_by_words(together, query)
                 others = {
                     at: 2 * len(together) - at for at in range(len(together))
                 }  # found by other means than words
                 return best_of(together, others | ranks, most=limit)
-            return together if limit is None else trimmed(together, limit)
+            return together if limit is None else trim_to_newest(together, limit)
         failed: list[BaseException | None] = []
         for number, part in enumerate(self._parts):
             try:
@@ -125,7 +125,7 @@ class CompositeProvider(TakesTurns):
                 ]
                 if limit is None and query is None and not tags:
                     await self._fill(missing, part, session_id, found)
-                return list(found) if limit is None else trimmed(found, limit)
+                return list(found) if limit is None else trim_to_newest(found, limit)
         self._raise_where("read", failed, all_of_them=True)
         return []
 
@@ -184,11 +184,11 @@ class CompositeProvider(TakesTurns):
         """
         validation.identifier("session_id", session_id)
         described_as(tags, agent)
-        given = spoken(messages)
+        given = storable_messages(messages)
         reads_of_caller().settle(self._known_as(session_id), given)
-        said = await self._named(session_id, given, new)
+        said = await self._with_ids(session_id, given, new)
         known = self._shown_to_caller(session_id)
-        self._saw(session_id, [*(known or []), *said] if new else said)
+        self._note_read(session_id, [*(known or []), *said] if new else said)
 
         async def to(part: Any) -> list[str]:
             own = [copy_of(message) for message in said]
@@ -205,7 +205,7 @@ class CompositeProvider(TakesTurns):
         self._raise_where("write", results)
         return [note for result in results if not isinstance(result, BaseException) for note in result]
 
-    def _saw(self, session_id: str, messages: list[Message]) -> None:
+    def _note_read(self, session_id: str, messages: list[Message]) -> None:
         places = Places.of(_place(message) for message in messages)
         reads_of_caller().put(
             self._known_as(session_id), Read(places, shown=messages if len(messages) <= HELD else None)
@@ -221,7 +221,7 @@ class CompositeProvider(TakesTurns):
         places = set(read.places)
         return [message for message in read.shown if _place(message) in places]
 
-    def _seen(self, session_id: str) -> list[Message] | None:
+    def _last_read(self, session_id: str) -> list[Message] | None:
         """The messages that the calling task last read or wrote here, with ids; None
         where it did neither.
         """
@@ -231,18 +231,18 @@ class CompositeProvider(TakesTurns):
     def _known_as(self, session_id: str) -> str:
         return f"{self._name}/{session_id}"
 
-    async def _named(self, session_id: str, messages: Sequence[Message], new: bool) -> list[Message]:
+    async def _with_ids(self, session_id: str, messages: Sequence[Message], new: bool) -> list[Message]:
         """The messages, each with an id: its own, that of the message that it is, or
         another.
         """
         ids = [message.id for message in messages]
         if not new and None in ids:
-            known = self._seen(session_id)
+            known = self._last_read(session_id)
             seen = await self.read(session_id) if known is None else known
             if begins_at(messages, seen):
                 ids = [
                     own or (None if at is None else seen[at].id)
-                    for own, at in zip(ids, aligned(messages, seen), strict=True)
+                    for own, at in zip(ids, align_messages(messages, seen), strict=True)
                 ]
         return [
             message.model_copy(update={"id": known or str(uuid4())})
@@ -253,7 +253,7 @@ class CompositeProvider(TakesTurns):
         """Clear every part that can be (C15, C50)."""
         if session_id is not None:
             validation.identifier("session_id", session_id)
-            self._saw(session_id, [])
+            self._note_read(session_id, [])
         else:
             self._name = uuid4()
         able = [part for part in self._parts if hasattr(part, "clear")]

@@ -152,8 +152,8 @@ class SessionProvider(TakesTurns):
                     return []
                 window, seen = await self._window(held.session)
                 if asked is None:
-                    shown = with_stand_ins(await self._shown(held, window))
-                    shown = shown if most is None else trimmed(shown, most)
+                    shown = with_stand_ins(await self._read_view(held, window))
+                    shown = shown if most is None else trim_to_newest(shown, most)
                 else:
                     shown = await self._best(held, window, asked, most)
                 conversation = await held.session._conversation()
@@ -165,7 +165,9 @@ class SessionProvider(TakesTurns):
                 reads_of_caller().put(self._unwritten(session_id), Read())
                 return []
             seen.shown = [message for message in shown if not is_made_for_reading(message)]
-            seen.hide({message.id for message in self._kept(window)} - {message.id for message in shown})
+            seen.hide(
+                {message.id for message in self._trim_window(window)} - {message.id for message in shown}
+            )
             reads_of_caller().put(conversation.log.life.incarnation, seen)
             return [copy_of(message) for message in shown]
 
@@ -185,14 +187,14 @@ class SessionProvider(TakesTurns):
         Returns what could not be kept to, in words: mostly nothing. The tags and the
         agent are those of the latest write (C8).
         """
-        said = spoken(messages)
+        said = storable_messages(messages)
         described = described_as(tags, agent)
         await self._before()
         try:
-            notes = await self._written(session_id, said, described, new)
+            notes = await self._write_messages(session_id, said, described, new)
         except NotFound:  # cleared since by another
             self._held.pop(session_id, None)
-            notes = await self._written(session_id, said, described, new)
+            notes = await self._write_messages(session_id, said, described, new)
         replaced = [
             f"messages[{number}].{path}"
             for number, message in enumerate(said)
@@ -200,15 +202,15 @@ class SessionProvider(TakesTurns):
         ]
         return [*notes, *(f"{path} is not JSON: a placeholder is stored" for path in replaced)]
 
-    async def _written(
+    async def _write_messages(
         self, session_id: str, said: list[Message], described: Mapping[str, Any], new: bool
     ) -> list[str]:
         held = self._handle(session_id, create=True)
         conversation = await held.session._conversation()
-        self._settled(conversation, session_id, said)
+        self._settle_read(conversation, session_id, said)
         read = set[str | None]() if new else self._shown_to_caller(conversation)
         if not new:
-            seen = self._seen(conversation)
+            seen = self._last_read(conversation)
             said = await conversation.without_erased(said, () if seen is None else seen.versions)
         notes = await self._store(held, conversation, said, new)
         if not new:
@@ -284,21 +286,21 @@ class SessionProvider(TakesTurns):
         """Before any call."""
         self._memory._access.check_process()
 
-    def _kept(self, window: list[Message]) -> list[Message]:
+    def _trim_window(self, window: list[Message]) -> list[Message]:
         """What of the window this provider keeps: of writers at once each keeps what
         the others said.
         """
         return window
 
-    async def _shown(self, held: Held, window: list[Message]) -> list[Message]:
+    async def _read_view(self, held: Held, window: list[Message]) -> list[Message]:
         """What a read without a query shows of the window, the newest last."""
-        return self._kept(window)
+        return self._trim_window(window)
 
     async def _best(self, held: Held, window: list[Message], query: str, most: int | None) -> list[Message]:
         """What a read shows that answers the query, no more than `most` messages, or
         than have room.
         """
-        kept = with_stand_ins(self._kept(window))
+        kept = with_stand_ins(self._trim_window(window))
         ranks = await ranks_of(held.session, kept, query)
         if self._max_tokens is None or not ranks:
             return best_of(kept, ranks, most=most)
@@ -330,13 +332,13 @@ class SessionProvider(TakesTurns):
         read.shown = list(window)
         return window, read
 
-    def _seen(self, conversation: Conversation) -> Read | None:
+    def _last_read(self, conversation: Conversation) -> Read | None:
         """What the calling task knows of the session: its last read, and what it wrote
         since; None where it did neither.
         """
         return reads_of_caller().get(conversation.log.life.incarnation)
 
-    def _settled(
+    def _settle_read(
         self, conversation: Conversation, session_id: str, messages: Sequence[Message]
     ) -> Read | None:
         """The read that the messages come from, which the calling task hands back; None
@@ -356,7 +358,7 @@ class SessionProvider(TakesTurns):
         held = self._handle(session_id)
         try:
             conversation = await held.session._conversation()
-            seen = self._settled(conversation, session_id, shown)
+            seen = self._settle_read(conversation, session_id, shown)
             if seen is not None and seen.is_read and not seen.is_assumed:
                 seen.hide(set(seen.versions) - {message.id for message in shown})
                 return
@@ -376,7 +378,7 @@ class SessionProvider(TakesTurns):
 
     def _shown_to_caller(self, conversation: Conversation) -> set[str | None]:
         """The ids of messages that the calling task hands back, rather than says."""
-        seen = self._seen(conversation)
+        seen = self._last_read(conversation)
         if seen is None:
             return set()
         return set(seen.versions) if seen.shown is None else {message.id for message in seen.shown}
@@ -385,7 +387,7 @@ class SessionProvider(TakesTurns):
         """Let the calling task know these messages, in order, after it wrote. What it
         has read stays what it has read.
         """
-        seen = self._seen(conversation) or Read(is_read=False)
+        seen = self._last_read(conversation) or Read(is_read=False)
         seen.shown = messages if len(messages) <= HELD else None
         reads_of_caller().put(conversation.log.life.incarnation, seen)
 
@@ -462,7 +464,7 @@ def read_asked(
     return most, asked, set(validation.tags(validation.sequence("tags", tags)))
 
 
-def spoken(messages: Messages) -> list[Message]:
+def storable_messages(messages: Messages) -> list[Message]:
     """The messages as ours, without those of the system and results that only stood in
     for others in a read: copies.
     """
@@ -498,6 +500,6 @@ async def costs_of(session: Session) -> dict[str | None, int]:
     return dict(zip([message.id for message in context.messages], context.tokens, strict=True))
 
 
-def trimmed(messages: Sequence[Message], most: int) -> list[Message]:
+def trim_to_newest(messages: Sequence[Message], most: int) -> list[Message]:
     """The newest so many, at most: a call never without its results."""
     return list(messages) if len(messages) <= most else [messages[at] for at in newest(messages, most)]

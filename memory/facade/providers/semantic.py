@@ -42,11 +42,11 @@ class SemanticProvider(SessionProvider):
         self._last = validation.whole("last", last)
         self._found = validation.whole("found", found)
 
-    def _kept(self, window: list[Message]) -> list[Message]:
+    def _trim_window(self, window: list[Message]) -> list[Message]:
         return [window[at] for at in newest(window, self._last)]
 
     async def _best(self, held: Held, window: list[Message], query: str, most: int | None) -> list[Message]:
-        last = with_stand_ins(self._kept(window))
+        last = with_stand_ins(self._trim_window(window))
         hits = await held.session.search(query, limit=self._found) if query and self._found else []
         known = {message.id for message in last}
         earlier = [hit.item for hit in hits if hit.message.id not in known and not hit.message.tool_calls]
@@ -61,7 +61,7 @@ class SemanticProvider(SessionProvider):
     async def _store(
         self, held: Held, conversation: Conversation, messages: list[Message], new: bool
     ) -> list[str]:
-        read = self._seen(conversation)
+        read = self._last_read(conversation)
         is_known = read is not None and read.shown is not None
         there, now = ([], Read()) if is_known else await self._window(held.session)
         seen = read.shown if read is not None and read.shown is not None else there

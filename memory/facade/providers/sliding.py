@@ -51,12 +51,12 @@ class SlidingWindowProvider(SessionProvider):
             else None
         )
 
-    def _kept(self, window: list[Message]) -> list[Message]:
+    def _trim_window(self, window: list[Message]) -> list[Message]:
         units = turns(window)
         return [window[at] for unit in units[max(0, len(units) - self._max_turns) :] for at in unit]
 
-    async def _shown(self, held: Held, window: list[Message]) -> list[Message]:
-        messages = self._kept(window)
+    async def _read_view(self, held: Held, window: list[Message]) -> list[Message]:
+        messages = self._trim_window(window)
         if self._max_tokens is None:
             return messages
         context, _ = await (await held.session._conversation()).read(
@@ -69,11 +69,11 @@ class SlidingWindowProvider(SessionProvider):
         self, held: Held, conversation: Conversation, messages: list[Message], new: bool
     ) -> list[str]:
         there, now = await self._window(held.session)
-        seen = self._seen(conversation)
+        seen = self._last_read(conversation)
         known = there if seen is None or seen.shown is None else seen.shown
         more = messages if new else behind(messages, known)
         together = with_changes(there, messages, now, seen or now) + more
-        stored = await conversation.replace(self._kept(together), by_content=False, read=now)
+        stored = await conversation.replace(self._trim_window(together), by_content=False, read=now)
         if seen is not None or not new:
             fresh = [message for message in stored if message.id not in now.versions]
             self._knows(conversation, [*known, *more[: max(0, len(more) - len(fresh))], *fresh])

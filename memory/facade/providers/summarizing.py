@@ -15,7 +15,7 @@ from memory.domain.message import Message, Role
 from memory.facade.memory import Memory
 from memory.facade.providers.provider import HELD, Held, SessionProvider
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.policies.aligning import aligned
+from memory.policies.aligning import align_messages
 from memory.policies.window import blocks
 
 log = logging.getLogger(__name__)
@@ -94,11 +94,11 @@ class SummarizingProvider(SessionProvider):
             (message.text for entry in entries for message in entry.messages if message.is_summary), None
         )
 
-    async def _shown(self, held: Held, window: list[Message]) -> list[Message]:
-        return [*_headed(window), *(message for message in window if not message.is_summary)]
+    async def _read_view(self, held: Held, window: list[Message]) -> list[Message]:
+        return [*_summary_messages(window), *(message for message in window if not message.is_summary)]
 
     async def _best(self, held: Held, window: list[Message], query: str, most: int | None) -> list[Message]:
-        shown = [*_headed(window), *await super()._best(held, window, query, most)]
+        shown = [*_summary_messages(window), *await super()._best(held, window, query, most)]
         return (
             [message for message in shown if not message.is_summary]
             if most is not None and len(shown) > most
@@ -109,7 +109,7 @@ class SummarizingProvider(SessionProvider):
         self, held: Held, conversation: Conversation, messages: list[Message], new: bool
     ) -> list[str]:
         window, now = await self._window(held.session)
-        read = self._seen(conversation)
+        read = self._last_read(conversation)
         summaries, active = [m for m in window if m.is_summary], [m for m in window if not m.is_summary]
         spoken = [message for message in messages if not message.is_summary]
         seen = [
@@ -122,7 +122,7 @@ class SummarizingProvider(SessionProvider):
             if new
             else [
                 (m, None if at is None else seen[at].id)
-                for m, at in zip(spoken, aligned(spoken, seen), strict=True)
+                for m, at in zip(spoken, align_messages(spoken, seen), strict=True)
             ]
         )
         there = {message.id for message in active}
@@ -168,13 +168,13 @@ class SummarizingProvider(SessionProvider):
                 archived += size
             try:
                 await conversation.compact(
-                    self._made, keep_last=sum(sizes) - archived, reason="active_tokens"
+                    self._make_summary, keep_last=sum(sizes) - archived, reason="active_tokens"
                 )
             except CompactionError as error:
                 log.warning("session %s is %d tokens over: %s", conversation.id, over, error)
                 return [f"{over} tokens too many stay, for there is no summary: {error}"]
 
-    async def _made(self, messages: Sequence[Message]) -> str:
+    async def _make_summary(self, messages: Sequence[Message]) -> str:
         previous = next((message.text for message in messages if message.is_summary), None)
         asked = SummaryAsked(
             [m for m in messages if not m.is_summary], previous, self._summary_tokens, self._prompt
@@ -184,7 +184,7 @@ class SummarizingProvider(SessionProvider):
         return text[: self._summary_tokens * CHARACTERS] if isinstance(text, str) else text
 
 
-def _headed(window: Sequence[Message]) -> list[Message]:
+def _summary_messages(window: Sequence[Message]) -> list[Message]:
     """The summaries of the window, as messages of the system that say what they are."""
     return [
         Message(id=m.id, role=Role.SYSTEM, content=HEADING + m.text, is_summary=True)

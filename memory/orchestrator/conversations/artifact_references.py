@@ -17,7 +17,7 @@ from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.entry_records import PIN, UNPINNED, pinned_at
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import REPLICA, Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.ports.query import Eq, Query, Tenant
 from memory.ports.record import Partition, Record, Role
@@ -96,7 +96,7 @@ class ArtifactReferences:
         puts = [Put(ENTRIES, row, AtVersion(row.version, row.role, row.tier)) for row in cleared]
         outcomes = await self._placement.write("referrers.clear", store, *puts)
         for outcome in outcomes:
-            if (error := refused(store, outcome)) is not None:
+            if (error := rejection_error(store, outcome)) is not None:
                 raise error
         await self._cache.invalidate(ENTRIES, *[row.key for row in rows])
         return sum(outcome.applied for outcome in outcomes)

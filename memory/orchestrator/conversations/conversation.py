@@ -18,22 +18,28 @@ from memory.orchestrator.conversations.blobs.large_texts import large_texts
 from memory.orchestrator.conversations.log.events import ENTERS, FIRST_PLACE, Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.log.folding import State, left_by
 from memory.orchestrator.conversations.log.forks import copied_on
-from memory.orchestrator.conversations.log.seen import Seen
+from memory.orchestrator.conversations.log.seen import LogSnapshot
 from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like, system_of
 from memory.orchestrator.conversations.window.compaction import Compacting
 from memory.orchestrator.conversations.window.history import HistoryQuery
-from memory.orchestrator.conversations.window.reading import COPIED, Window, WindowExtent, ordered, read_of
+from memory.orchestrator.conversations.window.reading import (
+    COPIED,
+    Window,
+    WindowExtent,
+    order_events,
+    read_of,
+)
 from memory.orchestrator.conversations.window.reads import Read, Version, reads_of_caller, version_of
 from memory.orchestrator.conversations.window.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.window_exits import WindowExitResult
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.places import Places
-from memory.policies.aligning import aligned
+from memory.policies.aligning import align_messages
 from memory.policies.reading import ContextRequest, read_out
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import is_made_for_reading, is_pinned, stand_in, stand_in_id
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import And, Eq, Gt, Partitions, Query, within
 from memory.ports.record import JsonValue, Owed, Record
 
@@ -110,7 +116,7 @@ class Conversation(Compacting):
         if len(messages) < len(told.messages):  # some were erased meanwhile
             return await self.read(asked, tools=tools)
         calls = {id(window.messages[at]): call_id for at, call_id in window.arranged.answers.items()}
-        copies = [copy_of(message) async for message in paced(messages, COPIED)]
+        copies = [copy_of(message) async for message in iterate_cooperatively(messages, COPIED)]
         for message, copy in zip(told.messages, copies, strict=True):
             copy.tool_call_id = calls.get(id(message), copy.tool_call_id)
         return replace(told, messages=copies, degraded=degraded), read_of(window, messages)
@@ -119,8 +125,8 @@ class Conversation(Compacting):
         """The summaries that compactions archived or that are in the window: none that
         was erased, taken out by hand or rolled back (B28, B51).
         """
-        events = [event for event in await self._made() if not event.is_redacted]
-        told = zip(events, await self._history.gone(events), strict=True)
+        events = [event for event in await self._compaction_events() if not event.is_redacted]
+        told = zip(events, await self._history.window_exits(events), strict=True)
         whole = await self._log.whole([event for event, gone in told if gone.excluded is None])
         return [message for event in whole if (message := event.message) is not None and not message.is_empty]
 
@@ -174,7 +180,7 @@ class Conversation(Compacting):
             raise InvalidInput("id", "'system' is the id of a session's system message: update it")
         patience = RetryDeadline(self._placement, self.id)
         while True:
-            state = (self._log.seen or await self._log.load()).state
+            state = (self._log.snapshot or await self._log.load()).state
             known = state.place
             found = {message_id: await self._log.find(message_id, as_seen=True) for message_id in given}
             new = [m for m in in_order if m.id is None or (found[m.id] is None and m.id not in versions)]
@@ -192,10 +198,10 @@ class Conversation(Compacting):
             try:
                 events = await self._log.append(self._drafts(new, in_history, known, late)) if new else []
                 appended = [event for event in events if event.type is EventType.MESSAGE]
-                self._wrote(*appended)
+                self._note_writes(*appended)
                 stored = {id(message): event.message for message, event in zip(new, appended, strict=True)}
                 for name, event in again.items():
-                    stored[id(given[name])] = await self._replaced(
+                    stored[id(given[name])] = await self._replace_message(
                         event, given[name], known_as[name], enters=enters
                     )
                 break
@@ -211,7 +217,7 @@ class Conversation(Compacting):
         not said again since; the `known` ones are not looked up.
         """
         names = [message.id for message in messages if message.id is not None and message.id not in known]
-        erased = await self._log.erased(names) if names else set[str]()
+        erased = await self._log.erased_ids(names) if names else set[str]()
         erased -= {name for name in erased if await self._log.find(name) is not None}
         return [message for message in messages if message.id not in erased]
 
@@ -255,10 +261,10 @@ class Conversation(Compacting):
         theirs has these ids. `said_by`: who wrote each.
         """
         for start in range(0, len(messages), AT_ONCE):
-            known = (self._log.seen or await self._log.load()).state.place
+            known = (self._log.snapshot or await self._log.load()).state.place
             some = slice(start, start + AT_ONCE)
             drafts = self._drafts(messages[some], True, known, {}, None if said_by is None else said_by[some])
-            self._wrote(*await self._log.append(drafts))
+            self._note_writes(*await self._log.append(drafts))
             self._begun += len(messages[some])
         await self._touch()
 
@@ -273,7 +279,7 @@ class Conversation(Compacting):
         looked_up: int,
         late: Mapping[str, int | None],
         said_by: Sequence[tuple[str, ...]] | None = None,
-    ) -> Callable[[Seen], list[Draft]]:
+    ) -> Callable[[LogSnapshot], list[Draft]]:
         """The messages as events, written by this handle's user unless `said_by` tells
         of each who wrote it.
 
@@ -282,7 +288,7 @@ class Conversation(Compacting):
         """
         writers = [self._writers] * len(messages) if said_by is None else said_by
 
-        def decide(seen: Seen) -> list[Draft]:
+        def decide(seen: LogSnapshot) -> list[Draft]:
             known: dict[str, int | None] = {
                 message.id: None for message in messages if message.id is not None
             }
@@ -309,7 +315,7 @@ class Conversation(Compacting):
 
         return decide
 
-    def _refuse_if_not_active(self, seen: Seen) -> None:
+    def _refuse_if_not_active(self, seen: LogSnapshot) -> None:
         """Raise `Conflict` where the session has ended or is archived: no message comes
         into its window.
         """
@@ -320,16 +326,16 @@ class Conversation(Compacting):
         """Let these messages be in the history, those that are in the window only so
         far.
         """
-        seen = self._log.seen or await self._log.load()
+        seen = self._log.snapshot or await self._log.load()
         known = {
             event.draft.message.id: event for event in seen.events.values() if event.draft.message is not None
         }
         for message_id in message_ids:
             event = known.get(message_id) or await self._log.find(message_id)
             if event is not None:
-                await self._entered(event)
+                await self._ensure_in_history(event)
 
-    async def _entered(self, event: Event) -> Event:
+    async def _ensure_in_history(self, event: Event) -> Event:
         """The message once it is in the history: it keeps its place, and an event at
         the end of the log gives it the next number.
 
@@ -356,8 +362,8 @@ class Conversation(Compacting):
             event = there
         return event
 
-    def _giving_number(self, event: Event, looked_up: int) -> Callable[[Seen], list[Draft]]:
-        def decide(seen: Seen) -> list[Draft]:
+    def _giving_number(self, event: Event, looked_up: int) -> Callable[[LogSnapshot], list[Draft]]:
+        def decide(seen: LogSnapshot) -> list[Draft]:
             if any(
                 place > looked_up and _gives_number(other, event.place)
                 for place, other in seen.events.items()
@@ -383,7 +389,7 @@ class Conversation(Compacting):
         events = [event async for page in pages for event in self._log.events_of(page.records)]
         return next((event.after.number for event in events if _gives_number(event, place)), None)
 
-    async def _replaced(
+    async def _replace_message(
         self, event: Event, message: Message, version: Version | None = None, *, enters: bool = False
     ) -> Message | None:
         """The message where it stands, saying this instead; what was excluded is in the
@@ -397,20 +403,20 @@ class Conversation(Compacting):
         if enters or event.place not in before.state.window:
             self._refuse_if_not_active(before)
         try:
-            changed = await self._changed(event, lambda _: message, version, again=True)
-            changed = await self._entered(changed) if enters else changed
+            changed = await self._change_message(event, lambda _: message, version, again=True)
+            changed = await self._ensure_in_history(changed) if enters else changed
         except NotFound:
             if version is None:
                 raise
             await self._same_life()  # raises where it is the session that is gone
             return None
-        self._wrote(changed)
-        seen = self._log.seen or await self._log.load()
+        self._note_writes(changed)
+        seen = self._log.snapshot or await self._log.load()
         if changed.place not in seen.state.window:
-            await self._restored(changed)
+            await self._restore_event(changed)
         return changed.message
 
-    async def _changed(
+    async def _change_message(
         self,
         event: Event | None,
         change: Callable[[Message], Message],
@@ -476,9 +482,9 @@ class Conversation(Compacting):
         event = (self._log.at_hand(message_id) if as_seen else None) or await self._log.find(message_id)
         if event is None:
             raise NotFound(message_id, "message")
-        changed = await self._changed(event, change)
+        changed = await self._change_message(event, change)
         if as_seen:
-            self._wrote(changed)
+            self._note_writes(changed)
         assert changed.message is not None  # noqa: S101 - it is one that was found as a message
         await self._touch()
         return changed.message
@@ -519,14 +525,14 @@ class Conversation(Compacting):
             events = [event for event in (await self._window()).events if event is not None]
         elif event is not None:
             events = await self._log.window_at(event.place)
-        told = zip(events, await self._history.gone(events), strict=True)
+        told = zip(events, await self._history.window_exits(events), strict=True)
         kept = [
             each
             for each, gone in told
             if gone.excluded is None or (event is not None and each.place == event.place)
         ]
         whole = await self._log.whole(kept, strict=True)
-        copied = [(each, message) for each in ordered(whole) if (message := each.message) is not None]
+        copied = [(each, message) for each in order_events(whole) if (message := each.message) is not None]
         draft = draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id})
         places, incarnation = tuple(each.place for each, _ in copied), self._log.life.incarnation
         lineage = tuple(copied_on(self._record, self.id, incarnation, places))
@@ -543,23 +549,23 @@ class Conversation(Compacting):
         if event is None:
             return False
 
-        def decide(seen: Seen) -> list[Draft]:
+        def decide(seen: LogSnapshot) -> list[Draft]:
             return (
                 [Draft(EventType.EXCLUDE, data={"place": event.place, "reason": reason})]
                 if event.place in seen.state.window
                 else []
             )
 
-        return await self._done(decide)
+        return await self._append_and_touch(decide)
 
     async def restore(self, message_id: str) -> bool:
         """Take an excluded message back into the window, at its place; false where it
         is there, or was taken out by a compaction.
         """
         event = None if message_id == SYSTEM else await self._log.find(message_id)
-        return event is not None and await self._restored(event)
+        return event is not None and await self._restore_event(event)
 
-    async def _restored(self, event: Event) -> bool:
+    async def _restore_event(self, event: Event) -> bool:
         data: dict[str, JsonValue] = {"place": event.place}
         if event.draft.message is not None and (
             event.type is EventType.COMPACTION or is_pinned(event.draft.message)
@@ -567,17 +573,17 @@ class Conversation(Compacting):
             data["pinned"] = True
         patience = RetryDeadline(self._placement, self.id)
         while True:
-            known = (self._log.seen or await self._log.load()).state.after.compactions
-            if (await self._history.gone([event]))[0].archived_by is not None:
+            known = (self._log.snapshot or await self._log.load()).state.after.compactions
+            if (await self._history.window_exits([event]))[0].archived_by is not None:
                 return False
 
-            def decide(seen: Seen, known: int = known) -> list[Draft]:
+            def decide(seen: LogSnapshot, known: int = known) -> list[Draft]:
                 if seen.state.after.compactions != known:
                     raise _SeenSince
                 return [] if event.place in seen.state.window else [Draft(EventType.RESTORE, data=data)]
 
             try:
-                return await self._done(decide)
+                return await self._append_and_touch(decide)
             except _SeenSince:
                 await patience.wait()
 
@@ -586,7 +592,7 @@ class Conversation(Compacting):
         meanwhile; how many (B30, B31).
         """
         seen = await self._log.load()
-        return await self._left(EventType.CLEAR, seen.state.window, "manual")
+        return await self._remove_from_window(EventType.CLEAR, seen.state.window, "manual")
 
     async def checkpoint(self, name: str | None = None) -> Checkpoint:
         """The place to which the log has come."""
@@ -609,11 +615,11 @@ class Conversation(Compacting):
         wanted = await self._log.state_at(min(checkpoint.place, known.place))
         state, left, leaving = known, known.window.without(wanted.window), Places()
         while True:
-            back = await self._coming_back(wanted, known, state)
-            late = await self._not_said(wanted, known, state, checkpoint.place)
+            back = await self._returning_places(wanted, known, state)
+            late = await self._archived_since(wanted, known, state, checkpoint.place)
 
             def decide(
-                seen: Seen, looked_up: int = state.place, back: Places = back, late: Places = late
+                seen: LogSnapshot, looked_up: int = state.place, back: Places = back, late: Places = late
             ) -> list[Draft]:
                 nonlocal leaving
                 if any(
@@ -633,14 +639,14 @@ class Conversation(Compacting):
                 return [Draft(EventType.ROLL_BACK, data=said)] if leaving.ranges or len(said) > 2 else []
 
             try:
-                await self._done(decide)
+                await self._append_and_touch(decide)
             except _SeenSince:
                 await patience.wait()
                 state = (await self._log.load()).state
             else:
                 return len(leaving)
 
-    async def _coming_back(self, wanted: State, known: State, state: State) -> Places:
+    async def _returning_places(self, wanted: State, known: State, state: State) -> Places:
         """What of the `wanted` window is not in the `known` one any more, nor in that
         of now, and was not erased.
         """
@@ -648,14 +654,18 @@ class Conversation(Compacting):
         events = await self._log.at(missing) if missing.ranges else {}
         return Places.of(place for place, event in events.items() if not event.is_redacted)
 
-    async def _not_said(self, wanted: State, known: State, state: State, place: int) -> Places:
+    async def _archived_since(self, wanted: State, known: State, state: State, place: int) -> Places:
         """What compactions behind this place, as far as they are `known`, have taken
         out of the window, and was not in the `wanted` one: they did not happen, and it
         was not said.
         """
         if known.after.compactions <= wanted.after.compactions:
             return Places()
-        made = {event.key.id: event for event in await self._made() if place < event.place <= known.place}
+        made = {
+            event.key.id: event
+            for event in await self._compaction_events()
+            if place < event.place <= known.place
+        }
         archived = (
             Places.of(each for event in made.values() for each in left_by(event.draft))
             .without(wanted.window)
@@ -666,7 +676,7 @@ class Conversation(Compacting):
             if archived.ranges
             else []
         )
-        gone = zip(events, await self._history.gone(events), strict=True)
+        gone = zip(events, await self._history.window_exits(events), strict=True)
         return Places.of(event.place for event, why in gone if why.archived_by in made)
 
     async def replace(
@@ -700,7 +710,7 @@ class Conversation(Compacting):
         versions = NONE_READ if revive else read.versions
         for start in range(0, len(made.told), AT_ONCE):
             told += await self.append_as_read(made.told[start : start + AT_ONCE], versions=versions)
-        await self._left(EventType.REPLACE, made.leaving, "replaced")
+        await self._remove_from_window(EventType.REPLACE, made.leaving, "replaced")
         reads_of_caller().take_back(self._log.life.incarnation)
         return made.as_stored(told)
 
@@ -724,8 +734,8 @@ class Conversation(Compacting):
         whole = {message.id: message for message in shown}
         unnamed = [at for at, message in enumerate(messages) if message.id is None]
         before = read.shown or []
-        as_now = aligned(messages, shown) if by_content and unnamed else [None] * len(messages)
-        as_read = aligned(messages, before) if by_content and unnamed else [None] * len(messages)
+        as_now = align_messages(messages, shown) if by_content and unnamed else [None] * len(messages)
+        as_read = align_messages(messages, before) if by_content and unnamed else [None] * len(messages)
         kept: list[Message] = []
         for at, message in enumerate(messages):
             name = message.id
@@ -766,11 +776,11 @@ class Conversation(Compacting):
         What is still being said is taken as it stands.
         """
 
-        def decide(seen: Seen) -> list[Draft]:
+        def decide(seen: LogSnapshot) -> list[Draft]:
             if seen.state.after.status == status:
                 return []
             leaves, owed = (
-                self._window_exit.leaving(seen.state.window, seen.state.after)
+                self._window_exit.exit_data_and_steps(seen.state.window, seen.state.after)
                 if status == "ended"
                 else ({}, ())
             )
@@ -783,11 +793,11 @@ class Conversation(Compacting):
                 )
             ]
 
-        closed = await self._turned(decide)
+        closed = await self._change_status(decide)
         for event in (await self._log.window())[1].values():
             if event.draft.message is not None and not event.draft.message.is_final:
                 with suppress(NotFound):  # erased meanwhile
-                    await self._changed(
+                    await self._change_message(
                         event, lambda message: message.model_copy(update={"is_final": True}), writes=False
                     )
         return closed
@@ -795,16 +805,16 @@ class Conversation(Compacting):
     async def resume(self) -> bool:
         """Go on with a session that was ended or archived; false where it is active."""
 
-        def decide(seen: Seen) -> list[Draft]:
+        def decide(seen: LogSnapshot) -> list[Draft]:
             return (
                 []
                 if seen.state.after.status == "active"
                 else [Draft(EventType.RESUMED, owed=self._sessions.owed_follow)]
             )
 
-        return await self._turned(decide)
+        return await self._change_status(decide)
 
-    async def _turned(self, decide: Callable[[Seen], list[Draft]]) -> bool:
+    async def _change_status(self, decide: Callable[[LogSnapshot], list[Draft]]) -> bool:
         events = await self._log.append(decide)
         for event in events:  # nobody waits here for messages that leave by it
             await self._sessions.finish(replace(self._log.record_of(event), owed=self._sessions.owed_follow))
@@ -852,7 +862,7 @@ def _without_made_up(
     if made_up:
         stored = {message.id for message in shown}
         found = (
-            aligned(messages, shown)
+            align_messages(messages, shown)
             if by_content
             else [message.id if message.id in stored else None for message in messages]
         )

@@ -160,7 +160,7 @@ class Conversations:
         try:
             record = await self.find(tenant, session_id)
         except StoreUnavailable:
-            record = self.sessions.remembered(
+            record = self.sessions.cached_record(
                 tenant, session_id
             )  # for its window, as far as that is remembered too
             if record is None:

@@ -24,12 +24,12 @@ from memory.orchestrator.conversations.sessions import DELETE_DERIVED, SessionRe
 from memory.orchestrator.conversations.window.history import History, item_of
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.entries.admission import Admission, NewEntry
-from memory.orchestrator.entries.derivatives import find_derived, naming
+from memory.orchestrator.entries.derivatives import find_derived, source_filter
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.entry_records import record_of
-from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime, owed_by_writing
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime, write_steps
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.places import Places
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.sources import MessageSource, scope_reference, sources_of, with_sources
@@ -86,7 +86,7 @@ class DerivedEntries:
         them: none is made then.
         """
         fresh = await self._fresh(owner, session, answer)
-        async with self._quotas.admitted(
+        async with self._quotas.admit(
             owner.key.tenant, [NewEntry.of(record, derived=True) for record in fresh]
         ) as stay:
             made = await self._put(fresh)
@@ -104,7 +104,7 @@ class DerivedEntries:
             self._founded.difference_update(keys)
         return [key.id for key in keys]
 
-    async def foreseen(self, owner: Record, session: Record, answer: Mapping[str, Any]) -> list[Record]:
+    async def plan_entries(self, owner: Record, session: Record, answer: Mapping[str, Any]) -> list[Record]:
         """What `store` would make now, with room for the vectors that they will have.
         Nothing is written, and quotas are not asked.
         """
@@ -116,7 +116,7 @@ class DerivedEntries:
         log = self._sessions.log(session)
         of: list[Any] = [record.body[SAID_IN] for record in made]
         said = [
-            (places, await self._is_said(log, Places.told(places)))
+            (places, await self._is_said(log, Places.from_json(places)))
             for places in _each_once(one["places"] for one in of)
         ]
         return [record for record, one in zip(made, of, strict=True) if (one["places"], True) in said]
@@ -132,13 +132,11 @@ class DerivedEntries:
 
     async def _put(self, fresh: Sequence[Record]) -> list[OutboxRecord]:
         made: list[OutboxRecord] = []
-        for record in await self._meaning.embedded(fresh):
+        for record in await self._meaning.embed_records(fresh):
             store = self._placement.topology.home(record.tier)
-            born = replace(
-                record, owed=(*owed_by_writing(self._placement, ENTRIES, record, store), *record.owed)
-            )
+            born = replace(record, owed=(*write_steps(self._placement, ENTRIES, record, store), *record.owed))
             outcome = await self._placement.write_one("onward.home", store, Put(ENTRIES, born, Absent()))
-            if (error := refused(store, outcome)) is not None:
+            if (error := rejection_error(store, outcome)) is not None:
                 raise error
             if outcome.applied:
                 made.append(OutboxRecord(ENTRIES, store, replace(born, generation=outcome.generation)))
@@ -164,7 +162,8 @@ class DerivedEntries:
         each = answer[EACH][number] if EACH in answer else {"of": answer[OF]}
         by = {name: each[name] for name in ("user",) if name in each}
         record = with_sources(
-            record, [MessageSource(str(session.fields["session_id"]), incarnation, Places.told(each["of"]))]
+            record,
+            [MessageSource(str(session.fields["session_id"]), incarnation, Places.from_json(each["of"]))],
         )
         return replace(
             record,
@@ -186,7 +185,9 @@ class DerivedEntries:
         if entry.key in self._founded:
             return True
         session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
-        return await self._is_said(self._sessions.log(session), Places.told(entry.body[SAID_IN]["places"]))
+        return await self._is_said(
+            self._sessions.log(session), Places.from_json(entry.body[SAID_IN]["places"])
+        )
 
     @staticmethod
     async def _is_said(log: Log, places: Places) -> bool:
@@ -205,15 +206,15 @@ class DerivedEntries:
         whichever life of it the erasure came to take.
         """
         tenant, session_id = owed.data["tenant"], owed.data["session_id"]
-        living = await self._living(tenant, session_id)
+        living = await self._current_incarnation(tenant, session_id)
         if living is not None and living == owed.data["incarnation"]:
             return False  # its erasure comes first
         direct = bool(owed.data.get("expired"))
-        async for entry in self.outlived(tenant, session_id, living, direct=direct):
+        async for entry in self.entries_of_past_incarnations(tenant, session_id, living, direct=direct):
             await self._erasure.delete(ENTRIES, entry.key, held="left", unmake=None if direct else "all")
         return True
 
-    async def outlived(
+    async def entries_of_past_incarnations(
         self, tenant: str, session_id: str, living: object = None, *, direct: bool = True
     ) -> AsyncIterator[Record]:
         """The entries that were made of what was said in lives of this session that are
@@ -221,7 +222,7 @@ class DerivedEntries:
         """
         async for entry in self._made_of(tenant, session_id):
             lives = {source.incarnation for source in _messages_in(entry, session_id, direct=direct)}
-            if lives - {living} and lives - {await self._living(tenant, session_id)}:
+            if lives - {living} and lives - {await self._current_incarnation(tenant, session_id)}:
                 yield entry
 
     async def forget(self, log: Log, event: Event) -> None:
@@ -249,7 +250,7 @@ class DerivedEntries:
         first, last = source.numbers
         return first > last or not await log.any_erased(first, last)
 
-    async def _living(self, tenant: str, session_id: str) -> object:
+    async def _current_incarnation(self, tenant: str, session_id: str) -> object:
         """The life of the session that is there now; None where there is none."""
         try:
             return (await self._sessions.record(tenant, session_id)).body["incarnation"]
@@ -257,7 +258,9 @@ class DerivedEntries:
             return None
 
     def _made_of(self, tenant: str, session_id: str) -> AsyncIterator[Record]:
-        named = Or((Eq("conversation_id", session_id), naming(scope_reference(tenant, scope_of(session_id)))))
+        named = Or(
+            (Eq("conversation_id", session_id), source_filter(scope_reference(tenant, scope_of(session_id))))
+        )
         return find_derived(self._placement, tenant, named)
 
     async def messages_of(self, entry: Record) -> list[HistoryItem]:
@@ -266,11 +269,11 @@ class DerivedEntries:
             return []
         session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
         log = self._sessions.log(session)
-        there = await log.at(Places.told(entry.body[SAID_IN]["places"]))
+        there = await log.at(Places.from_json(entry.body[SAID_IN]["places"]))
         events = await log.whole([e for _, e in sorted(there.items()) if e.type is EventType.MESSAGE])
         return [
             item_of(e, gone)
-            for e, gone in zip(events, await History(self._placement, log).gone(events), strict=True)
+            for e, gone in zip(events, await History(self._placement, log).window_exits(events), strict=True)
         ]
 
 
@@ -286,7 +289,7 @@ def _messages_in(entry: Record, session_id: str, *, direct: bool) -> list[Messag
     said_in: Any = entry.body.get(SAID_IN)
     if said_in is None or named or entry.fields.get("conversation_id") != session_id:
         return [one for one in named if not direct or said_in is not None]
-    return [MessageSource(session_id, said_in["incarnation"], Places.told(said_in["places"]))]
+    return [MessageSource(session_id, said_in["incarnation"], Places.from_json(said_in["places"]))]
 
 
 def _each_once(places: Iterable[Any]) -> list[Any]:

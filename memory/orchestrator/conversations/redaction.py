@@ -25,11 +25,11 @@ from memory.orchestrator.conversations.log.folding import left_by
 from memory.orchestrator.conversations.log.forks import copied_by
 from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.conversations.log.passages import FORGET
-from memory.orchestrator.conversations.log.seen import Seen
+from memory.orchestrator.conversations.log.seen import LogSnapshot
 from memory.orchestrator.conversations.sessions import CONFIRM_FORK, ForkSource, SessionRecords
 from memory.orchestrator.conversations.tasks.runs import Runs
 from memory.orchestrator.conversations.tasks.tasks import Tasks
-from memory.orchestrator.conversations.window_exits import WindowExitHandler, asked_anew
+from memory.orchestrator.conversations.window_exits import WindowExitHandler, reset_answers
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import (
     FORKED_FROM,
@@ -42,7 +42,7 @@ from memory.orchestrator.storage.collections import (
 from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.ports.query import And, Condition, Eq, Gt, Has, Or, Order, Query, Tenant, within
 from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import AtVersion, Delete, Newer, Put
@@ -124,7 +124,7 @@ class Redaction:
     async def _erase_at(self, log: Log, event: Event) -> bool:
         """False where the message has changed since it was read."""
         owed = (
-            *asked_anew(event.owed),
+            *reset_answers(event.owed),
             Owed(REDACT, REDACT),
             *self._sessions.passages.owed_by_erasing(event),
         )
@@ -163,7 +163,7 @@ class Redaction:
         return True
 
     async def _leave_window(self, log: Log, place: int) -> None:
-        def decide(seen: Seen) -> list[Draft]:
+        def decide(seen: LogSnapshot) -> list[Draft]:
             erased = Draft(
                 EventType.ERASED, data={"place": place, "reason": "erased"}, belongs_to_erasure=True
             )
@@ -208,7 +208,7 @@ class Redaction:
 
     async def _follow_source(self, fork: Record, source: ForkSource) -> bool:
         """False where the source is gone, and the fork with it."""
-        record = await self._sessions.stored(
+        record = await self._sessions.find_record(
             fork.key.tenant, source.session_id
         )  # one that has expired is not erased
         if record is None or record.body["incarnation"] != source.incarnation:
@@ -300,7 +300,7 @@ class Redaction:
             owed=(owed,),
         )
         begun = await self._placement.write_one("user.begin", store, Put(OPERATIONS, operation, Newer()))
-        if (error := refused(store, begun)) is not None:
+        if (error := rejection_error(store, begun)) is not None:
             raise error
         erased = await self._carry_out(tenant, user)
         await self._end(operation)

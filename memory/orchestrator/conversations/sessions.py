@@ -29,10 +29,10 @@ from memory.orchestrator.conversations.log.previews import preview_of
 from memory.orchestrator.conversations.log.seen import REMEMBERED_FOR
 from memory.orchestrator.erasure.erasure import Erased, Erasure, entries_of
 from memory.orchestrator.storage.collections import FORKED_FROM, MESSAGES, SESSIONS
-from memory.orchestrator.storage.entry_records import copied
+from memory.orchestrator.storage.entry_records import copy_json
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.orchestrator.storage.session_keys import scope_of, session_key
 from memory.orchestrator.storage.steps import step
@@ -90,7 +90,7 @@ class ForkSource:
     copied: tuple[Copied, ...] = ()
     """What the fork says of where its messages come from."""
 
-    def owed(self) -> Owed:
+    def pending_step(self) -> Owed:
         return Owed(
             CONFIRM_FORK,
             CONFIRM_FORK,
@@ -170,9 +170,9 @@ class SessionRecords:
                 record = replace(record, version=version, generation=outcome.generation)
                 self._remember(record)
                 log = self.log(record)
-                log.begun()
+                log.mark_empty()
                 return record, log
-            if (error := refused(self._placement.topology.archive, outcome)) is not None:
+            if (error := rejection_error(self._placement.topology.archive, outcome)) is not None:
                 raise error
             if isinstance(outcome.stored, Record) and self.is_over(outcome.stored):
                 await self.erase_expired(outcome.stored)
@@ -219,7 +219,7 @@ class SessionRecords:
             "incarnation": ids.new_id(tenant, scope, version_at(now), self._placement.random_bits)
         }
         body |= {name: value for name, value in said.items() if value}
-        owed = () if draft.forked_from is None else (draft.forked_from.owed(),)
+        owed = () if draft.forked_from is None else (draft.forked_from.pending_step(),)
         return Record(
             session_key(tenant, session_id),
             scope,
@@ -236,14 +236,14 @@ class SessionRecords:
         """The session's own record. Raises `NotFound` where there is no such session
         (B19).
         """
-        stored = await self.stored(tenant, session_id)
+        stored = await self.find_record(tenant, session_id)
         if stored is None or self.is_over(stored):
             self._told.pop(session_key(tenant, session_id), None)
             raise NotFound(session_id, "session")
         self._remember(stored)
         return stored
 
-    async def stored(self, tenant: str, session_id: str) -> Record | None:
+    async def find_record(self, tenant: str, session_id: str) -> Record | None:
         """The session's own record, also of one that has expired and is hidden; None
         where there is none.
         """
@@ -285,7 +285,7 @@ class SessionRecords:
         if len(self._told) > LOGS:
             del self._told[next(iter(self._told))]
 
-    def remembered(self, tenant: str, session_id: str) -> Record | None:
+    def cached_record(self, tenant: str, session_id: str) -> Record | None:
         """The session's own record as it was last read or written here, no longer ago
         than what is remembered of its log; None where it was not.
         """
@@ -312,13 +312,13 @@ class SessionRecords:
         life = life_of(record)
         log = self._logs.pop((life.tenant, life.session_id), None)
         if log is None or (log.life.incarnation, log.life.generation) != (life.incarnation, life.generation):
-            log = Log(self._placement, self.uploads, self.passages, life, self._renewed)
+            log = Log(self._placement, self.uploads, self.passages, life, self._reload_life)
         self._logs[life.tenant, life.session_id] = log
         if len(self._logs) > LOGS:
             del self._logs[next(iter(self._logs))]
         return log
 
-    async def _renewed(self, life: Life) -> Life:
+    async def _reload_life(self, life: Life) -> Life:
         now = life_of(await self.record(life.tenant, life.session_id))
         if now.incarnation != life.incarnation:
             raise NotFound(life.session_id, "session")  # deleted, and created again since
@@ -381,7 +381,7 @@ class SessionRecords:
             if outcome.applied:
                 self._remember(new)
                 return new
-            if (error := refused(store, outcome)) is not None:
+            if (error := rejection_error(store, outcome)) is not None:
                 raise error
             there = outcome.stored
             if not isinstance(there, Record) or there.body.get("incarnation") != record.body["incarnation"]:
@@ -417,7 +417,7 @@ class SessionRecords:
             if outcome.applied:
                 self._remember(new)
                 return
-            if (error := refused(store, outcome)) is not None:
+            if (error := rejection_error(store, outcome)) is not None:
                 raise error
             if (
                 not isinstance(outcome.stored, Record)
@@ -474,7 +474,7 @@ class SessionRecords:
         Raises `SessionOwnerMismatch` where it belongs to another owner than `asked`
         names, also where it has expired.
         """
-        if asked is not None and (stored := await self.stored(tenant, session_id)) is not None:
+        if asked is not None and (stored := await self.find_record(tenant, session_id)) is not None:
             refuse_other_owner(stored, asked)
         there, _, entries = await self.erase(tenant, session_id)
         return there or entries_of(entries) > 0
@@ -589,7 +589,7 @@ def info_of(record: Record, state: State | None = None, gaps: Places = NOWHERE) 
         title=body.get("title"),
         preview=str(body["preview"][1]) if "preview" in body else None,
         tags=list(fields.get("tags") or ()),
-        metadata=copied(body.get("metadata") or {}),
+        metadata=copy_json(body.get("metadata") or {}),
         created_at=record.created_at,
         updated_at=fields["touched_at"] if state is None else max(fields["touched_at"], state.created_at),
         message_count=body.get("messages", int(has_system)) if state is None else state.after.number,
@@ -610,7 +610,7 @@ def _place(record: Record) -> int:
 
 def draft_like(record: Record, **metadata: Any) -> SessionDraft:
     """A session that begins as this one does, its metadata added to."""
-    info, system, began = info_of(record), system_of(record), _began(record)
+    info, system, began = info_of(record), system_of(record), _earliest_moment(record)
     more = {**info.metadata, **metadata}
     return SessionDraft(
         None,
@@ -645,18 +645,18 @@ def refuse_others(record: Record, draft: SessionDraft) -> None:
     system = system_of(record)
     if draft.system is not None and (system is None or system.content != draft.system.content):
         raise SessionOwnerMismatch(str(draft.id), "system", draft.system.text)
-    for name in _differing(record, draft):
+    for name in _differing_fields(record, draft):
         raise SessionOwnerMismatch(str(draft.id), name, None)
 
 
-def _differing(record: Record, draft: SessionDraft) -> Iterator[str]:
+def _differing_fields(record: Record, draft: SessionDraft) -> Iterator[str]:
     """What else the draft says of a new session, and the stored session does not."""
     body: Mapping[str, Any] = record.body
     if draft.title is not None and draft.title != body.get("title"):
         yield "title"
-    if draft.tags and set(draft.tags) != set(copied(record.fields.get("tags") or ())):
+    if draft.tags and set(draft.tags) != set(copy_json(record.fields.get("tags") or ())):
         yield "tags"
-    if draft.metadata and draft.metadata != copied(body.get("metadata") or {}):
+    if draft.metadata and draft.metadata != copy_json(body.get("metadata") or {}):
         yield "metadata"
     if draft.expires_at is not None and expiry(draft.expires_at, record.created_at) != record.fields.get(
         "hidden_from"
@@ -682,7 +682,7 @@ def other_owner(there: Record, here: Record) -> str | None:
     )
 
 
-def _began(record: Record) -> int:
+def _earliest_moment(record: Record) -> int:
     """The moment that is older than nothing which was said in the session, or in those
     from which it has it.
     """
@@ -694,7 +694,7 @@ def is_of_before(record: Record, version: int) -> bool:
     """Whether a session was created before this version, or has what was said in one
     that was.
     """
-    return _began(record) < version
+    return _earliest_moment(record) < version
 
 
 def life_of(record: Record) -> Life:
@@ -716,5 +716,5 @@ def system_of(record: Record) -> Message | None:
     return (
         None
         if said is None
-        else Message.model_validate(copied(said)).model_copy(update={"id": "system", "role": Role.SYSTEM})
+        else Message.model_validate(copy_json(said)).model_copy(update={"id": "system", "role": Role.SYSTEM})
     )

@@ -38,7 +38,7 @@ from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
@@ -121,7 +121,9 @@ class WindowExitHandler:
         self._asking: asyncio.Task[None] | None = None
         outbox.register(LEAVE, self._leave)
 
-    def leaving(self, places: Places, after: After) -> tuple[dict[str, JsonValue], tuple[Owed, ...]]:
+    def exit_data_and_steps(
+        self, places: Places, after: After
+    ) -> tuple[dict[str, JsonValue], tuple[Owed, ...]]:
         """What an event says and owes by which messages at these places leave, `after`
         the one before it: none that an end has let go already.
         """
@@ -195,13 +197,13 @@ class WindowExitHandler:
             heard.entries.extend(made)
         return True
 
-    async def foreseen(self, owner: Record, owed: Owed) -> list[Record] | None:
+    async def plan_entries(self, owner: Record, owed: Owed) -> list[Record] | None:
         """The entries that a sweep would make now of what was answered; None where
         nobody has been asked yet.
         """
         if (session := await self._session(owner)) is None:
             return []
-        return await self.derived.foreseen(owner, session, owed.data) if MADE in owed.data else None
+        return await self.derived.plan_entries(owner, session, owed.data) if MADE in owed.data else None
 
     def is_to_ask(self, owner: Record) -> bool:
         """Whether a sweep here would have the callback asked about this event."""
@@ -242,7 +244,7 @@ class WindowExitHandler:
             log.info("messages that left a window are not handled yet: %s", error)
         return []
 
-    async def asked(self) -> None:
+    async def drain(self) -> None:
         """Wait until the callback has been asked for all that sweeps found."""
         while self._asking is not None and not self._asking.done():
             await asyncio.wait([self._asking])
@@ -254,13 +256,13 @@ class WindowExitHandler:
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(ANSWERS_WITHIN.total_seconds()):
-                    await self.asked()
+                    await self.drain()
         finally:
             if self._asking is not None:
                 self._asking.cancel()
                 await asyncio.wait([self._asking])
 
-    async def answered(self, tenant: str) -> None:
+    async def finish_pending(self, tenant: str) -> None:
         """Do what events of a tenant owe, but for what a callback is to be asked: an
         export does not carry it.
         """
@@ -294,7 +296,7 @@ class WindowExitHandler:
         """
         made: list[tuple[EntryDraft, dict[str, JsonValue]]] = []
         told, user = NOWHERE, self._sessions.log(session).life.user
-        for leaving, places in await self._leaving(owner, session):
+        for leaving, places in await self._exiting_messages(owner, session):
             drafts = await self._let_in(owner.key.tenant, await self._drafts(owner, callback, leaving))
             by: dict[str, JsonValue] = {} if leaving.user in (None, user) else {"user": leaving.user}
             made += [(draft, {"of": places.to_json(), **by}) for draft in drafts]
@@ -304,17 +306,17 @@ class WindowExitHandler:
             return True
         now, each = self._placement.now(), [of for _, of in made]
         answer: dict[str, JsonValue] = {
-            MADE: [_said(draft, now) for draft, _ in made],
+            MADE: [_draft_to_json(draft, now) for draft, _ in made],
             ANSWER: self._placement.nonce(),
             OF: told.to_json(),
         }
         answer |= {} if each == [{"of": answer[OF]}] * len(each) else {EACH: each}
         steps = tuple(replace(o, data=answer) if o.step == LEAVE else o for o in owner.owed)
-        noted = _owing(owner, steps, now)
+        noted = _with_pending_steps(owner, steps, now)
         outcome = await self._placement.write_one(
             "onward.note", pending.store, Put(MESSAGES, noted, AtVersion(owner.version))
         )
-        if (error := refused(pending.store, outcome)) is not None:
+        if (error := rejection_error(pending.store, outcome)) is not None:
             raise error
         if not outcome.applied:
             return False  # others were first, or the message was changed; who looks next sees it
@@ -347,7 +349,7 @@ class WindowExitHandler:
             said = "the callback did not answer in time" if isinstance(error, TimeoutError) else str(error)
             raise _CallbackFailed(said or type(error).__name__) from error
 
-    async def _leaving(self, owner: Record, session: Record) -> list[tuple[ExitedMessages, Places]]:
+    async def _exiting_messages(self, owner: Record, session: Record) -> list[tuple[ExitedMessages, Places]]:
         """The messages that leave by an event, as they are now: without what was taken
         out by hand since, and what goes by a cut before it and has come back in
         between. Those of each user apart, so that what is learnt of them is that
@@ -365,7 +367,7 @@ class WindowExitHandler:
             if e.type is EventType.MESSAGE and e.number is not None
         ]
         events = [e for e in await log.whole([e for e in there if not e.is_redacted]) if not e.is_redacted]
-        gone = await History(self._placement, log).gone(events)
+        gone = await History(self._placement, log).window_exits(events)
         kept = [
             e
             for e, why in zip(events, gone, strict=True)
@@ -418,14 +420,14 @@ class WindowExitHandler:
     async def _ask_anew(self, store: Store, owner: Record, place: int) -> None:
         patience = RetryDeadline(self._placement, owner.key.id)
         while any(
-            owed.step == LEAVE and (MADE not in owed.data or place in Places.told(owed.data[OF]))
+            owed.step == LEAVE and (MADE not in owed.data or place in Places.from_json(owed.data[OF]))
             for owed in owner.owed
         ):
-            anew = _owing(owner, asked_anew(owner.owed), self._placement.now())
+            anew = _with_pending_steps(owner, reset_answers(owner.owed), self._placement.now())
             outcome = await self._placement.write_one(
                 "onward.anew", store, Put(MESSAGES, anew, AtVersion(owner.version), erases=True)
             )
-            if (error := refused(store, outcome)) is not None:
+            if (error := rejection_error(store, outcome)) is not None:
                 raise error
             if outcome.applied or not isinstance(outcome.stored, Record):
                 return
@@ -433,7 +435,7 @@ class WindowExitHandler:
             await patience.wait()
 
 
-def asked_anew(owed: Sequence[Owed]) -> tuple[Owed, ...]:
+def reset_answers(owed: Sequence[Owed]) -> tuple[Owed, ...]:
     """What is owed, with whatever the callback has answered so far forgotten."""
     return tuple(Owed(LEAVE, LEAVE) if each.step == LEAVE else each for each in owed)
 
@@ -444,7 +446,7 @@ class _CallbackFailed(MemoryTiersError):
     retryable = True
 
 
-def _owing(owner: Record, steps: tuple[Owed, ...], now: datetime) -> Record:
+def _with_pending_steps(owner: Record, steps: tuple[Owed, ...], now: datetime) -> Record:
     """The event's record with other debts: when it came to say what it says stays (see
     `said_at`).
     """
@@ -460,14 +462,14 @@ def is_to_be_asked(owed: Owed) -> bool:
 
 def _places(event: Event) -> Places:
     data: Any = event.draft.data
-    return Places.told(data.get(LEAVES, ()))
+    return Places.from_json(data.get(LEAVES, ()))
 
 
 def _text(value: FieldValue) -> str | None:
     return None if value is None else str(value)
 
 
-def _said(draft: EntryDraft, now: datetime) -> dict[str, JsonValue]:
+def _draft_to_json(draft: EntryDraft, now: datetime) -> dict[str, JsonValue]:
     """A draft as JSON; how long it lasts is told from now."""
     lasting = draft.model_copy(update={"expires_at": expiry(draft.expires_at, now)})
     return {

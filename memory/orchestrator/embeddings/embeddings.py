@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class EmbedderNote:
     """What a store notes: whose its vectors are and, while they are being made anew,
     whose they become; when that ended last.
 
@@ -63,14 +63,14 @@ class Embeddings:
         self._embedder = embedder
         self._mine: Fingerprint | None = None
         self._scale: EmbedderScale | None = None
-        self._noted: Noted | None = None
+        self._noted: EmbedderNote | None = None
         """What the archive noted when it was looked at last."""
 
     @property
     def on(self) -> bool:
         return self._embedder is not None
 
-    async def embedded(self, records: Sequence[Record]) -> list[Record]:
+    async def embed_records(self, records: Sequence[Record]) -> list[Record]:
         """The records with their vectors; a text that has none is found by words alone."""
         if self._embedder is None or not records:
             return list(records)
@@ -180,7 +180,7 @@ class Embeddings:
         return f"vectors are being made anew, with {self._noted.to}; what has none of {self._mine} now was found by words alone"
 
     @property
-    def ended(self) -> datetime | None:
+    def reindexed_at(self) -> datetime | None:
         """When the vectors had been made anew with this embedder; None where they were
         not.
         """
@@ -189,7 +189,7 @@ class Embeddings:
     async def look(self) -> None:
         """See what the archive notes by now."""
         if await self._fingerprint() is not None:
-            self._noted = await self.noted()
+            self._noted = await self.read_note()
 
     # -- notes -------------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class Embeddings:
             refuse_too_long(store, mine)
         with suppress(StoreError):  # it is one of those that are looked at now, or is away
             await self.look()
-        noted = [(store, await self.noted_in(store)) for store in stores]
+        noted = [(store, await self.read_note_in(store)) for store in stores]
         for store, note in noted:
             self._refuse_other(store, note, mine)
         for store, note in noted:
@@ -224,7 +224,7 @@ class Embeddings:
         refuse_too_long(store, mine)
         with suppress(StoreError):
             await self.look()
-        note = await self.noted_in(store)
+        note = await self.read_note_in(store)
         self._refuse_other(store, note, mine)
         if note is None:
             await self._note_first(store, mine)
@@ -239,14 +239,14 @@ class Embeddings:
         stores = self._having_vectors
         for store in stores:
             refuse_too_long(store, mine)
-        noted = [note for store in stores if (note := await self.noted_in(store)) is not None]
+        noted = [note for store in stores if (note := await self.read_note_in(store)) is not None]
         if any((note.model, note.to) != (mine, None) for note in noted):
             for store in stores:
                 await self._note(
-                    store, lambda note: Noted(noted[0].model if note is None else note.model, mine)
+                    store, lambda note: EmbedderNote(noted[0].model if note is None else note.model, mine)
                 )
         for store in stores:
-            await self._note(store, lambda note: note or Noted(mine))
+            await self._note(store, lambda note: note or EmbedderNote(mine))
         await self.look()
         return mine
 
@@ -260,17 +260,19 @@ class Embeddings:
         for store in reversed(self._having_vectors):
             if not await self._note(
                 store,
-                lambda note: Noted(mine, ended=now) if note and mine == (note.to or note.model) else None,
+                lambda note: (
+                    EmbedderNote(mine, ended=now) if note and mine == (note.to or note.model) else None
+                ),
             ):
                 return False
         await self.look()
         return True
 
-    async def noted(self) -> Noted | None:
+    async def read_note(self) -> EmbedderNote | None:
         """What the archive notes, which is what counts."""
-        return await self.noted_in(self._having_vectors[0])
+        return await self.read_note_in(self._having_vectors[0])
 
-    async def noted_in(self, store: Store) -> Noted | None:
+    async def read_note_in(self, store: Store) -> EmbedderNote | None:
         """What a store notes, None where it notes nothing."""
         with step("embedder.check"):
             row = (await store.get(SETTINGS, [_key()]))[0]
@@ -278,7 +280,7 @@ class Embeddings:
             return None
         to: Any = row.body.get("to")
         ended: Any = row.body.get("ended")
-        return Noted(
+        return EmbedderNote(
             _fingerprint(row.body),
             None if to is None else _fingerprint(to),
             None if ended is None else datetime.fromisoformat(ended),
@@ -289,7 +291,7 @@ class Embeddings:
         """The embedder whose vectors a store has had till now, None where none is
         noted.
         """
-        noted = await self.noted_in(store)
+        noted = await self.read_note_in(store)
         return None if noted is None else noted.model
 
     @property
@@ -301,7 +303,7 @@ class Embeddings:
         there = [leaf for home in topology.homes for leaf in leaves_of(home) if leaf.capabilities.semantic]
         return tuple(dict.fromkeys((*leaves_of(topology.archive), *there)))
 
-    def _refuse_other(self, store: Store, note: Noted | None, mine: Fingerprint) -> None:
+    def _refuse_other(self, store: Store, note: EmbedderNote | None, mine: Fingerprint) -> None:
         if note is None or note.names(mine):
             return
         under_way = (
@@ -314,18 +316,18 @@ class Embeddings:
             raise EmbedderMismatch(store.name, str(note.model), str(mine))
 
     async def _note_first(self, store: Store, mine: Fingerprint) -> None:
-        first = self._noted or Noted(mine)
-        await self._put(store, Noted(first.model, first.to))
-        self._refuse_other(store, await self.noted_in(store), mine)
+        first = self._noted or EmbedderNote(mine)
+        await self._put(store, EmbedderNote(first.model, first.to))
+        self._refuse_other(store, await self.read_note_in(store), mine)
         with suppress(StoreError):
             await self.look()
 
-    async def _note(self, store: Store, change: Callable[[Noted | None], Noted | None]) -> bool:
+    async def _note(self, store: Store, change: Callable[[EmbedderNote | None], EmbedderNote | None]) -> bool:
         """Change what a store notes, whoever else does too; false where nothing is to
         be noted.
         """
         while True:
-            note = await self.noted_in(store)
+            note = await self.read_note_in(store)
             new = change(note)
             if new is None:
                 return False
@@ -333,7 +335,7 @@ class Embeddings:
             if same or (await self._put(store, new, 0 if note is None else note.version)).applied:
                 return True
 
-    async def _put(self, store: Store, note: Noted, over: int = 0) -> Outcome:
+    async def _put(self, store: Store, note: EmbedderNote, over: int = 0) -> Outcome:
         now = self._placement.now()
         body = _body(note.model) | ({} if note.to is None else {"to": _body(note.to)})
         body |= {} if note.ended is None else {"ended": note.ended.isoformat()}

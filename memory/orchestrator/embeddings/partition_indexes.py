@@ -31,10 +31,10 @@ from memory.orchestrator.storage.partial_answers import BROWSED, Lacking
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.topology import part_of
 from memory.policies.visibility import FILTERED
-from memory.ports.candidates import Candidates, Measured, joined, none_of
+from memory.ports.candidates import Candidates, Measured, concatenate, none_of
 from memory.ports.collections import Collection
-from memory.ports.gathering import measured
-from memory.ports.pace import paced
+from memory.ports.gathering import measure_heads
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import MAX_LIMIT, SYSTEM_FIELDS, VECTOR, Head, In, Order, Partitions, Query, within
 from memory.ports.record import Partition, Record
 from memory.ports.store import Store
@@ -127,16 +127,16 @@ class PartitionIndexes:
         if not views:
             return await store.candidates(asked)
         lacking.chose(store, min(view.since for view in views))
-        answer, gone = await self._chosen(store, asked, views)
+        answer, gone = await self._search_views(store, asked, views)
         if gone:  # once more, with what others deleted or changed left out
             for view in views:
                 view.written |= dict.fromkeys(
                     [i for i in gone if view.form.place_of(i) is not None], next(self._numbers)
                 )
-            answer, _ = await self._chosen(store, asked, views)
+            answer, _ = await self._search_views(store, asked, views)
         return answer
 
-    async def _chosen(
+    async def _search_views(
         self, store: Store, asked: Candidates, views: Sequence[_View]
     ) -> tuple[Measured, set[str]]:
         """The answer, and what was chosen and is not in it."""
@@ -153,7 +153,9 @@ class PartitionIndexes:
         nothing = not (among or asked.text.strip() or asked.statistics)
         parts += [] if nothing else [by_name]
         answers = await each_at_once(store.candidates(part) for part in parts)
-        answer = joined([*answers, *([await measured(by_name, [], none_of(by_name))] if nothing else [])])
+        answer = concatenate(
+            [*answers, *([await measure_heads(by_name, [], none_of(by_name))] if nothing else [])]
+        )
         return answer, set(chosen) & set(among) - set(answer.ids)
 
     def _views(self, store: Store, asked: Candidates) -> list[_View]:
@@ -176,7 +178,7 @@ class PartitionIndexes:
             if view is not None:
                 self._kept.move_to_end(name)
                 views.append(view)
-            if view is None or view.form.worn or now - view.since >= LASTS / 2:
+            if view is None or view.form.is_worn or now - view.since >= LASTS / 2:
                 self._want(name, asked.collection, now)
         return views
 
@@ -202,7 +204,7 @@ class PartitionIndexes:
 
     # -- what this process does --------------------------------------------------------
 
-    def wrote(self, writes: Sequence[Write]) -> None:
+    def on_write(self, writes: Sequence[Write]) -> None:
         """These writes have ended."""
         views = [view for _, view in self._all()]
         if not views:
@@ -215,7 +217,7 @@ class PartitionIndexes:
             view.written |= dict.fromkeys(ids.get(view.slot, ()), number)
         self._let_go(name for name, view in self._all() if len(view.written) > WRITTEN)
 
-    def broke_off(self, writes: Sequence[Write]) -> None:
+    def on_write_failure(self, writes: Sequence[Write]) -> None:
         """These writes were cut off or failed: some may have landed, others may do so
         yet.
         """
@@ -223,7 +225,7 @@ class PartitionIndexes:
         self._broken_off |= dict.fromkeys(slots, self._placement.now())
         self._let_go(name for name, view in self._all() if view.slot in slots)
 
-    def deleted(self, query: Query) -> None:
+    def on_delete(self, query: Query) -> None:
         """All that matches was deleted, or is about to be."""
         self._let_go(
             name
@@ -296,7 +298,7 @@ class PartitionIndexes:
             page = await self._placement.answer(store, self._placement.page("forms.read", store, query))
             if isinstance(page, StoreError):
                 raise page
-            async for head in paced(page.heads, 100):
+            async for head in iterate_cooperatively(page.heads, 100):
                 view.form.put(_record(head), None)
             if self._reading is None:
                 return

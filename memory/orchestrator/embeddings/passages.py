@@ -24,7 +24,7 @@ from memory.orchestrator.storage.steps import step
 from memory.ports.candidates import Measured
 from memory.ports.collections import Collection
 from memory.ports.nearness import exact_cosines
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Condition
 from memory.ports.record import FieldValue, Key, Record, Stored, Tombstone
 from memory.ports.store import Store
@@ -73,7 +73,9 @@ class PassageBuilder:
         for start in range(0, len(items), AT_ONCE):
             pending = [one for one, _ in items[start : start + AT_ONCE]]
             writes = await self._writes([one.owner for one in pending if isinstance(one.owner, Record)], tier)
-            came += await self._written(store, pending, [writes.get(one.owner.key, []) for one in pending])
+            came += await self._apply_writes(
+                store, pending, [writes.get(one.owner.key, []) for one in pending]
+            )
         return came
 
     async def end(self, pending: OutboxRecord, stores: Mapping[Store, int | None]) -> bool:
@@ -85,17 +87,17 @@ class PassageBuilder:
         for store, parts in stores.items():
             ends = list(
                 self._ends(
-                    owner.key, version, await self.standing(store, owner.key) if parts is None else parts
+                    owner.key, version, await self.count_parts(store, owner.key) if parts is None else parts
                 )
             )
-            (came,) = await self._written(store, [pending], [ends])
+            (came,) = await self._apply_writes(store, [pending], [ends])
             if isinstance(came, Exception):
                 raise came
             if not came:
                 return False
         return True
 
-    async def standing(self, store: Store, owner: Key) -> int:
+    async def count_parts(self, store: Store, owner: Key) -> int:
         """How many parts there are of it, at most."""
         parts = 0
         while True:
@@ -142,7 +144,7 @@ class PassageBuilder:
                     puts.append(Put(form.collection, passage, Newer()))
         return puts
 
-    async def renewed(self, store: Store, passages: Sequence[Record]) -> list[Put]:
+    async def passage_renewals(self, store: Store, passages: Sequence[Record]) -> list[Put]:
         """What gives these passages a vector of the embedder in use, and the others of
         their records; one whose record says something else by now, or is gone, loses
         its vector.
@@ -165,7 +167,7 @@ class PassageBuilder:
                 )
         return puts
 
-    async def lacking(self, store: Store, records: Sequence[Record]) -> list[Record]:
+    async def records_missing_passages(self, store: Store, records: Sequence[Record]) -> list[Record]:
         """Those of these records that lack a passage in a store of what they say."""
         keys = {
             record.key: [part_key(record.key, part) for part, _ in enumerate(self.form.parts(record))]
@@ -201,12 +203,12 @@ class PassageBuilder:
         it said more.
         """
         parts, whose = (
-            [self.form.parts(record) async for record in paced(records)],
+            [self.form.parts(record) async for record in iterate_cooperatively(records)],
             await self._meaning.whose(),
         )
         vectors = iter(await self._meaning.of_texts([part for each in parts for part in each]))
         made: dict[Key, list[Put | Delete]] = {}
-        async for record, said in paced(zip(records, parts, strict=True)):
+        async for record, said in iterate_cooperatively(zip(records, parts, strict=True)):
             had = self._ends(record.key, self.form.said_at(record), self.form.before(record))
             puts: dict[Key, Put | Delete] = {delete.key: delete for delete in had}
             for number, _ in enumerate(said):
@@ -237,7 +239,7 @@ class PassageBuilder:
             until = self._placement.tombstone_until()
             yield Delete(self.form.collection, part_key(owner, number), version, Newer(), discard_at=until)
 
-    async def _written(
+    async def _apply_writes(
         self, store: Store, pending: Sequence[OutboxRecord], writes: Sequence[Sequence[Put | Delete]]
     ) -> list[Came]:
         """What came of the writes for each of these. What is there already, or newer,

@@ -20,7 +20,7 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.provenance import all_in
 from memory.orchestrator.embeddings.embeddings import Embeddings
-from memory.orchestrator.enrichment.superseding import Superseded, SupersedeWriter
+from memory.orchestrator.enrichment.superseding import SupersedeRequest, SupersedeWriter
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.retrieval.search import Searching
 from memory.orchestrator.storage.collections import ENTRIES, MODEL
@@ -97,7 +97,7 @@ class ConflictDetector:
         [draft] = await self._entries.trust.let_in(tenant, [draft], changing=resolve is not None)
         shown, lacking = await self._near(tenant, draft, self._entries.writer.pending(tenant, draft).record)
         decided = await self._resolve(draft, shown, resolve)
-        superseded = Superseded(decided.ids, draft.scope, {one.id: one.version for one in shown})
+        superseded = SupersedeRequest(decided.ids, draft.scope, {one.id: one.version for one in shown})
         entry, gave_way = await self._supersede_writer.write(
             tenant,
             decided.draft,

@@ -39,7 +39,7 @@ from memory.orchestrator.retrieval.search import Searching
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.concurrency import each_at_once
 from memory.orchestrator.storage.deliveries import Deliveries
-from memory.orchestrator.storage.entry_records import changed, entry_of, meaning_of
+from memory.orchestrator.storage.entry_records import apply_changes, entry_of, meaning_of
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.sources import with_notes
@@ -75,7 +75,9 @@ MOST_WAITING = 10_000
 class Watcher(Protocol):
     """Hears what advisors were asked. See `Telemetry`."""
 
-    def advised(self, of: Pass, model: str, seconds: float, tokens: Mapping[str, int | None] | None) -> None:
+    def on_advice(
+        self, of: Pass, model: str, seconds: float, tokens: Mapping[str, int | None] | None
+    ) -> None:
         """One was asked for this, and took so long, and so many tokens ("input",
         "output") where it says; None where it did not answer.
         """
@@ -83,7 +85,7 @@ class Watcher(Protocol):
 
 
 @dataclass(slots=True)
-class _Asked:
+class _AdvisorAnswers:
     """What an advisor has answered about an entry so far, as far as this process knows,
     and when it may be asked again.
     """
@@ -131,12 +133,12 @@ class Enricher:
         self._waiting: dict[Key, asyncio.Event] = {}
         self._under_way: dict[Key, asyncio.Event] = {}
         self._tasks = set[asyncio.Task[None]]()
-        self._asked: OrderedDict[Key, _Asked] = OrderedDict()
+        self._asked: OrderedDict[Key, _AdvisorAnswers] = OrderedDict()
         self.watcher: Watcher | None = None
         outbox.register(ENRICH, self._found_owing, StepLifetime.DELETED)
         deliveries.beside[ENRICH] = self.hear
 
-    def owed(self, wanted: Sequence[Pass]) -> tuple[Owed, ...]:
+    def pending_steps(self, wanted: Sequence[Pass]) -> tuple[Owed, ...]:
         """What a write owes that wants these; nothing where nobody is there to ask
         (D101).
         """
@@ -162,7 +164,7 @@ class Enricher:
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._placement.settings.advice.total_seconds()):
-                    await self.asked()
+                    await self.drain()
         finally:
             for task in (tasks := set(self._tasks)):
                 task.cancel()
@@ -172,19 +174,19 @@ class Enricher:
                 event.set()
             self._waiting = {}
 
-    async def asked(self) -> None:
+    async def drain(self) -> None:
         """Wait until all has been tried that writes and sweeps found here."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def tried(self, key: Key, seconds: float) -> None:
+    async def wait_until_tried(self, key: Key, seconds: float) -> None:
         """Wait so long at most until this entry has been tried, if it is to be."""
         if (event := self._waiting.get(key) or self._under_way.get(key)) is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await event.wait()
 
-    async def tried_in(self, partition: Partition, seconds: float) -> None:
+    async def wait_until_tried_in(self, partition: Partition, seconds: float) -> None:
         """Wait so long at most until all entries of this partition have been tried that
         are to be.
         """
@@ -194,7 +196,7 @@ class Enricher:
             for key in (*self._waiting, *self._under_way)
             if key.tenant == partition.tenant and ids.digest_of(key.id) == digest
         ]
-        await asyncio.gather(*[self.tried(key, seconds) for key in there])
+        await asyncio.gather(*[self.wait_until_tried(key, seconds) for key in there])
 
     # -- what is to be done ------------------------------------------------------------
 
@@ -250,7 +252,7 @@ class Enricher:
         if home is None or not wanted:
             self._asked.pop(key, None)
             return
-        record, asked = home[0], self._asked.pop(key, None) or _Asked()
+        record, asked = home[0], self._asked.pop(key, None) or _AdvisorAnswers()
         if self._stands(record) and self._advisor is not None:
             self._asked[key] = asked
             await self._ask(self._advisor, record, wanted, asked)
@@ -261,25 +263,27 @@ class Enricher:
                     while len(self._asked) > MOST_WAITING:
                         self._asked.popitem(last=False)
                     return
-        await self._entries.rewrite(key, partial(self._enriched, asked), settles=frozenset({ENRICH}))
+        await self._entries.rewrite(key, partial(self._apply_answer, asked), settles=frozenset({ENRICH}))
         self._asked.pop(key, None)
 
     # -- asking ------------------------------------------------------------------------
 
-    async def _ask(self, advisor: Advisor, record: Record, wanted: Sequence[Pass], asked: _Asked) -> None:
+    async def _ask(
+        self, advisor: Advisor, record: Record, wanted: Sequence[Pass], asked: _AdvisorAnswers
+    ) -> None:
         """Ask for what is lacking, side by side."""
         calls = []
         if "auto_tag" in wanted and asked.tags is None:
             calls.append(self._ask_for_tags(advisor, record, asked))
         if "auto_supersede" in wanted and asked.said is None:
-            calls.append(self._ask_what_gives_way(advisor, record, asked))
+            calls.append(self._ask_what_to_supersede(advisor, record, asked))
         await each_at_once(calls)
 
-    async def _ask_for_tags(self, advisor: Advisor, record: Record, asked: _Asked) -> None:
+    async def _ask_for_tags(self, advisor: Advisor, record: Record, asked: _AdvisorAnswers) -> None:
         asked.text = meaning_of(record)
         asked.tags = await self._advice(advisor, "auto_tag", policy.tag_prompt(entry_of(record)), asked)
 
-    async def _ask_what_gives_way(self, advisor: Advisor, record: Record, asked: _Asked) -> None:
+    async def _ask_what_to_supersede(self, advisor: Advisor, record: Record, asked: _AdvisorAnswers) -> None:
         asked.stands = None
         if record.previous is not None:
             asked.stands = policy.EDITED
@@ -297,7 +301,7 @@ class Enricher:
             asking = policy.supersede_prompt(entry_of(record), candidates, self._placement.now())
             reply = await self._advice(advisor, "auto_supersede", asking, asked)
             asked.candidates = tuple((one.id, one.version) for one in candidates)
-            asked.said = None if reply is None else policy.named(reply, len(candidates))
+            asked.said = None if reply is None else policy.parse_supersede_reply(reply, len(candidates))
 
     async def _candidates(self, record: Record) -> list[Entry]:
         """Older entries of the same scope and type that are found for its title, the
@@ -318,9 +322,9 @@ class Enricher:
         homes = await self._entries.trust.visible(
             entry.tenant, [home[0] for at in located if (home := at.home()) is not None]
         )
-        return [entry_of(one) for one in homes if self._may_give_way(one, record)][: policy.CANDIDATES]
+        return [entry_of(one) for one in homes if self._may_be_superseded(one, record)][: policy.CANDIDATES]
 
-    def _may_give_way(self, one: Record, to: Record) -> bool:
+    def _may_be_superseded(self, one: Record, to: Record) -> bool:
         alike = one.scope == to.scope and one.fields["type"] == to.fields["type"]
         return (
             alike
@@ -328,7 +332,7 @@ class Enricher:
             and policy.is_older((one.created_at, one.key.id), (to.created_at, to.key.id))
         )
 
-    async def _advice(self, advisor: Advisor, of: Pass, prompt: Prompt, asked: _Asked) -> str | None:
+    async def _advice(self, advisor: Advisor, of: Pass, prompt: Prompt, asked: _AdvisorAnswers) -> str | None:
         """What an advisor answers; None where it fails or is late."""
         time = asyncio.get_running_loop().time
         begun, reply, cost = time(), None, None
@@ -349,7 +353,7 @@ class Enricher:
                 asked.why = "it answered with an error"
         if self.watcher is not None:
             tokens = None if cost is None else {"input": cost.input_tokens, "output": cost.output_tokens}
-            self.watcher.advised(of, advisor.model, time() - begun, tokens)
+            self.watcher.on_advice(of, advisor.model, time() - begun, tokens)
         return reply
 
     # -- what becomes of it ------------------------------------------------------------
@@ -358,7 +362,7 @@ class Enricher:
         now = self._placement.now()
         return is_current(record, now) and not is_expired(record, now)
 
-    async def _enriched(self, asked: _Asked, record: Record) -> Record | None:
+    async def _apply_answer(self, asked: _AdvisorAnswers, record: Record) -> Record | None:
         """The entry as it stands with what was answered; None where it owes that no
         more.
         """
@@ -369,10 +373,10 @@ class Enricher:
         tags: list[str] | None = None
         steps: tuple[Owed, ...] = ()
         if "auto_tag" in wanted:
-            tags, added, note = await self._tagged(asked, record)
+            tags, added, note = await self._choose_tags(asked, record)
             notes["auto_tag"] = {"model": model, "added": added, "note": note}
         if "auto_supersede" in wanted:
-            named, note = self._named(asked, record)
+            named, note = self._entries_to_supersede(asked, record)
             shown = [one for one, _ in asked.candidates]
             notes["auto_supersede"] = {
                 "model": model,
@@ -393,10 +397,14 @@ class Enricher:
             )
             record = with_notes(record, shown if named else ())
         notes["costs"] = [cost.to_dict() for cost in asked.costs]
-        new = changed(record, {} if tags is None else {"tags": tags}, version=version_at(now, record.version))
+        new = apply_changes(
+            record, {} if tags is None else {"tags": tags}, version=version_at(now, record.version)
+        )
         return replace(new, updated_at=record.updated_at, body={**new.body, NOTES: notes}, owed=steps)
 
-    async def _tagged(self, asked: _Asked, record: Record) -> tuple[list[str] | None, list[str], str | None]:
+    async def _choose_tags(
+        self, asked: _AdvisorAnswers, record: Record
+    ) -> tuple[list[str] | None, list[str], str | None]:
         """All tags of the entry where they change, those that are added, and why none
         are (D102, D103).
         """
@@ -409,7 +417,7 @@ class Enricher:
         given = entry_of(record).tags
         if not (added := policy.tags(asked.tags, given)):
             return None, [], policy.NO_TAGS
-        if (tags := policy.merged(given, added)) is None:
+        if (tags := policy.merge_tags(given, added)) is None:
             return None, [], policy.TOO_MANY_TAGS
         trust, changes = self._entries.trust, {"tags": tags}
         try:
@@ -422,7 +430,9 @@ class Enricher:
             return None, [], policy.REFUSED_TAGS
         return changes["tags"], [tag for tag in changes["tags"] if tag not in given], None
 
-    def _named(self, asked: _Asked, record: Record) -> tuple[dict[str, int], str | None]:
+    def _entries_to_supersede(
+        self, asked: _AdvisorAnswers, record: Record
+    ) -> tuple[dict[str, int], str | None]:
         """The entries that are to give way, each with the version that was shown, and
         what is to be said of it.
         """
@@ -439,7 +449,7 @@ class Enricher:
 
     # -- told --------------------------------------------------------------------------
 
-    async def told(self, tenant: str, entry_id: str) -> tuple[Record, Enrichment]:
+    async def load_enrichment(self, tenant: str, entry_id: str) -> tuple[Record, Enrichment]:
         """An entry as it stands, retired or not, and what is known of its enrichment.
         Raises `NotFound`.
         """
@@ -460,12 +470,12 @@ class Enricher:
             None
             if tagged is None
             else AutoTag(tagged["model"], bool(tagged["added"]), tuple(tagged["added"]), tagged["note"]),
-            await self._superseded(record, told.get("auto_supersede"), owed),
+            await self._supersede_report(record, told.get("auto_supersede"), owed),
             tuple(AdviceCost(**cost) for cost in told.get("costs", ())),
             owed,
         )
 
-    async def _superseded(self, record: Record, told: Any, owed: bool) -> AutoSupersede | None:
+    async def _supersede_report(self, record: Record, told: Any, owed: bool) -> AutoSupersede | None:
         """What gave way: what was named and is linked to the entry."""
         if told is None or not told["named"]:
             return (
@@ -473,7 +483,7 @@ class Enricher:
                 if told is None
                 else AutoSupersede(told["model"], False, tuple(told["candidates"]), (), told["note"])
             )
-        links = await self._relations.related(
+        links = await self._relations.find(
             record.key.tenant, source_id=record.key.id, label=SUPERSEDES, limit=MAX_LIMIT
         )
         linked = {link.target_id for link in links if link.made_by is not None}
@@ -498,7 +508,7 @@ def wanted_by(record: Record) -> tuple[Pass, ...]:
     return next((tuple(owed.data["wanted"]) for owed in record.owed if owed.step == ENRICH), ())
 
 
-def _still_pending(of: Pass, asked: _Asked | None) -> str:
+def _still_pending(of: Pass, asked: _AdvisorAnswers | None) -> str:
     if asked is None or not asked.times or not asked.lacks((of,)):
         return STILL_PENDING
     return f"{policy.unavailable(of, asked.why)} {STILL_PENDING}"

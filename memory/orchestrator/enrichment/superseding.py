@@ -28,10 +28,10 @@ from memory.orchestrator.entries.writing import PendingEntry, is_own
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
 from memory.orchestrator.storage.deliveries import Consistency, Deliveries
-from memory.orchestrator.storage.entry_records import TAKEN_BACK, changed, entry_of
+from memory.orchestrator.storage.entry_records import TAKEN_BACK, apply_changes, entry_of
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime
-from memory.orchestrator.storage.placement import Located, Placement, refused
+from memory.orchestrator.storage.placement import Located, Placement, rejection_error
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.visibility import is_current, is_expired
 from memory.ports.record import Key, Owed, Record
@@ -48,7 +48,7 @@ MOST_SUPERSEDED = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Superseded:
+class SupersedeRequest:
     """What is to give way. `versions`, where they were shown to somebody who decided:
     one that has another by now stays as it is.
     """
@@ -59,7 +59,7 @@ class Superseded:
     versions: Mapping[str, int] | None = None
 
     @classmethod
-    def checked(cls, given: object, within: Scope | None = None) -> Superseded:
+    def parse(cls, given: object, within: Scope | None = None) -> SupersedeRequest:
         """Ids as a caller gives them, one or several, each once."""
         several = [given] if isinstance(given, str) else validation.sequence("supersedes", given)
         named = (validation.text("supersedes", one, max_bytes=validation.MAX_ID_BYTES) for one in several)
@@ -76,7 +76,7 @@ class _Write:
     """One call under way."""
 
     one: PendingEntry
-    superseded: Superseded
+    superseded: SupersedeRequest
     revive: bool
     consistency: Consistency | None
     tried: bool = False
@@ -114,7 +114,7 @@ class SupersedeWriter:
         self,
         tenant: str,
         draft: EntryDraft,
-        superseded: Superseded,
+        superseded: SupersedeRequest,
         *,
         asked: EntryDraft | None = None,
         revive: bool = False,
@@ -136,7 +136,7 @@ class SupersedeWriter:
             [draft] = await self._entries.trust.let_in(tenant, [draft], changing=bool(superseded.ids))
         one = writer.pending(tenant, draft, superseded.ids if superseded.versions is None else (), asked)
         write = _Write(one, superseded, revive, consistency)
-        async with self._entries.quotas.admitted(
+        async with self._entries.quotas.admit(
             tenant, [NewEntry.of(one.record, derived=draft.key is not None)]
         ) as stay:
             stay.add(one.record.key)
@@ -178,7 +178,7 @@ class SupersedeWriter:
         else:
             homes = [home for at in located if (home := self._giving_way(write, at)) is not None]
             write.retired, write.tried = [record.key.id for record, _ in homes], True
-            await self._written(write, own, homes)
+            await self._write_entry(write, own, homes)
 
     def _giving_way(self, write: _Write, there: Located) -> tuple[Record, Store] | None:
         """An entry that gives way, and where it is; none where it is another than was
@@ -212,7 +212,7 @@ class SupersedeWriter:
             )  # D33
         return home
 
-    async def _written(self, write: _Write, own: Located, homes: Sequence[tuple[Record, Store]]) -> None:
+    async def _write_entry(self, write: _Write, own: Located, homes: Sequence[tuple[Record, Store]]) -> None:
         one, archive = write.one, self._placement.topology.archive
         at_once = archive.capabilities.atomic and all(
             store is archive for store in (one.store, *(store for _, store in homes))
@@ -234,8 +234,10 @@ class SupersedeWriter:
         puts = [Put(ENTRIES, one.record, Absent())]
         retired, origins = list[OutboxRecord](), all_in(one.record.fields)
         for old in olds:
-            gone = changed(old, retired_at(old, write.at, origins), version=version_at(now, old.version))
-            new, replacing = self._entries.replacing(store, old, gone)
+            gone = apply_changes(
+                old, retired_at(old, write.at, origins), version=version_at(now, old.version)
+            )
+            new, replacing = self._entries.prepare_replacement(store, old, gone)
             puts += [
                 *replacing,
                 Put(
@@ -248,14 +250,14 @@ class SupersedeWriter:
         await self._cache.invalidate(ENTRIES, *[old.key for old in olds])
         outcomes = await self._placement.write("supersede.home", store, *puts, together=True)
         for outcome in outcomes:
-            if (error := refused(store, outcome)) is not None:
+            if (error := rejection_error(store, outcome)) is not None:
                 raise error
         if any(outcome.status is Status.REJECTED for outcome in outcomes):
             for old in olds:
-                await self._entries.erased(store, old)
+                await self._entries.delete_if_scope_erased(store, old)
         if all(outcome.applied for outcome in outcomes):
             await self._cache.invalidate(ENTRIES, *[old.key for old in olds])
-            born = self._entries.writer.born(one, store, outcomes[0])
+            born = self._entries.writer.mark_stored(one, store, outcomes[0])
             await self._deliveries.deliver([born, *retired], write.consistency)
 
     async def _supersede(self, pending: OutboxRecord, owed: Owed) -> bool:
@@ -273,7 +275,7 @@ class SupersedeWriter:
             try:
                 there = await self._entries.live_record(key.tenant, entry_id)
             except NotFound:
-                if version is not None and not await self._ended(key.tenant, entry_id, at):
+                if version is not None and not await self._has_ended_at(key.tenant, entry_id, at):
                     await self._relations.unlink(key, SUPERSEDES, entry_id)
                 continue
             except (
@@ -303,13 +305,13 @@ class SupersedeWriter:
             except (InvalidInput, NotFound):  # one of them is gone
                 log.debug("%s cannot be linked to %s", key.id, entry_id)
             retired = await self._entries.retire(key.tenant, entry_id, at, version, origins=origins)
-            if not retired and version is not None and not await self._ended(key.tenant, entry_id, at):
+            if not retired and version is not None and not await self._has_ended_at(key.tenant, entry_id, at):
                 await self._relations.unlink(key, SUPERSEDES, entry_id)
         if unreadable is not None:
             raise unreadable
         return True
 
-    async def _ended(self, tenant: str, entry_id: str, at: datetime) -> bool:
+    async def _has_ended_at(self, tenant: str, entry_id: str, at: datetime) -> bool:
         """Whether an entry ended at this moment: by this step, carried out before or by
         another process just now. What something else retired is not linked to this one,
         though whoever was at the step before may have linked it.

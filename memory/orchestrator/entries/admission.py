@@ -39,7 +39,7 @@ class Admission(Protocol):
         """The quotas that apply to entries. If there are none, nothing need be asked."""
         ...
 
-    def admitted(
+    def admit(
         self, tenant: str, new_entries: Sequence[NewEntry], less: int = 0
     ) -> AbstractAsyncContextManager[set[Key]]:
         """Let these be written inside, or raise `QuotaExceeded` before anything is.

@@ -28,9 +28,9 @@ from memory.orchestrator.trust.trust import Trust
 from memory.policies.asked import EntryQuery
 from memory.policies.pages import cursor_behind
 from memory.policies.routing import TIERS
-from memory.policies.visibility import accepting, filter_of, is_current, is_expired, notes, was_stored
+from memory.policies.visibility import filter_of, is_current, is_expired, notes, predicate_of, was_stored
 from memory.ports.collections import Collection
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Condition, Eq, Head, Order, Query, Tenant, all_of, encode_cursor, within
 from memory.ports.record import FieldValue, Key, Mark, Partition, Record, Role
 from memory.ports.store import Store
@@ -84,11 +84,11 @@ class Browsing:
         (A32); older entries have no sequence and come first, by id.
         """
         lacking, found = Lacking(), dict[str, Record]()
-        asked = await self.trusted(asked, lacking)
+        asked = await self.exclude_blocked_sources(asked, lacking)
         for store, collection in self.sources(asked):
             _add(
                 found,
-                await self.guarded(store, lacking, self._gather(store, collection, asked, lacking)) or (),
+                await self.try_call(store, lacking, self._gather(store, collection, asked, lacking)) or (),
                 asked,
             )
         ordered = sorted(
@@ -99,7 +99,10 @@ class Browsing:
             lacking.require_answer()
         cursor = cursor_behind(asked, *_place(shown[-1], asked)) if len(ordered) > len(shown) else None
         return Retrieved(
-            [entry_of(r) async for r in paced(shown)], lacking.notes, cursor, len(lacking.withheld)
+            [entry_of(r) async for r in iterate_cooperatively(shown)],
+            lacking.notes,
+            cursor,
+            len(lacking.withheld),
         )
 
     async def _gather(
@@ -139,10 +142,12 @@ class Browsing:
             with step("browse"):
                 page = await store.query(query)
             self._say_corrupt(store, page.corrupt)
-            rows = await self.counting(
+            rows = await self.authoritative_rows(
                 store, collection, [r for r in page.records if isinstance(r, Record)], lacking
             )
-            known = await self.known([row for row in rows if notes(row, asked.metadata)], asked, lacking)
+            known = await self.filter_known_at(
+                [row for row in rows if notes(row, asked.metadata)], asked, lacking
+            )
             _add(kept, await self.let_out(known, lacking), asked)
             if page.cursor is None or len(kept) > asked.limit:
                 return page.cursor is not None
@@ -151,7 +156,7 @@ class Browsing:
     def _query(self, collection: Collection, asked: EntryQuery) -> Query:
         """What one store is asked for behind the moment at which the page before ended."""
         end = _FIRST_ID if asked.order == "newest" else _LAST_ID
-        return self._ordered(
+        return self._ordered_query(
             collection, asked, asked.along, None, None if asked.after is None else (asked.after[0], end)
         )
 
@@ -160,9 +165,9 @@ class Browsing:
         behind = None
         if asked.after is not None and asked.after[0] == moment:
             behind = (None if asked.after[1] < 0 else asked.after[1], asked.after[2])
-        return self._ordered(collection, asked, SEQUENCE, Eq(asked.along, moment), behind)
+        return self._ordered_query(collection, asked, SEQUENCE, Eq(asked.along, moment), behind)
 
-    def _ordered(
+    def _ordered_query(
         self,
         collection: Collection,
         asked: EntryQuery,
@@ -187,18 +192,18 @@ class Browsing:
         if asked.known_at is None or collection is not ENTRIES:
             return []
         versions = await on_their_way(self._placement, store, asked.where, asked.known_at)
-        asked_for = accepting(asked, ENTRY_VERSIONS, self._placement.now())
-        known = await self.known([v for v in versions if asked_for(v)], asked, lacking)
+        asked_for = predicate_of(asked, ENTRY_VERSIONS, self._placement.now())
+        known = await self.filter_known_at([v for v in versions if asked_for(v)], asked, lacking)
         return await self.let_out(known, lacking)
 
-    async def trusted(self, asked: EntryQuery, lacking: Lacking) -> EntryQuery:
+    async def exclude_blocked_sources(self, asked: EntryQuery, lacking: Lacking) -> EntryQuery:
         """The question without the entries of blocked sources. Where the list is unknown,
         without all that says where it comes from: `lacking` tells.
         """
         blocked, archive = self.trust.blocked_sources, self._placement.topology.archive
-        known = blocked.at_once(asked.tenant)
+        known = blocked.cached(asked.tenant)
         try:
-            known = known or await blocked.known(asked.tenant)
+            known = known or await blocked.load(asked.tenant)
         except StoreError as error:
             lacking.say(f"{error}; entries with an origin were left out, for their source may be blocked")
             if isinstance(error, StoreTimeout):
@@ -207,13 +212,15 @@ class Browsing:
 
     async def let_out(self, rows: Sequence[Record], lacking: Lacking) -> list[Record]:
         """Those that the recall gate lets out; of the others `lacking` has the ids."""
-        shown = await self.trust.shown(rows)
+        shown = await self.trust.readable_flags(rows)
         lacking.withheld.update(
             entry_id(row) for row, is_shown in zip(rows, shown, strict=True) if not is_shown
         )
         return [row for row, is_shown in zip(rows, shown, strict=True) if is_shown]
 
-    async def known(self, rows: Sequence[Record], asked: EntryQuery, lacking: Lacking) -> list[Record]:
+    async def filter_known_at(
+        self, rows: Sequence[Record], asked: EntryQuery, lacking: Lacking
+    ) -> list[Record]:
         """Of what was found as known at the moment asked about, what was, and whose
         entry still lives. What cannot be told is left out, and said.
         """
@@ -228,7 +235,7 @@ class Browsing:
             lacking.say(f"{error}; past versions whose entry could not be found were left out")
         return living
 
-    async def counting(
+    async def authoritative_rows(
         self, store: Store, collection: Collection, rows: Sequence[Record], lacking: Lacking | None = None
     ) -> list[Record]:
         """The rows that count: homes, and arriving copies to which an earlier store
@@ -244,13 +251,13 @@ class Browsing:
         for source in self._placement.topology.homes:
             if source is store:
                 break
-            asking = self._marked(source, collection, arriving, store)
+            asking = self._marked_keys(source, collection, arriving, store)
             marked |= (
-                await asking if lacking is None else await self.guarded(source, lacking, asking)
+                await asking if lacking is None else await self.try_call(source, lacking, asking)
             ) or set()
         return [r for r in rows if r.role is not Role.ARRIVING or r.key in marked]
 
-    async def _marked(
+    async def _marked_keys(
         self, source: Store, collection: Collection, keys: Sequence[Key], target: Store
     ) -> set[Key]:
         """The keys under which a store shows a mark to another."""
@@ -292,8 +299,10 @@ class Browsing:
             of_one_moment: list[Record] = []
             async for page in self._placement.pages("browse.everything", store, query):
                 self._say_corrupt(store, page.corrupt)
-                async for row in paced(
-                    await self.counting(store, collection, [r for r in page.records if isinstance(r, Record)])
+                async for row in iterate_cooperatively(
+                    await self.authoritative_rows(
+                        store, collection, [r for r in page.records if isinstance(r, Record)]
+                    )
                 ):
                     if row.key.id in seen or is_expired(row, now):
                         continue
@@ -324,11 +333,11 @@ class Browsing:
             else [*sources, (self._placement.topology.archive, ENTRY_VERSIONS)]
         )
 
-    async def guarded(
+    async def try_call(
         self, store: Store, lacking: Lacking, call: Coroutine[Any, Any, T], *, shows: bool = True
     ) -> T | None:
         """See `Lacking.answered`."""
-        return await lacking.answered(self._placement, store, call, shows=shows)
+        return await lacking.try_call(self._placement, store, call, shows=shows)
 
     @staticmethod
     def _say_corrupt(store: Store, corrupt: Sequence[Key]) -> None:

@@ -26,12 +26,12 @@ from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.erasure.erasure import DELETE, Erasure
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.deliveries import Consistency, Deliveries
-from memory.orchestrator.storage.entry_records import changed, entry_of, record_of
+from memory.orchestrator.storage.entry_records import apply_changes, entry_of, record_of
 from memory.orchestrator.storage.id_reuse import IdReuse
 from memory.orchestrator.storage.key_locks import RetryDeadline
-from memory.orchestrator.storage.outbox import OutboxRecord, owed_by_writing
+from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
 from memory.orchestrator.storage.past_versions import MADE_OF, oldest_in
-from memory.orchestrator.storage.placement import Located, Placement, refused
+from memory.orchestrator.storage.placement import Located, Placement, rejection_error
 from memory.orchestrator.storage.sources import CONFIRM_SOURCES, CONFIRMS, as_moved, made_of
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.visibility import is_current, is_expired
@@ -103,7 +103,7 @@ class Derivation:
             try:
                 source = await self._entries.live_record(tenant, entry_id)
             except NotFound:  # promoted before, and the original deleted with it: a repeat of that call
-                return await self._promoted(tenant, entry_id, target, asked)
+                return await self._find_promoted(tenant, entry_id, target, asked)
             record = await self._copy_of(tenant, source, target, overrides or {}, gated=True)
             record = made_of(record, [source], automatic=automatic, moved=delete_original)
 
@@ -127,7 +127,7 @@ class Derivation:
                 revive = True  # what was deleted is the copy that this call made
                 await patience.wait()  # it was edited while it was copied
 
-    async def foreseen(
+    async def plan_promotion(
         self, tenant: str, entry_id: str, target: Scope, to_come: Record | None = None
     ) -> tuple[Record, Located]:
         """The copy that `promote` would make now, and what stands under its id: one
@@ -170,7 +170,7 @@ class Derivation:
             type=origin.type,
             title=origin.title,
             expires_at=origin.expires_at,
-            **came_of(origin),
+            **origin_fields(origin),
             **said,
             **wanted,
         )
@@ -200,7 +200,7 @@ class Derivation:
             },
         )
 
-    async def _promoted(self, tenant: str, entry_id: str, target: Scope, asked: str) -> Entry:
+    async def _find_promoted(self, tenant: str, entry_id: str, target: Scope, asked: str) -> Entry:
         """What an entry that is gone was promoted to. Raises `NotFound` with the id of
         that entry if it was not promoted, if the copy is hidden too, or if the entry was
         deleted before its copy was confirmed: then the copy goes.
@@ -248,7 +248,7 @@ class Derivation:
         origins = [entry_of(s) for s in sources]
         union = _united_tags(origins, distinct) if tags is None else tags
         merged = _merged_metadata(origins, metadata, distinct)
-        content = await self._called(callback, sources, distinct)
+        content = await self._invoke_callback(callback, sources, distinct)
         kinds = {origin.type for origin in origins}
         try:
             draft = EntryDraft(
@@ -296,7 +296,9 @@ class Derivation:
                 distinct, f"{gone}. Read the entries again, and compact those that are left."
             ) from error
 
-    async def _called(self, callback: Callback, sources: Sequence[Record], entry_ids: Sequence[str]) -> str:
+    async def _invoke_callback(
+        self, callback: Callback, sources: Sequence[Record], entry_ids: Sequence[str]
+    ) -> str:
         try:
             made = callback([entry_of(s) for s in sources])
             content = await made if inspect.isawaitable(made) else made
@@ -325,15 +327,15 @@ class Derivation:
         """
         await self._erasure.holds.refuse(to_delete)
         less = sum(source.scope == record.scope for source in to_delete)
-        async with self._entries.quotas.admitted(
+        async with self._entries.quotas.admit(
             record.key.tenant, [NewEntry.of(record, derived=True)], less
         ) as stay:
             stay.add(record.key)
-            return await self._stored(
+            return await self._put_record(
                 record, sources, to_delete, check, revive=revive, consistency=consistency
             )
 
-    async def _stored(
+    async def _put_record(
         self,
         record: Record,
         sources: Sequence[Record],
@@ -343,7 +345,7 @@ class Derivation:
         revive: bool,
         consistency: Consistency | None,
     ) -> Entry:
-        record = (await self._meaning.embedded([record]))[0]
+        record = (await self._meaning.embed_records([record]))[0]
         store = self._placement.topology.home(record.tier)
         pending = (
             [Owed(DELETE, DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})]
@@ -369,12 +371,12 @@ class Derivation:
                 born.record,
                 owed=(
                     *CONFIRMS,
-                    *owed_by_writing(self._placement, ENTRIES, born.record, born.store),
+                    *write_steps(self._placement, ENTRIES, born.record, born.store),
                     *pending,
                 ),
             )
             outcome = await self._placement.write_one("derive.home", born.store, Put(ENTRIES, new, born.when))
-            if (error := refused(born.store, outcome)) is not None:
+            if (error := rejection_error(born.store, outcome)) is not None:
                 raise error
             if outcome.status is Status.REJECTED:
                 raise NotFound(record.key.id)  # the scope was erased under it
@@ -406,7 +408,7 @@ class Derivation:
         if not to_delete:
             return entry_of(made)
         await self._entries.rewrite_at_once(
-            made.key, partial(self._moved, {source.key.id for source in to_delete}, True)
+            made.key, partial(self._mark_moved, {source.key.id for source in to_delete}, True)
         )
         stay = {
             s.key.id
@@ -414,10 +416,10 @@ class Derivation:
             if not await self._erasure.delete(ENTRIES, s.key, at=s.version, held="left")
         }
         if stay:  # edited meanwhile, or under legal hold
-            await self._entries.rewrite_at_once(made.key, partial(self._moved, stay, False))
+            await self._entries.rewrite_at_once(made.key, partial(self._mark_moved, stay, False))
         return entry_of((await self._placement.locate(ENTRIES, made.key)).record or made)
 
-    async def _moved(self, originals: Collection[str], is_moved: bool, made: Record) -> Record | None:
+    async def _mark_moved(self, originals: Collection[str], is_moved: bool, made: Record) -> Record | None:
         """A copy that takes the place of its original, or does not: if it does, the
         erasure of the original's scope reaches it no more.
         """
@@ -425,11 +427,11 @@ class Derivation:
         return (
             None
             if moved is None
-            else changed(moved, {}, version=version_at(self._placement.now(), made.version))
+            else apply_changes(moved, {}, version=version_at(self._placement.now(), made.version))
         )
 
 
-def came_of(origin: Entry) -> dict[str, Any]:
+def origin_fields(origin: Entry) -> dict[str, Any]:
     """What an entry says of where it came from, as a draft takes it."""
     return {
         "source": origin.source,

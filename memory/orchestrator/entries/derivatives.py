@@ -22,7 +22,7 @@ from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.relations import NOTE
 from memory.orchestrator.erasure.erasure import DELETE, UNMAKE, Erasure, Unmakes
 from memory.orchestrator.storage.collections import DERIVED_FROM, ENTRIES
-from memory.orchestrator.storage.entry_records import changed
+from memory.orchestrator.storage.entry_records import apply_changes
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime
 from memory.orchestrator.storage.partial_answers import BROWSED
 from memory.orchestrator.storage.placement import Placement
@@ -63,7 +63,7 @@ class _Check:
     """The source that was deleted or edited since; the derived entry was deleted then."""
 
 
-def naming(*references: str) -> Condition:
+def source_filter(*references: str) -> Condition:
     """Entries that name one of these as a source."""
     return Or(tuple(Has(DERIVED_FROM, reference) for reference in references))
 
@@ -131,7 +131,7 @@ class Derivatives:
         if not isinstance(entry, Record):
             return True
         checks = self._checks.get(entry.key, [])
-        gone = await self._gone(entry, {one.key: one for check in checks for one in check.sources})
+        gone = await self._stale_source(entry, {one.key: one for check in checks for one in check.sources})
         if gone is not None:
             await self._erasure.delete(
                 ENTRIES, entry.key, held="left", unmake="all", drops=frozenset({DELETE})
@@ -140,7 +140,7 @@ class Derivatives:
                 check.gone = gone
         return True
 
-    async def _gone(self, entry: Record, read: Mapping[Key, Record]) -> str | None:
+    async def _stale_source(self, entry: Record, read: Mapping[Key, Record]) -> str | None:
         """The first direct source that does not say any more what it said when it was
         read; None where all do.
         """
@@ -184,7 +184,7 @@ class Derivatives:
             return True
         kept: list[str] = []
         async for record in find_derived(
-            self._placement, key.tenant, naming(entry_reference(key.id), note_reference(key.id))
+            self._placement, key.tenant, source_filter(entry_reference(key.id), note_reference(key.id))
         ):
             named = [
                 one
@@ -231,7 +231,7 @@ class Derivatives:
             return None
         version = version_at(self._placement.now(), record.version)
         left = {**told, "note": ERASED_NOTE}
-        new = changed(record, {}, version=version)
+        new = apply_changes(record, {}, version=version)
         steps = tuple(
             replace(owed, data=_without_said(owed.data)) for owed in record.owed if "said" in owed.data
         )
@@ -245,7 +245,9 @@ class Derivatives:
     async def _gone_with(self, partition: Partition, generation: int) -> None:
         """A scope was erased: so is what was made of the entries that it had."""
         async for record in find_derived(
-            self._placement, partition.tenant, naming(scope_reference(partition.tenant, partition.scope))
+            self._placement,
+            partition.tenant,
+            source_filter(scope_reference(partition.tenant, partition.scope)),
         ):
             here = [
                 s

@@ -20,7 +20,7 @@ from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.storage.deliveries import Consistency, Deliveries
-from memory.orchestrator.storage.entry_records import changed, entry_of, restated
+from memory.orchestrator.storage.entry_records import apply_changes, apply_draft, entry_of
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.id_reuse import IdReuse
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
@@ -29,16 +29,16 @@ from memory.orchestrator.storage.outbox import (
     Outbox,
     OutboxRecord,
     StepLifetime,
-    kept,
+    keep_version_step,
     no_room,
-    owed_by_writing,
+    write_steps,
 )
 from memory.orchestrator.storage.past_versions import kept_versions
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.versions import kept_version, version_at
 from memory.orchestrator.trust.trust import Trust
 from memory.policies.visibility import is_active, is_current, is_expired, was_stored
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.record import Key, Owed, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Put, Status
@@ -130,7 +130,7 @@ class Entries:
         record = (
             await self._read(key) if known_at is None else (await self._placement.locate(ENTRIES, key)).record
         )
-        seen = None if record is None else await self._seen(record, as_of, known_at)
+        seen = None if record is None else await self._visible_at(record, as_of, known_at)
         shown = [] if seen is None else await self.trust.visible(tenant, [seen])
         return entry_of(shown[0]) if shown else None
 
@@ -152,13 +152,15 @@ class Entries:
         ]
         seen = [
             one
-            async for record in paced(records)
-            if (one := await self._seen(record, as_of, known_at, retired)) is not None
+            async for record in iterate_cooperatively(records)
+            if (one := await self._visible_at(record, as_of, known_at, retired)) is not None
         ]
-        shown = [entry_of(record) async for record in paced(await self.trust.visible(tenant, seen))]
+        shown = [
+            entry_of(record) async for record in iterate_cooperatively(await self.trust.visible(tenant, seen))
+        ]
         return {entry.id: entry for entry in shown}
 
-    async def _seen(
+    async def _visible_at(
         self, record: Record, as_of: datetime | None, known_at: datetime | None, retired: bool = False
     ) -> Record | None:
         """The entry as it stands at these moments, if it does."""
@@ -291,7 +293,7 @@ class Entries:
             if home is None or new is None:
                 return False
             if dict(new.texts) != dict(home[0].texts):
-                new = (await self._meaning.embedded([new]))[0]
+                new = (await self._meaning.embed_records([new]))[0]
             if await self._replace(home[1], home[0], new, None, settles) is not None:
                 return True
             await patience.wait()
@@ -308,12 +310,12 @@ class Entries:
         key = self.writer.pending(tenant, draft).record.key
         patience = RetryDeadline(self._placement, key.id)
         async with self._turns.take(ENTRIES, key, patience):
-            while (entry := await self._upserted(key, draft, consistency)) is None:
+            while (entry := await self._try_upsert(key, draft, consistency)) is None:
                 await patience.wait()
         self.on_written(tenant, [entry])
         return entry
 
-    async def _upserted(self, key: Key, draft: EntryDraft, consistency: Consistency | None) -> Entry | None:
+    async def _try_upsert(self, key: Key, draft: EntryDraft, consistency: Consistency | None) -> Entry | None:
         """One try; None when somebody else was faster."""
         home = (await self._placement.locate(ENTRIES, key)).home()
         now = self._placement.now()
@@ -334,11 +336,11 @@ class Entries:
             raise Conflict(
                 f"the entry under key {draft.key!r} was retired: delete it first, or take another key", key.id
             )
-        new = restated(record, draft, version=version_at(now, record.version))
+        new = apply_draft(record, draft, version=version_at(now, record.version))
         if new is record:
             return entry_of(record)
         if new.texts != record.texts:
-            new = (await self._meaning.embedded([new]))[0]
+            new = (await self._meaning.embed_records([new]))[0]
         try:
             stored = await self._replace(store, record, new, consistency)
         except NotFound:  # its scope was erased meanwhile
@@ -395,9 +397,9 @@ class Entries:
             raise NotFound(key.id)
         record, store = home
         changes = change(record, now)
-        new = changed(record, changes, version=version_at(now, record.version))
+        new = apply_changes(record, changes, version=version_at(now, record.version))
         if changes.keys() & {"content", "title"}:
-            new = (await self._meaning.embedded([new]))[0]
+            new = (await self._meaning.embed_records([new]))[0]
         return await self._replace(store, record, new, consistency)
 
     async def _replace(
@@ -412,7 +414,7 @@ class Entries:
         faster.
         """
         await self._cache.invalidate(ENTRIES, old.key)
-        new, writes = self.replacing(store, old, new, settles)
+        new, writes = self.prepare_replacement(store, old, new, settles)
         if (full := no_room(new, self._placement.topology.archive)) is not None:
             if any(
                 owed.step == KEPT_VERSION
@@ -422,9 +424,11 @@ class Entries:
             return None
         outcomes = await self._placement.write("update.home", store, *writes, together=len(writes) > 1)
         for outcome in outcomes:
-            if (error := refused(store, outcome)) is not None:
+            if (error := rejection_error(store, outcome)) is not None:
                 raise error
-        if any(outcome.status is Status.REJECTED for outcome in outcomes) and await self.erased(store, old):
+        if any(
+            outcome.status is Status.REJECTED for outcome in outcomes
+        ) and await self.delete_if_scope_erased(store, old):
             raise NotFound(old.key.id)
         if not all(o.applied for o in outcomes):
             return None
@@ -432,7 +436,7 @@ class Entries:
         await self._deliveries.deliver([OutboxRecord(ENTRIES, store, new)], consistency)
         return new
 
-    def replacing(
+    def prepare_replacement(
         self, store: Store, old: Record, new: Record, settles: frozenset[str] = frozenset()
     ) -> tuple[Record, list[Put]]:
         """The new version with what it owes, and the puts that store it with the old
@@ -440,25 +444,27 @@ class Entries:
         """
         replaced = kept_version(old, new.version)
         beside = store is self._placement.topology.archive and store.capabilities.atomic
-        keep = () if beside else (kept(replaced, ENTRY_VERSIONS),)
+        keep = () if beside else (keep_version_step(replaced, ENTRY_VERSIONS),)
         carried = [
-            owed for owed in self._outbox.carried(old, past=StepLifetime.EDITED) if owed.step not in settles
+            owed
+            for owed in self._outbox.remaining_steps(old, past=StepLifetime.EDITED)
+            if owed.step not in settles
         ]
-        owed = (*carried, *owed_by_writing(self._placement, ENTRIES, new, store), *keep, *new.owed)
+        owed = (*carried, *write_steps(self._placement, ENTRIES, new, store), *keep, *new.owed)
         new = replace(new, owed=tuple({one.id: one for one in owed}.values()))  # passages may be owed already
         writes = [
             Put(
                 ENTRIES,
                 new,
                 AtVersion(old.version, tier=old.tier),
-                settles=self._outbox.settled(StepLifetime.EDITED) | settles,
+                settles=self._outbox.completed_steps(StepLifetime.EDITED) | settles,
             )
         ]
         if beside:
             writes.append(Put(ENTRY_VERSIONS, replaced, Absent()))
         return new, writes
 
-    async def erased(self, store: Store, old: Record) -> bool:
+    async def delete_if_scope_erased(self, store: Store, old: Record) -> bool:
         """Whether a write was refused since the scope of this entry is being erased.
         Then this helps, so that what is said of it is true.
         """

@@ -24,7 +24,7 @@ from memory.orchestrator.storage.collections import RELATIONS
 from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.placement import Placement
 from memory.policies.asked import EntryQuery
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Eq, In, Order, Query, Tenant, all_of, encode_cursor
 from memory.ports.record import Record
 
@@ -267,7 +267,7 @@ class Graphs:
         """Of an entry with more links than were read, read on until enough of them
         count, or there are no more.
         """
-        while links.cut and len(walk.counting(links.rows, side)) < LINKS_A_SIDE:
+        while links.cut and len(walk.visible_links(links.rows, side)) < LINKS_A_SIDE:
             if budget.left <= 0:
                 budget.spent_on[entry_id] = None
                 return
@@ -300,7 +300,7 @@ class Graphs:
         known = {
             row.key.id: row for row in rows if asked.known_at is None or row.created_at <= asked.known_at
         }
-        retired = await self._superseded(asked, there, known.values())
+        retired = await self._superseded_entries(asked, there, known.values())
         ends = there.keys() | retired.keys()
         between = [
             relation_of(row)
@@ -329,7 +329,7 @@ class Graphs:
         wanted = all_of(In(side, tuple(ids)), None if label is None else Eq("relation", label))
         query = Query(RELATIONS, Tenant(tenant), wanted, (Order("created_at", descending=True),), PAGE)
         async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
-            found += [row async for row in paced(page.records) if isinstance(row, Record)]
+            found += [row async for row in iterate_cooperatively(page.records) if isinstance(row, Record)]
         return found
 
     async def chain(self, tenant: str, entry_id: str) -> list[str]:
@@ -346,7 +346,7 @@ class Graphs:
             found += step
         return found
 
-    async def _superseded(
+    async def _superseded_entries(
         self, asked: EntryQuery, there: Mapping[str, Entry], rows: Iterable[Record]
     ) -> dict[str, Entry]:
         """The entries that are not visible at the other end of a `supersedes`."""
@@ -392,13 +392,13 @@ class _Walk:
                 if entry.valid_to is not None and entry.valid_to <= self._now
             )
 
-    def counting(self, rows: Iterable[Record], side: Side) -> list[Record]:
+    def visible_links(self, rows: Iterable[Record], side: Side) -> list[Record]:
         """The links that count."""
         return [row for row in rows if _behind(row, side) in self._found and _may_show(row, self.retired)]
 
     def take(self, entry_id: str, rows: Iterable[Record], side: Side, step: int) -> None:
         """Go along the links that count, as many as do of one entry in one direction."""
-        counting = self.counting(rows, side)
+        counting = self.visible_links(rows, side)
         if len(counting) > LINKS_A_SIDE:
             way = "from" if side == "source_id" else "to"
             self.notices.append(

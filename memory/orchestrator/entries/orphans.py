@@ -42,7 +42,7 @@ class OrphanCollector:
         query = Query(child, Everywhere(), limit=self._placement.settings.page, select=frozenset(fields))
         async for page in self._rounds[child].slice("relation.sweep", archive, query):
             named = {head.key: parents_of(head, fields) for head in page.heads}
-            there = await standing(
+            there = await existing_keys(
                 self._placement, kind.collection, set[Key]().union(*named.values()), partial=True
             )
             for key, parents in named.items():
@@ -61,7 +61,7 @@ def parents_of(child: Record | Head, fields: Sequence[str]) -> set[Key]:
     }
 
 
-async def standing(
+async def existing_keys(
     placement: Placement, collection: Collection, keys: set[Key], *, partial: bool = False
 ) -> set[Key]:
     """Which of these are there still, unreadable ones too; with `partial` also those of

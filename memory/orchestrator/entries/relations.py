@@ -11,12 +11,12 @@ from memory.domain import ids, validation
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from memory.domain.shown import Shown
 from memory.orchestrator.entries.entries import Entries
-from memory.orchestrator.entries.orphans import parents_of, standing
+from memory.orchestrator.entries.orphans import existing_keys, parents_of
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.ports.query import Eq, Order, Query, Tenant, all_of
 from memory.ports.record import JsonValue, Key, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put, Status
@@ -166,7 +166,7 @@ class Relations:
             )
             if outcome.applied:
                 return record
-            if (error := refused(archive, outcome)) is not None:
+            if (error := rejection_error(archive, outcome)) is not None:
                 raise error
             if (
                 outcome.status is Status.REJECTED
@@ -219,7 +219,7 @@ class Relations:
             tier="mid",
         )
 
-    async def related(
+    async def find(
         self,
         tenant: str,
         *,
@@ -247,12 +247,12 @@ class Relations:
         found: list[Relation] = []
         async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
             rows = [r for r in page.records if isinstance(r, Record)]
-            found += [relation_of(row) for row in await self._counting(tenant, rows, shown)]
+            found += [relation_of(row) for row in await self._visible_rows(tenant, rows, shown)]
             if len(found) >= most:
                 break
         return found[:most]
 
-    async def _counting(self, tenant: str, rows: Sequence[Record], shown: Shows | None) -> list[Record]:
+    async def _visible_rows(self, tenant: str, rows: Sequence[Record], shown: Shows | None) -> list[Record]:
         """The relations whose ends are there, or, where that is asked, visible (D45):
         of a `supersedes` one end, since it hides the other.
         """
@@ -284,7 +284,7 @@ class Relations:
         """The ends of these relations that are entries still; with `partial` also those
         of which no store can tell just now.
         """
-        return await standing(
+        return await existing_keys(
             self._placement, ENTRIES, {end for row in rows for end in _ends(row)}, partial=partial
         )
 

@@ -35,7 +35,7 @@ from memory.orchestrator.storage.collections import SCRATCHPADS
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.split import SCRATCHPAD
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
@@ -133,12 +133,12 @@ class Scratchpads:
         partition = Partition(tenant, scope_of(agent))
         data = f"{header(self._placement.now())}{text}\n".encode()
 
-        async def appended(end: _End) -> dict[str, FieldValue]:
+        async def append_fields(end: _End) -> dict[str, FieldValue]:
             if end.size + len(data) > CAP:
                 raise ScratchpadFull(agent, CAP, end.size, len(data))
             return self._says(end, data)
 
-        return _number(await self._append(partition, data, appended), "size")
+        return _number(await self._append(partition, data, append_fields), "size")
 
     async def restore(self, tenant: str, agent: str | None, content: str) -> bool:
         """Have a scratchpad that was never written hold this, as it was exported. False
@@ -146,13 +146,13 @@ class Scratchpads:
         """
         partition, data = Partition(tenant, scope_of(agent)), content.encode()
 
-        async def restored(end: _End) -> dict[str, FieldValue]:
+        async def restore_fields(end: _End) -> dict[str, FieldValue]:
             if end.place:
                 raise Conflict("the scratchpad is in use")
             return self._says(end, data)
 
         try:
-            await self._append(partition, data, restored)
+            await self._append(partition, data, restore_fields)
         except Conflict:
             return False
         return True
@@ -175,11 +175,11 @@ class Scratchpads:
         if seen.size == 0:
             return False
 
-        async def cleared(end: _End) -> dict[str, FieldValue]:
+        async def clear_fields(end: _End) -> dict[str, FieldValue]:
             upto = max(seen.place, end.cleared)
             return {"cleared": upto, "bytes": 0, "size": await self._size_behind(partition, upto)}
 
-        row = await self._put(partition, self._placement.nonce(), cleared)
+        row = await self._put(partition, self._placement.nonce(), clear_fields)
         await self._outbox.finish(OutboxRecord(SCRATCHPADS, self._placement.topology.archive, row))
         return True
 
@@ -267,7 +267,7 @@ class Scratchpads:
                     return replace(
                         row, version=outcome.version or row.version
                     )  # it may stand over what an erasure left
-                if (error := refused(archive, outcome)) is not None:
+                if (error := rejection_error(archive, outcome)) is not None:
                     raise error
                 if outcome.status is Status.REJECTED:
                     await self._generations.lives_on(
@@ -380,7 +380,7 @@ class Scratchpads:
             outcome = await self._placement.write_one(
                 "scratchpad.part", archive, Put(SCRATCHPADS, part, Absent())
             )
-            if (error := refused(archive, outcome)) is not None:
+            if (error := rejection_error(archive, outcome)) is not None:
                 raise error
             laid.append(part)
         return laid
@@ -401,7 +401,7 @@ class Scratchpads:
                     SCRATCHPADS, replace(part, version=gone.version + 1), AtVersion(gone.version)
                 )  # owing the look: the row may yet go
                 outcome = await self._placement.write_one("scratchpad.part", archive, put)
-            if (error := refused(archive, outcome)) is not None:
+            if (error := rejection_error(archive, outcome)) is not None:
                 raise error
 
     async def _take_back(self, nonce: str, parts: list[Record]) -> None:
@@ -475,14 +475,14 @@ class Scratchpads:
         if upto <= (await self._end(partition)).cleared:
             return
 
-        async def cleared(end: _End) -> dict[str, FieldValue]:
+        async def clear_fields(end: _End) -> dict[str, FieldValue]:
             return {
                 "cleared": max(upto, end.cleared),
                 "bytes": 0,
                 "size": await self._size_behind(partition, max(upto, end.cleared)),
             }
 
-        row = await self._put(partition, self._placement.nonce(), cleared)
+        row = await self._put(partition, self._placement.nonce(), clear_fields)
         await self._outbox.finish(OutboxRecord(SCRATCHPADS, self._placement.topology.archive, row))
 
     async def _look_for_row(self, pending: OutboxRecord, owed: Owed) -> bool:

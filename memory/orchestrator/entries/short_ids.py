@@ -21,7 +21,7 @@ from memory.orchestrator.storage.collections import COUNTERS, ENTRIES, MANIFESTS
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.query import In, Query, Tenant
@@ -64,7 +64,7 @@ def kind_of(value: object) -> NumberedKind:
 class NumberedManifests(Protocol):
     """Finds the manifests of artifacts by what numbers are given for."""
 
-    async def named(
+    async def find_manifests(
         self, tenant: str, field: Literal["artifact_id", "number"], values: Sequence[str] | Sequence[int]
     ) -> list[Record]:
         """Return the manifests with one of these ids or numbers that can be read."""
@@ -100,14 +100,14 @@ class ShortIds:
         return {one: found[one] for one in wanted if one in found}
 
     async def _of_entries(self, tenant: str, wanted: Sequence[str]) -> dict[str, int]:
-        rows = dict(zip(wanted, await self._standing(tenant, wanted), strict=True))
+        rows = dict(zip(wanted, await self._fetch_stored(tenant, wanted), strict=True))
         found = {one: _number(row) for one, row in rows.items() if isinstance(row, Record)}
         lacking = [Key(tenant, one) for one, row in rows.items() if not isinstance(row, Record | Corrupt)]
         located = await self._placement.locate_many(ENTRIES, lacking, partial=True) if lacking else []
         return found | await self._give(tenant, [home for at in located if (home := at.home()) is not None])
 
     async def _of_artifacts(self, tenant: str, wanted: Sequence[str]) -> dict[str, int]:
-        manifests = await self._manifests.named(tenant, "artifact_id", wanted)
+        manifests = await self._manifests.find_manifests(tenant, "artifact_id", wanted)
         found = {_artifact(row): _number(row) for row in manifests if _has_number(row)}
         return found | await self._give_artifacts(tenant, [row for row in manifests if not _has_number(row)])
 
@@ -129,7 +129,7 @@ class ShortIds:
             rows += (
                 await self._placement.page("number.find", self._placement.topology.archive, query)
             ).records
-        rows += await self._standing(tenant, named)
+        rows += await self._fetch_stored(tenant, named)
         by_id = {str(row.fields["entry_id"]): _number(row) for row in rows if isinstance(row, Record)}
         asked = [Key(tenant, one) for one in dict.fromkeys([*by_id, *named])]
         for at in await self._placement.locate_many(ENTRIES, asked) if asked else ():
@@ -140,15 +140,15 @@ class ShortIds:
 
     async def _artifacts(self, tenant: str, references: Sequence[int | str]) -> dict[int | str, NumberedItem]:
         numbers, named = _told_apart(references)
-        rows = await self._manifests.named(tenant, "number", numbers) if numbers else []
-        rows += await self._manifests.named(tenant, "artifact_id", named) if named else []
+        rows = await self._manifests.find_manifests(tenant, "number", numbers) if numbers else []
+        rows += await self._manifests.find_manifests(tenant, "artifact_id", named) if named else []
         things = [
             NumberedItem("artifact", _artifact(row), _number(row) if _has_number(row) else None)
             for row in rows
         ]
         return {name: thing for thing in things for name in (thing.id, thing.number) if name is not None}
 
-    async def _standing(self, tenant: str, of: Iterable[str]) -> list[Stored | None]:
+    async def _fetch_stored(self, tenant: str, of: Iterable[str]) -> list[Stored | None]:
         keys = [_key(tenant, one) for one in of]
         with step("number.read"):
             return await self._placement.topology.archive.get(NUMBERS, keys) if keys else []
@@ -162,7 +162,7 @@ class ShortIds:
         archive, given = self._placement.topology.archive, dict[str, int]()
         homes = sorted(homes, key=lambda home: (home[0].created_at, home[0].key.id))
         first = await self._reserve(tenant, len(homes))
-        puts = [(self._put(thing, first + n), thing, home) for n, (thing, home) in enumerate(homes)]
+        puts = [(self._number_put(thing, first + n), thing, home) for n, (thing, home) in enumerate(homes)]
         for _ in range(self._placement.settings.attempts):
             outcomes = await self._placement.write("number.put", archive, *(put for put, _, _ in puts))
             again: list[tuple[Put, Record, Store]] = []
@@ -176,14 +176,15 @@ class ShortIds:
                     if await self._outbox.finish(OutboxRecord(NUMBERS, archive, there)):
                         continue  # its end is not over: the id names it until then
                     for now in await self._now(thing.key):
-                        record = self._put(now[0], _number(put.record)).record
+                        record = self._number_put(now[0], _number(put.record)).record
                         later = replace(record, version=self._placement.next_version(there.version))
                         again.append((Put(NUMBERS, later, AtVersion(there.version)), *now))
-                elif (error := refused(archive, outcome)) is not None:
+                elif (error := rejection_error(archive, outcome)) is not None:
                     raise error
                 elif outcome.status is Status.REJECTED and await self._generations.lives_on(thing, home):
                     again += [
-                        (self._put(now[0], _number(put.record)), *now) for now in await self._now(thing.key)
+                        (self._number_put(now[0], _number(put.record)), *now)
+                        for now in await self._now(thing.key)
                     ]
             if not (puts := again):
                 break
@@ -196,7 +197,7 @@ class ShortIds:
             if (home := at.home()) is not None
         ]
 
-    def _put(self, thing: Record, number: int) -> Put:
+    def _number_put(self, thing: Record, number: int) -> Put:
         now = self._placement.now()
         record = Record(
             key=_key(thing.key.tenant, thing.key.id),
@@ -221,7 +222,7 @@ class ShortIds:
         archive, given = self._placement.topology.archive, dict[str, int]()
         first = await self._reserve(tenant, len(manifests))
         puts = [
-            self._numbered(row, first + n)
+            self._manifest_put(row, first + n)
             for n, row in enumerate(sorted(manifests, key=lambda row: (row.created_at, _artifact(row))))
         ]
         for _ in range(self._placement.settings.attempts):
@@ -229,7 +230,7 @@ class ShortIds:
             for put, outcome in zip(
                 puts, await self._placement.write("number.put", archive, *puts), strict=True
             ):
-                if (error := refused(archive, outcome)) is not None:
+                if (error := rejection_error(archive, outcome)) is not None:
                     raise error
                 there = put.record if outcome.applied else outcome.stored
                 if not isinstance(there, Record) or _artifact(there) != _artifact(put.record):
@@ -237,12 +238,12 @@ class ShortIds:
                 if _has_number(there):
                     given[_artifact(there)] = _number(there)
                 else:
-                    again.append(self._numbered(there, _number(put.record)))
+                    again.append(self._manifest_put(there, _number(put.record)))
             if not (puts := again):
                 break
         return given
 
-    def _numbered(self, manifest: Record, number: int) -> Put:
+    def _manifest_put(self, manifest: Record, number: int) -> Put:
         """It says nothing new, so that it was not updated."""
         version = self._placement.next_version(manifest.version)
         return Put(
@@ -281,7 +282,7 @@ class ShortIds:
                 outcome = await self._placement.write_one("number.reserve", archive, put)
                 if outcome.applied:
                     return last + 1
-                if (error := refused(archive, outcome)) is not None:
+                if (error := rejection_error(archive, outcome)) is not None:
                     raise error
                 await patience.wait()
 

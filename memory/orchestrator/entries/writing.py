@@ -17,13 +17,13 @@ from memory.orchestrator.storage.deliveries import Consistency, Deliveries
 from memory.orchestrator.storage.entry_records import entry_of, record_of, request_digest
 from memory.orchestrator.storage.id_reuse import IdReuse
 from memory.orchestrator.storage.key_locks import RetryDeadline
-from memory.orchestrator.storage.outbox import OutboxRecord, owed_by_writing
+from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
 from memory.orchestrator.storage.past_versions import BORN_IN, kept_versions
-from memory.orchestrator.storage.placement import Located, Placement, refused
-from memory.orchestrator.storage.sources import CONFIRMS, learnt_from, with_sources
+from memory.orchestrator.storage.placement import Located, Placement, rejection_error
+from memory.orchestrator.storage.sources import CONFIRMS, tracked_source, with_sources
 from memory.orchestrator.storage.versions import version_at
 from memory.orchestrator.trust.trust import Trust
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.record import Key, Owed, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Outcome, Put
@@ -51,7 +51,7 @@ class PendingEntry:
         self.steps, self.record = (*self.steps, step), replace(self.record, owed=(*self.record.owed, step))
 
     @property
-    def settled(self) -> bool:
+    def has_outcome(self) -> bool:
         return self.entry is not None or self.conflict is not None
 
 
@@ -117,7 +117,7 @@ class EntryWriter:
             drafts = await self._trust.let_in(tenant, drafts)
         pending: list[PendingEntry] = []
         new_entries = [self._new_entry(tenant, draft) for draft in drafts] if self._quotas.quotas else []
-        async with self._quotas.admitted(tenant, new_entries) as stay:
+        async with self._quotas.admit(tenant, new_entries) as stay:
             for start in range(0, len(drafts), self._placement.settings.batch):
                 pending += await self._write_batch(
                     tenant, drafts[start : start + self._placement.settings.batch], revive, consistency, steps
@@ -139,7 +139,7 @@ class EntryWriter:
         """
         if self._trust.gates.write is not None:
             return {}
-        pending = [self.pending(tenant, draft) async for draft in paced(drafts)]
+        pending = [self.pending(tenant, draft) async for draft in iterate_cooperatively(drafts)]
         located = await self._placement.locate_many(ENTRIES, [one.record.key for one in pending])
         found = [
             None if there.record is None else _conflict(one, there.record)
@@ -163,7 +163,7 @@ class EntryWriter:
         consistency: Consistency | None,
         steps: Sequence[Owed],
     ) -> list[PendingEntry]:
-        pending = [self.pending(tenant, draft) async for draft in paced(drafts)]
+        pending = [self.pending(tenant, draft) async for draft in iterate_cooperatively(drafts)]
         await self.embed(pending)
         for one in pending if steps else ():
             for each in steps:
@@ -171,16 +171,19 @@ class EntryWriter:
         await self._look_for_repeats(pending, revive)
         for store in dict.fromkeys(one.store for one in pending):
             await self.put(
-                store, [one for one in pending if one.store is store and not one.settled], revive, consistency
+                store,
+                [one for one in pending if one.store is store and not one.has_outcome],
+                revive,
+                consistency,
             )
         return pending
 
     async def embed(self, pending: Sequence[PendingEntry]) -> None:
         """Give them their vectors, and what they owe besides their own steps."""
-        records = await self._meaning.embedded([one.record for one in pending])
+        records = await self._meaning.embed_records([one.record for one in pending])
         for one, record in zip(pending, records, strict=True):
             one.record = replace(
-                record, owed=(*one.steps, *owed_by_writing(self._placement, ENTRIES, record, one.store))
+                record, owed=(*one.steps, *write_steps(self._placement, ENTRIES, record, one.store))
             )
 
     def _new_entry(self, tenant: str, draft: EntryDraft) -> NewEntry:
@@ -212,7 +215,7 @@ class EntryWriter:
         )
         if isinstance(draft, ImportedDraft):
             return PendingEntry(draft, with_sources(record, draft.sources), store)
-        learnt = learnt_from(self._placement, tenant)
+        learnt = tracked_source(self._placement, tenant)
         if learnt is not None:
             return PendingEntry(draft, with_sources(record, [learnt]), store, CONFIRMS)
         return PendingEntry(draft, record, store)
@@ -228,7 +231,7 @@ class EntryWriter:
             located = await self._placement.locate_many(
                 ENTRIES, [one.record.key for one in keyed], born_in=store
             )
-            async for one, there in paced(zip(keyed, located, strict=True)):
+            async for one, there in iterate_cooperatively(zip(keyed, located, strict=True)):
                 if there.corrupt is not None:
                     raise there.corrupt
                 if there.record is not None or there.tombstone is not None:
@@ -244,13 +247,13 @@ class EntryWriter:
             "write.home", store, *(Put(ENTRIES, one.record, Absent()) for one in pending)
         )
         fresh = [
-            self.born(one, store, outcome)
-            async for one, outcome in paced(zip(pending, outcomes, strict=True))
+            self.mark_stored(one, store, outcome)
+            async for one, outcome in iterate_cooperatively(zip(pending, outcomes, strict=True))
             if outcome.applied
         ]
         await self._deliveries.deliver(fresh, consistency)
-        async for one, outcome in paced(zip(pending, outcomes, strict=True)):
-            if (error := refused(store, outcome)) is not None:
+        async for one, outcome in iterate_cooperatively(zip(pending, outcomes, strict=True)):
+            if (error := rejection_error(store, outcome)) is not None:
                 raise error
             if not outcome.applied:
                 if one.draft.key is None:
@@ -264,7 +267,7 @@ class EntryWriter:
                     one, await self._placement.locate(ENTRIES, one.record.key, born_in=one.store), revive
                 )
 
-    def born(self, one: PendingEntry, store: Store, outcome: Outcome) -> OutboxRecord:
+    def mark_stored(self, one: PendingEntry, store: Store, outcome: Outcome) -> OutboxRecord:
         """It is stored: the entry that it became."""
         one.record = replace(one.record, generation=outcome.generation)
         one.entry = entry_of(one.record)
@@ -276,11 +279,11 @@ class EntryWriter:
             if revive and there.record is None and there.tombstone is not None:
                 await self._revive(one, there)
             else:
-                one.entry = await self._repeated(one, there)
+                one.entry = await self._replay_write(one, there)
         except Conflict as conflict:
             one.conflict = conflict
 
-    async def _repeated(self, one: PendingEntry, there: Located) -> Entry:
+    async def _replay_write(self, one: PendingEntry, there: Located) -> Entry:
         """The first outcome of a keyed write: the entry as first stored, also when it
         was edited since.
         """
@@ -313,20 +316,20 @@ class EntryWriter:
             born = await self._id_reuse.prepare(one.record, one.store, there)
             record = replace(
                 born.record,
-                owed=(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *one.steps),
+                owed=(*write_steps(self._placement, ENTRIES, born.record, born.store), *one.steps),
             )
             outcome = await self._placement.write_one(
                 "write.revive", born.store, Put(ENTRIES, record, born.when)
             )
-            if (error := refused(born.store, outcome)) is not None:
+            if (error := rejection_error(born.store, outcome)) is not None:
                 raise error
             if outcome.applied:
                 one.record = record
-                await self._deliveries.deliver([self.born(one, born.store, outcome)], "replicated")
+                await self._deliveries.deliver([self.mark_stored(one, born.store, outcome)], "replicated")
                 return
             await patience.wait()
             there = await self._placement.locate(ENTRIES, one.record.key, born_in=one.store)
-        one.entry = await self._repeated(one, there)
+        one.entry = await self._replay_write(one, there)
 
 
 def _conflict(one: PendingEntry, stands: Record) -> Conflict | None:

@@ -47,12 +47,12 @@ from memory.orchestrator.storage.outbox import (
     Outbox,
     OutboxRecord,
     StepLifetime,
+    deletion_steps,
     elsewhere,
-    hanging_on,
-    kept_in,
     passages_left,
+    pending_versions,
 )
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.sources import CONFIRM_SOURCES
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
@@ -186,7 +186,7 @@ class Erasure:
                     OutboxRecord(collection, store, Tombstone(key, deletion.version, deletion.owed))
                 )
                 return True
-            if (error := refused(store, outcome)) is not None:
+            if (error := rejection_error(store, outcome)) is not None:
                 raise error
             await patience.wait()
 
@@ -253,7 +253,7 @@ class Erasure:
             [OutboxRecord(collection, store, tombstone) for tombstone in tombstones], away
         )
         refusals = (
-            (deletion.key, refused(store, outcome))
+            (deletion.key, rejection_error(store, outcome))
             for deletion, outcome in zip(deletions, outcomes, strict=True)
         )
         return (
@@ -287,7 +287,7 @@ class Erasure:
         came |= held
         outcomes = await self._placement.write("delete.versions", archive, *deletions) if deletions else []
         for deletion, outcome in zip(deletions, outcomes, strict=True):
-            came[deletion.key] = refused(archive, outcome) or outcome.applied
+            came[deletion.key] = rejection_error(archive, outcome) or outcome.applied
         return came
 
     def deletion(self, collection: Collection, record: Record, store: Store, version: int) -> Delete:
@@ -296,13 +296,13 @@ class Erasure:
         """
         versions = [
             record.previous,
-            *(v for kept in kept_in(record) for v in (kept["version"], kept["previous"])),
+            *(v for kept in pending_versions(record) for v in (kept["version"], kept["previous"])),
         ]
         known = sorted({v for v in versions if v is not None})
         kind = self._placement.kinds.of(collection)
-        hanging = (*hanging_on(kind, known or None), *passages_left(kind, record))
+        hanging = (*deletion_steps(kind, known or None), *passages_left(kind, record))
         owed = (
-            *self._outbox.carried(record, past=StepLifetime.DELETED),
+            *self._outbox.remaining_steps(record, past=StepLifetime.DELETED),
             *elsewhere(self._placement, store),
             *hanging,
         )
@@ -313,7 +313,7 @@ class Erasure:
             when=AtVersion(record.version),
             owed=owed,
             discard_at=None if owed else self._placement.tombstone_until(),
-            settles=self._outbox.settled(StepLifetime.DELETED),
+            settles=self._outbox.completed_steps(StepLifetime.DELETED),
         )
 
     async def _delete_unreadable(
@@ -326,7 +326,7 @@ class Erasure:
         """
         store = next(s for s in self._placement.topology.homes if s.name == where)
         await self._cache.invalidate(collection, key)
-        hanging = hanging_on(self._placement.kinds.of(collection), [])
+        hanging = deletion_steps(self._placement.kinds.of(collection), [])
         owed = (
             *elsewhere(self._placement, store),
             *hanging,
@@ -352,7 +352,7 @@ class Erasure:
             outcome = await self._placement.write_one("delete.unreadable", store, deletion)
             if outcome.applied:
                 return Tombstone(key, version, owed)
-            if (error := refused(store, outcome)) is not None:
+            if (error := rejection_error(store, outcome)) is not None:
                 raise error
             stands = outcome.version or stands
         raise StoreUnavailable(store.name, f"record {key.id} keeps changing; try again")
@@ -445,7 +445,7 @@ class Erasure:
         """What stands in the way of an operation; None where it stands."""
         archive = self._placement.topology.archive
         begun = await self._placement.write_one("erase.begin", archive, Put(OPERATIONS, operation, when))
-        if (error := refused(archive, begun)) is not None:
+        if (error := rejection_error(archive, begun)) is not None:
             raise error
         return None if begun.applied else begun.stored
 
@@ -541,7 +541,7 @@ class Erasure:
         for kind in self._placement.kinds.within(partition):
             collection = kind.collection
             arriving = (
-                await self._arriving(store, collection, partition, older)
+                await self._arriving_keys(store, collection, partition, older)
                 if kind.movable and not cache
                 else []
             )
@@ -580,7 +580,7 @@ class Erasure:
             "erase.delete", store, query, version, self._generations.carried
         )
 
-    async def _arriving(
+    async def _arriving_keys(
         self, store: Store, collection: Collection, partition: Partition, older: Condition | None
     ) -> list[Key]:
         """The arriving copies here whose source has let go in favour of this store."""
@@ -657,7 +657,7 @@ class Erasure:
         """
         due: dict[tuple[str, int], list[tuple[Record, int]]] = {}
         for operation in await self._operations(Eq("kind", WATCHED)):
-            age = self._placement.now() - _ended(operation)
+            age = self._placement.now() - _ended_at(operation)
             repeats = sum(age >= part * self._placement.settings.mark_life for part in REPEATED_AT)
             if repeats > int(operation.body.get("repeats", 0)):
                 partition, generation = _asked_of(operation)
@@ -690,7 +690,7 @@ class Erasure:
         again = [
             p
             for p, operation in begun.items()
-            if not await self._generations.levelled(store, p, generation, operation)
+            if not await self._generations.level_if_behind(store, p, generation, operation)
         ]
         older = None if store is self._placement.topology.cache else Lt("generation", generation)
         version = min(micros(operation.created_at) for operation in operations)
@@ -730,7 +730,7 @@ class Erasure:
         forgotten = 0
         long_ago = self._placement.now() - self._placement.settings.tombstone_life
         for operation in await self._operations(And((Eq("kind", REMEMBERED), Lt("created_at", long_ago)))):
-            if _ended(operation) >= long_ago:
+            if _ended_at(operation) >= long_ago:
                 continue
             await hold()
             partition, generation = _asked_of(operation)
@@ -798,7 +798,7 @@ def _asked_of(operation: Record) -> tuple[Partition, int]:
     return Partition(operation.body["tenant"], operation.body["scope"]), int(operation.body["generation"])
 
 
-def _ended(operation: Record) -> datetime:
+def _ended_at(operation: Record) -> datetime:
     """When an erasure had been carried out in the last store, which may have been away
     for long after it began.
     """

@@ -19,7 +19,7 @@ from memory.domain.scope import ScopeKind
 from memory.domain.time import micros, moment
 from memory.orchestrator.storage.collections import HOLDS, SESSIONS
 from memory.orchestrator.storage.key_locks import RetryDeadline
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.session_keys import session_key
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
@@ -41,11 +41,11 @@ class Holds:
     async def place(self, tenant: str, hold: LegalHold, entry_scope: str | None = None) -> LegalHold:
         """Place a hold; where it stands already, that one. `entry_scope`: of an entry."""
 
-        def placed(said: dict[str, Any]) -> dict[str, Any]:
+        def add_hold(said: dict[str, Any]) -> dict[str, Any]:
             new = {"reason": hold.reason, "by": hold.placed_by, "at": micros(hold.placed_at)}
             return said if hold.name in said else {**said, hold.name: new}
 
-        said = await self._change(tenant, hold.over, hold.of, entry_scope, placed)
+        said = await self._change(tenant, hold.over, hold.of, entry_scope, add_hold)
         return next(one for one in _holds_of(said) if one.name == hold.name)
 
     async def release(self, tenant: str, name: str) -> list[LegalHold]:
@@ -134,7 +134,7 @@ class Holds:
             outcome = await self._placement.write_one("hold.put", archive, put if said else gone)
             if outcome.applied:
                 return record
-            if (error := refused(archive, outcome)) is not None:
+            if (error := rejection_error(archive, outcome)) is not None:
                 raise error
             await patience.wait()
 
@@ -154,7 +154,7 @@ class Holds:
             record.key: [*_of_partition(record.partition, subjects), *_of_entries(record)]
             for record in records
         }
-        holds = await self._standing([key for keys in targets.values() for key in keys])
+        holds = await self._fetch_holds([key for keys in targets.values() for key in keys])
         return {
             key: LegalHoldActive(*told)
             for key, keys in targets.items()
@@ -166,7 +166,7 @@ class Holds:
         an entry in it.
         """
         subjects = await self._subjects({partition})
-        holds = await self._standing(_of_partition(partition, subjects))
+        holds = await self._fetch_holds(_of_partition(partition, subjects))
         told = [hold for found in holds.values() for hold in found]
         if whole:
             told += [
@@ -181,7 +181,7 @@ class Holds:
         """Raise `LegalHoldActive` where a session of this user is held: its messages, tasks and
         runs keep no earlier versions, so none may be overwritten.
         """
-        holds = await self._standing(_of_partition(partition, {} if user is None else {partition: user}))
+        holds = await self._fetch_holds(_of_partition(partition, {} if user is None else {partition: user}))
         if told := [hold for found in holds.values() for hold in found]:
             raise LegalHoldActive(*told)
 
@@ -217,7 +217,7 @@ class Holds:
             of_users |= {p: subjects[key] for p, key in of_sessions.items() if key in subjects}
         return of_users
 
-    async def _standing(self, keys: Iterable[Key]) -> dict[Key, list[LegalHold]]:
+    async def _fetch_holds(self, keys: Iterable[Key]) -> dict[Key, list[LegalHold]]:
         archive = self._placement.topology.archive
         with step("hold.read"):
             found = await archive.get(HOLDS, list(dict.fromkeys(keys)))

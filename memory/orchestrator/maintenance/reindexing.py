@@ -25,7 +25,7 @@ from memory.orchestrator.retrieval.long_texts import LongTexts
 from memory.orchestrator.storage.collections import MODEL
 from memory.orchestrator.storage.lease import Hold
 from memory.orchestrator.storage.outbox import DELIVER, Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.ports.collections import Collection
 from memory.ports.embedder import Fingerprint
@@ -106,7 +106,7 @@ class Reindexer:
         vectors.
         """
         model = await self._meaning.begin()
-        work = _Work(model, await self.left(model), progress)
+        work = _Work(model, await self.count_remaining(model), progress)
         for number in range(self._placement.settings.attempts):
             before, work.overtaken, work.waiting = work.made, 0, {}
             await self._round(work, missing=not number)
@@ -115,7 +115,7 @@ class Reindexer:
                 return ReindexReport(str(model), True, work.made)
             if not changed or work.away:
                 break
-        left = await self.left(model) if not work.away else 0
+        left = await self.count_remaining(model) if not work.away else 0
         return ReindexReport(
             str(model),
             False,
@@ -131,7 +131,7 @@ class Reindexer:
         Such a write may take so long as a mark is kept. Later ones are of somebody who
         has the embedder of before still.
         """
-        ended = self._meaning.ended
+        ended = self._meaning.reindexed_at
         if (
             ended is None
             or self._placement.now()
@@ -139,13 +139,13 @@ class Reindexer:
         ):
             return 0
         model = await self._meaning.fingerprint()
-        work = _Work(model, await self.left(model), None)
+        work = _Work(model, await self.count_remaining(model), None)
         if work.total:
             await hold(work.total)
             await self._round(work, missing=False)
         return work.made
 
-    async def left(self, model: Fingerprint) -> int:
+    async def count_remaining(self, model: Fingerprint) -> int:
         """How many records have no vector of this embedder yet, copies counted each.
         Raises where a store does not answer.
         """
@@ -169,13 +169,13 @@ class Reindexer:
                 try:
                     await self._go_through(store, collection, work)
                 except StoreError as error:
-                    _failed(store, error, work)
+                    _note_failure(store, error, work)
         for making, tier in self._makings() if missing else ():
             for store in self._placement.topology.homes:
                 try:
                     await self._missing_passages(making, tier, store, work)
                 except StoreError as error:
-                    _failed(store, error, work)
+                    _note_failure(store, error, work)
 
     async def _go_through(self, store: Store, collection: Collection, work: _Work) -> None:
         """What has another's vector, and what owes others a copy, in which it would
@@ -194,9 +194,9 @@ class Reindexer:
             others = [row for row in rows if row.fields.get(MODEL) != work.model.digest]
             making = self._makes.get(collection)
             if making is not None and others:
-                await self._put(store, await making.renewed(store, others), work)
+                await self._put(store, await making.passage_renewals(store, others), work)
             elif others:
-                made = await self._meaning.embedded(others)
+                made = await self._meaning.embed_records(others)
                 await self._renew(store, collection, made, work)
                 await self._renew_copies(store, collection, made, work)
             work.tell()
@@ -241,7 +241,7 @@ class Reindexer:
                 try:
                     await self._renew(other, collection, records, work)
                 except StoreError as error:
-                    _failed(other, error, work)
+                    _note_failure(other, error, work)
 
     # -- passages ----------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ class Reindexer:
 
     async def _put(self, store: Store, puts: Sequence[Put], work: _Work) -> None:
         for outcome in await self._placement.write("reindex.put", store, *puts) if puts else ():
-            if (error := refused(store, outcome)) is not None:
+            if (error := rejection_error(store, outcome)) is not None:
                 work.waiting[str(error)] = None
             work.made += outcome.applied
             work.overtaken += outcome.status is Status.CONFLICT
@@ -279,7 +279,7 @@ def _not_of(model: Fingerprint) -> Condition:
     return Not(Eq(MODEL, model.digest))
 
 
-def _failed(store: Store, error: StoreError, work: _Work) -> None:
+def _note_failure(store: Store, error: StoreError, work: _Work) -> None:
     log.warning("reindex leaves out store '%s': %s", store.name, error)
     work.waiting[str(error)] = None
     work.away.add(store.name)

@@ -28,12 +28,12 @@ from memory.orchestrator.storage.outbox import (
     Outbox,
     OutboxRecord,
     StepLifetime,
-    hanging_on,
-    kept,
-    owed_by_writing,
+    deletion_steps,
+    keep_version_step,
+    write_steps,
 )
 from memory.orchestrator.storage.past_versions import same_life
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.rollback_detection import RollbackDetector, RolledBackStore
 from memory.orchestrator.storage.split import SplitStore
 from memory.orchestrator.storage.standings import Difference, DifferenceKind, Rows, WasSetBack, difference
@@ -141,7 +141,7 @@ class StoreRepair:
             await self._named_only(work)
             await self._rooms(work)
             if repair and not work.unfinished:
-                await self._setbacks.healed(set_back.values())
+                await self._setbacks.note_healed(set_back.values())
         except StoreError as error:
             log.warning("the comparison of the stores ended early: %s", error)
             work.found.error = str(error)
@@ -249,7 +249,7 @@ class StoreRepair:
                 if (one.key, one.differs) not in counted:
                     counted.add((one.key, one.differs))
                     _tell(one, work)
-            steps = await self._allowed(
+            steps = await self._exclude_held(
                 [
                     one
                     for one in same.values()
@@ -264,7 +264,7 @@ class StoreRepair:
         for one in found.values():
             work.leave(one.key, str(one.differs))
 
-    async def _allowed(self, steps: Sequence[Difference], work: _Work) -> list[Difference]:
+    async def _exclude_held(self, steps: Sequence[Difference], work: _Work) -> list[Difference]:
         """Those that delete nothing that is under legal hold."""
         deleted = [
             one.standing
@@ -291,7 +291,7 @@ class StoreRepair:
         owing: list[OutboxRecord] = []
         for one, write, outcome in zip(some, writes, outcomes, strict=True):
             stands = outcome.stored
-            if (error := refused(store, outcome)) is not None:
+            if (error := rejection_error(store, outcome)) is not None:
                 work.leave(one.key, str(error))
             elif (
                 outcome.status is Status.CONFLICT
@@ -314,7 +314,7 @@ class StoreRepair:
 
     async def _write(self, kind: Kind, one: Difference, work: _Work) -> Step:
         collection, stands, now = kind.collection, one.standing, self._placement.now()
-        edited = self._outbox.settled(StepLifetime.EDITED)
+        edited = self._outbox.completed_steps(StepLifetime.EDITED)
         if isinstance(stands, Record):
             match one.differs, one.against:
                 case DifferenceKind.BACK, Tombstone(version=version):
@@ -331,7 +331,7 @@ class StoreRepair:
                 case DifferenceKind.EDITED_WHERE_IT_WAS, Record() as newer if kind.versions is not None:
                     return Put(kind.versions, kept_version(stands, newer.version), Absent())
                 case DifferenceKind.OLD_HOME, Record() as copy:
-                    return self._renewed(kind, stands, copy, one, work)
+                    return self._replica_put(kind, stands, copy, one, work)
                 case DifferenceKind.NO_HOME, _:
                     previous = await self._previous(kind, stands)
                     if previous != stands.previous:
@@ -357,7 +357,7 @@ class StoreRepair:
     def _deletion(self, kind: Kind, record: Record, store: Store, version: int) -> Delete:
         if record.role is Role.HOME:
             return self._erasure.deletion(kind.collection, record, store, version)
-        until, drops = self._placement.tombstone_until(), self._outbox.settled(StepLifetime.DELETED)
+        until, drops = self._placement.tombstone_until(), self._outbox.completed_steps(StepLifetime.DELETED)
         return Delete(
             kind.collection,
             record.key,
@@ -367,15 +367,18 @@ class StoreRepair:
             settles=drops,
         )
 
-    def _renewed(self, kind: Kind, home: Record, copy: Record, one: Difference, work: _Work) -> Put:
+    def _replica_put(self, kind: Kind, home: Record, copy: Record, one: Difference, work: _Work) -> Put:
         """What a replica says, put home; the version that stood there is kept where it
         is one of the same life.
         """
-        owed: tuple[Owed, ...] = self._outbox.carried(home, past=StepLifetime.EDITED)
+        owed: tuple[Owed, ...] = self._outbox.remaining_steps(home, past=StepLifetime.EDITED)
         if not same_life(home, copy) or kind.versions is None:
-            previous, owed = None, (*owed, *hanging_on(kind, []))
+            previous, owed = None, (*owed, *deletion_steps(kind, []))
         else:
-            previous, owed = home.version, (*owed, kept(kept_version(home, copy.version), kind.versions))
+            previous, owed = (
+                home.version,
+                (*owed, keep_version_step(kept_version(home, copy.version), kind.versions)),
+            )
             if copy.previous != home.version:
                 work.lose(one.key, f"its versions between {_when(home)} and {_when(copy)}")
         new = replace(
@@ -388,7 +391,7 @@ class StoreRepair:
             accessed_at=home.accessed_at,
         )
         when = AtVersion(home.version, Role.HOME, home.tier)
-        return Put(kind.collection, new, when, settles=self._outbox.settled(StepLifetime.EDITED))
+        return Put(kind.collection, new, when, settles=self._outbox.completed_steps(StepLifetime.EDITED))
 
     async def _previous(self, kind: Kind, record: Record) -> int | None:
         """The version that a record replaced, where it is kept."""
@@ -437,7 +440,9 @@ class StoreRepair:
                     f"an earlier version of entry {key.id} of tenant '{key.tenant}' is under legal hold, or was deleted meanwhile"
                 )
             return
-        newest = max([row, *[one async for one in self._kept(kind, row)]], key=lambda one: one.version)
+        newest = max(
+            [row, *[one async for one in self._kept_versions(kind, row)]], key=lambda one: one.version
+        )
         home = next(
             ((store, one) for store, one in rows if isinstance(one, Record) and one.role is Role.HOME), None
         )
@@ -470,7 +475,7 @@ class StoreRepair:
             else None
         )
 
-    async def _kept(self, kind: Kind, row: Record) -> AsyncIterator[Record]:
+    async def _kept_versions(self, kind: Kind, row: Record) -> AsyncIterator[Record]:
         """The kept versions of the same life of an entry."""
         found = Query(
             _versions(kind), within(row.partition), Eq("entry_id", row.fields["entry_id"]), limit=AT_ONCE
@@ -502,9 +507,9 @@ class StoreRepair:
             tier=tier,
             previous=newest.version,
         )
-        again = replace(again, owed=owed_by_writing(self._placement, kind.collection, again, store))
+        again = replace(again, owed=write_steps(self._placement, kind.collection, again, store))
         when = Newer() if home is None else AtVersion(home.version, Role.HOME, home.tier)
-        put = Put(kind.collection, again, when, settles=self._outbox.settled(StepLifetime.EDITED))
+        put = Put(kind.collection, again, when, settles=self._outbox.completed_steps(StepLifetime.EDITED))
         outcome = await self._placement.write_one("heal.write", store, put)
         if outcome.applied:
             await self._outbox.finish(

@@ -25,12 +25,12 @@ from memory.orchestrator.entries.browsing import Browsing
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import ENTRIES, OPERATIONS, SYSTEM_TENANT
-from memory.orchestrator.storage.entry_records import RESTATED, TAKEN_BACK, changed, without, writer_of
+from memory.orchestrator.storage.entry_records import RESTATED, TAKEN_BACK, apply_changes, without, writer_of
 from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.partial_answers import BROWSED
 from memory.orchestrator.storage.past_versions import kept_versions
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.visibility import is_current, is_expired
 from memory.ports.query import Condition, Eq, Ge, Has, Order, Query, Tenant, all_of
@@ -87,15 +87,15 @@ class SourceReverter:
         self._browsing = browsing
         self._entries = entries
         self._erasure = erasure
-        self._known = manifests.known
+        self._known = manifests.existing_ids
         outbox.register(TAKE_BACK, self._take_back_noted)
 
     async def plan(
         self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool
     ) -> RevertReport:
         """What `run` would do now."""
-        wanted = self._wanted(origins, since, erase, derived)
-        found = [one async for one in self._concerned(tenant, wanted)]
+        wanted = self._revert_request(origins, since, erase, derived)
+        found = [one async for one in self._affected_entries(tenant, wanted)]
         held = await self._erasure.holds.over([one.record for one in found if one.verdict.done == "erased"])
         told = [
             replace(one.verdict, done="retired", note=HELD) if one.record.key in held else one.verdict
@@ -114,7 +114,7 @@ class SourceReverter:
         rest is owed, and a sweep does it.
         """
         wanted, store, now = (
-            self._wanted(origins, since, erase, derived),
+            self._revert_request(origins, since, erase, derived),
             self._placement.topology.archive,
             self._placement.now(),
         )
@@ -139,7 +139,7 @@ class SourceReverter:
             owed=(owed,),
         )
         begun = await self._placement.write_one("take_back.begin", store, Put(OPERATIONS, operation, Newer()))
-        if (error := refused(store, begun)) is not None:
+        if (error := rejection_error(store, begun)) is not None:
             raise error
         done = await self._carry_out(tenant, wanted)
         await self._end(operation)
@@ -167,7 +167,7 @@ class SourceReverter:
         )
         await self._placement.write_one("take_back.end", self._placement.topology.archive, gone)
 
-    def _wanted(
+    def _revert_request(
         self, origins: Sequence[str], since: datetime | None, erase: bool, derived: bool
     ) -> RevertRequest:
         return RevertRequest(
@@ -180,17 +180,17 @@ class SourceReverter:
 
     # -- what is concerned -------------------------------------------------------------
 
-    async def _concerned(self, tenant: str, wanted: RevertRequest) -> AsyncIterator[PlannedRevert]:
+    async def _affected_entries(self, tenant: str, wanted: RevertRequest) -> AsyncIterator[PlannedRevert]:
         """Every entry of which something is to be said, each once, as it stands."""
         seen = set[Key]()
         for origin in wanted.origins:
-            for filters in _asked(origin, wanted.since):
-                async for record in self._found(tenant, filters):
+            for filters in _origin_filters(origin, wanted.since):
+                async for record in self._matching_entries(tenant, filters):
                     if record.key not in seen and (judged := await self._judge(record, wanted)) is not None:
                         yield judged
                     seen.add(record.key)
 
-    async def _found(self, tenant: str, filters: Condition | None) -> AsyncIterator[Record]:
+    async def _matching_entries(self, tenant: str, filters: Condition | None) -> AsyncIterator[Record]:
         for store in self._placement.topology.homes:
             query = Query(
                 ENTRIES,
@@ -201,7 +201,7 @@ class SourceReverter:
                 roles=BROWSED,
             )
             async for page in self._placement.pages("take_back.find", store, query):
-                for record in await self._browsing.counting(
+                for record in await self._browsing.authoritative_rows(
                     store, ENTRIES, [row for row in page.records if isinstance(row, Record)]
                 ):
                     yield record
@@ -210,7 +210,7 @@ class SourceReverter:
         """What is to become of an entry; None where that has been done, or is nothing."""
         if is_expired(record, self._placement.now()):
             return None
-        steps = _unbroken(
+        steps = _contiguous_versions(
             [*(await kept_versions(self._placement, record) if record.previous is not None else ()), record]
         )
         taken = [wanted.is_of(step) for step in steps]
@@ -222,7 +222,10 @@ class SourceReverter:
             return self._taken_away(record, wanted, "written")
         if any(taken[1:]) and not taken[0]:
             new = without(
-                steps, taken, version_at(self._placement.now(), record.version), await self._gone(steps)
+                steps,
+                taken,
+                version_at(self._placement.now(), record.version),
+                await self._missing_artifacts(steps),
             )
             return (
                 None
@@ -248,7 +251,7 @@ class SourceReverter:
             else None
         )
 
-    async def _gone(self, steps: Sequence[Record]) -> set[str]:
+    async def _missing_artifacts(self, steps: Sequence[Record]) -> set[str]:
         """The artifacts that earlier versions point to, which no deletion changes, and
         that are not there any more.
         """
@@ -265,9 +268,9 @@ class SourceReverter:
         """An entry that goes: erased, or retired unless it is already."""
         if wanted.erase:
             return PlannedRevert(
-                record, RevertedEntry(record.key.id, record.scope, why, "erased", note), self._retired(record)
+                record, RevertedEntry(record.key.id, record.scope, why, "erased", note), self._retire(record)
             )
-        retired = self._retired(record)
+        retired = self._retire(record)
         return (
             None
             if retired is None
@@ -276,11 +279,11 @@ class SourceReverter:
             )
         )
 
-    def _retired(self, record: Record) -> Record | None:
+    def _retire(self, record: Record) -> Record | None:
         now, start = self._placement.now(), record.fields["valid_from"]
         if not is_current(record, now):
             return None
-        gone = changed(record, {"valid_to": max(now, start)}, version=version_at(now, record.version))  # type: ignore[type-var]
+        gone = apply_changes(record, {"valid_to": max(now, start)}, version=version_at(now, record.version))  # type: ignore[type-var]
         return replace(gone, body={**gone.body, TAKEN_BACK: True})
 
     # -- done --------------------------------------------------------------------------
@@ -290,7 +293,7 @@ class SourceReverter:
         in the end, and the operation stays owed.
         """
         done, failures = list[RevertedEntry](), list[MemoryTiersError]()
-        async for judged in self._concerned(tenant, wanted):
+        async for judged in self._affected_entries(tenant, wanted):
             try:
                 came = await self._take_back(judged, wanted)
             except (StoreError, TooMuchContention) as error:
@@ -319,17 +322,17 @@ class SourceReverter:
                 wanted, verdict = replace(wanted, erase=False), replace(verdict, done="retired", note=HELD)
         said: list[RevertedEntry] = []
 
-        async def rewritten(record: Record) -> Record | None:
+        async def rewrite_entry(record: Record) -> Record | None:
             again = await self._judge(record, wanted)
             said[:] = (
                 [] if again is None else [replace(again.verdict, note=again.verdict.note or verdict.note)]
             )
             return None if again is None else again.new
 
-        return said[0] if await self._entries.rewrite(key, rewritten) else None
+        return said[0] if await self._entries.rewrite(key, rewrite_entry) else None
 
 
-def _asked(origin: str, since: int) -> Iterable[Condition | None]:
+def _origin_filters(origin: str, since: int) -> Iterable[Condition | None]:
     """What is asked for one origin: first what names it, by an index; then what it went
     into.
     """
@@ -338,7 +341,7 @@ def _asked(origin: str, since: int) -> Iterable[Condition | None]:
     return all_of(Eq(kind, name), changed_since), all_of(Has("origins", origin), changed_since)
 
 
-def _unbroken(steps: Sequence[Record]) -> Sequence[Record]:
+def _contiguous_versions(steps: Sequence[Record]) -> Sequence[Record]:
     """Of the versions that are kept, oldest first, the last that follow one another:
     who changed what tells only from the version before.
     """

@@ -100,13 +100,13 @@ class Watcher(Protocol):
     `Telemetry`.
     """
 
-    def swept(self, outcome: str) -> None:
+    def on_sweep(self, outcome: str) -> None:
         """One has ended so (see `SweepReport.outcome`), or "failed" as a whole; not one
         that was cut off.
         """
         ...
 
-    def quarantined(self, store: str, records: int) -> None:
+    def on_quarantine(self, store: str, records: int) -> None:
         """So many damaged records are in quarantine in a store, behind a sweep that
         reached every store.
         """
@@ -159,11 +159,11 @@ class Maintenance:
         has something to do.
         """
         try:
-            report = await self._swept(allowance)
+            report = await self._sweep_with_lease(allowance)
         except Exception:
-            self._ended("failed")
+            self._notify_watcher("failed")
             raise
-        self._ended(report.outcome)
+        self._notify_watcher(report.outcome)
         if report.ran and not report.waiting:
             await self._count_damaged()
         return report
@@ -178,13 +178,13 @@ class Maintenance:
             with suppress(StoreError):
                 health = await store.check()
                 if health.ok:
-                    self.watcher.quarantined(store.name, health.quarantined)
+                    self.watcher.on_quarantine(store.name, health.quarantined)
 
-    def _ended(self, outcome: str) -> None:
+    def _notify_watcher(self, outcome: str) -> None:
         if self.watcher is not None:
-            self.watcher.swept(outcome)
+            self.watcher.on_sweep(outcome)
 
-    async def _swept(self, allowance: Allowance) -> SweepReport:
+    async def _sweep_with_lease(self, allowance: Allowance) -> SweepReport:
         report, lease, away = SweepReport(), Lease(self._placement), set[str]()
         before = len(self._generations.healed)
         for tell in self._tells:
@@ -197,7 +197,7 @@ class Maintenance:
         except NotHeld as error:
             report.ran = False
             if isinstance(error.__cause__, StoreError):
-                _told(report, error.__cause__)
+                _note_waiting(report, error.__cause__)
             return report
         finally:
             await lease.give_back()
@@ -264,7 +264,7 @@ class Maintenance:
             raise
         except StoreError as error:
             log.warning("maintenance leaves out a job: %s", error)
-            _told(report, error)
+            _note_waiting(report, error)
             return error
         except Exception as error:
             log.exception("maintenance leaves out a job that failed")
@@ -311,13 +311,13 @@ class Maintenance:
                 f"{kept.entry_id} stays in '{kept.tier}': {kept.because}" for kept in promoted.kept
             )
 
-    async def owed(self) -> int:
+    async def count_pending(self) -> int:
         """How many records, marks and tombstones owe a step. Raises where a store does
         not answer.
         """
-        return sum([await self.owed_in(store) for store in self._placement.topology.homes])
+        return sum([await self.count_pending_in(store) for store in self._placement.topology.homes])
 
-    async def owed_in(self, store: Store) -> int:
+    async def count_pending_in(self, store: Store) -> int:
         """How many in one store."""
         owing, counted = Eq("owing", True), 0
         for collection in self._placement.kinds.collections:
@@ -345,14 +345,14 @@ class Maintenance:
 
     # -- what is due -------------------------------------------------------------------
 
-    async def _due(self, leaf: Store, begin: str | None = None) -> AsyncIterator[Due]:
+    async def _due_pages(self, leaf: Store, begin: str | None = None) -> AsyncIterator[Due]:
         """What is due in a store, slice by slice. Parts of split stores are asked each:
         a record in one hides another's tombstone.
         """
         now, cursor = self._placement.now(), begin
         grace = self._placement.settings.expired_grace
         expired = (
-            dict.fromkeys((kind.collection for kind in self._placement.kinds.expiring), now - grace)
+            dict.fromkeys((kind.collection for kind in self._placement.kinds.expiring_kinds), now - grace)
             if grace
             else None
         )
@@ -363,9 +363,9 @@ class Maintenance:
             if (cursor := found.cursor) is None:
                 return
 
-    def due(self, leaf: Store) -> AsyncIterator[Due]:
+    def due_pages(self, leaf: Store) -> AsyncIterator[Due]:
         """What is due in a store, slice by slice, from the beginning."""
-        return self._due(leaf)
+        return self._due_pages(leaf)
 
     async def _do_due(
         self, leaf: Store, store: Store, over: list[Store], report: SweepReport, hold: Hold, away: set[str]
@@ -377,7 +377,7 @@ class Maintenance:
         cannot be done keeps nothing else from being reached.
         """
         begin = self._reached.pop(leaf.name, None)
-        async for found in self._due(leaf, begin):
+        async for found in self._due_pages(leaf, begin):
             if any(row.why is Why.DISCARD for row in found.rows) and leaf not in over:
                 over.append(leaf)
             for why, job in (
@@ -403,7 +403,7 @@ class Maintenance:
     async def _try_some(
         self, leaf: Store, store: Store, most: int, report: SweepReport, away: set[str]
     ) -> None:
-        async for found in self._due(leaf):
+        async for found in self._due_pages(leaf):
             for collection, some in _portions(found.rows, Why.OWES):
                 await self._finish_owed(collection, some[:most], store, report, away)
                 most -= len(some)
@@ -452,7 +452,7 @@ class Maintenance:
             for result in (await self._tiering.move_many(collection, moving, tier, away)).values():
                 report.moved += result is MoveResult.MOVED
                 if isinstance(result, StoreError):
-                    _told(report, result)
+                    _note_waiting(report, result)
         for row in rows:
             await self._job(report, self._settle_one, collection, row, sources.get(row.key), store, report)
 
@@ -511,7 +511,7 @@ class Maintenance:
             report.expired += came is True
             report.held += isinstance(came, LegalHoldActive)
             if isinstance(came, StoreError):
-                _told(report, came)
+                _note_waiting(report, came)
 
     async def _end_sessions(self, report: SweepReport, hold: Hold) -> None:
         """Erase the sessions whose grace is over: not their records alone, but all that
@@ -538,7 +538,7 @@ class Maintenance:
                 except (
                     StoreError
                 ) as error:  # what one store lacks of it stays owed; the others go all the same
-                    _told(report, error)
+                    _note_waiting(report, error)
                 else:
                     report.expired += 1
 
@@ -550,7 +550,7 @@ class Maintenance:
 
     async def _purge(self, leaf: Store, report: SweepReport, hold: Hold) -> None:
         """Marks and tombstones whose time is over and which owe nothing."""
-        async for found in self._due(leaf):
+        async for found in self._due_pages(leaf):
             await self._forget(
                 leaf, [(row.collection, row) for row in found.rows if row.why is Why.DISCARD], report, hold
             )
@@ -597,7 +597,7 @@ class Maintenance:
         return purged
 
 
-def _told(report: SweepReport, error: StoreError) -> None:
+def _note_waiting(report: SweepReport, error: StoreError) -> None:
     report.waiting += () if str(error) in report.waiting else (str(error),)
 
 

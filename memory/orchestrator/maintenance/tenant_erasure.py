@@ -22,7 +22,7 @@ from memory.orchestrator.storage.collections import ENTRIES, OPERATIONS, SESSION
 from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.past_versions import is_older
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.ports.query import Condition, Ge, Lt, Page, Query, Tenant
 from memory.ports.record import Key, Owed, Partition, Record, Role
@@ -41,7 +41,7 @@ CHANGED = frozenset({Role.HOME, Role.ARRIVING})
 
 
 @dataclass(slots=True)
-class _Done:
+class _EraseProgress:
     """What was erased, by scope and in numbers, what was refused, by scope, and which
     stores did not answer.
     """
@@ -86,7 +86,7 @@ class Tenants:
 
         Repeating it begins anew from a later moment, beside whoever is at it.
         """
-        done = _Done()
+        done = _EraseProgress()
         operation = await self._begin(tenant, done)
         await self._carry_out(tenant, operation, done)
         for error in done.problems:
@@ -98,7 +98,7 @@ class Tenants:
             )
         return ErasedTenant(len(done.scopes), _by_kind(done.counts))
 
-    async def _begin(self, tenant: str, done: _Done) -> Record:
+    async def _begin(self, tenant: str, done: _EraseProgress) -> Record:
         """The operation, whose version is above that of all that stands: it may have
         been written by a clock that is ahead of this one.
         """
@@ -125,7 +125,7 @@ class Tenants:
             )
             if begun.applied:
                 return operation
-            if (error := refused(archive, begun)) is not None:
+            if (error := rejection_error(archive, begun)) is not None:
                 raise error
             if isinstance(begun.stored, Record):
                 return begun.stored  # another call's, of a later moment
@@ -134,7 +134,7 @@ class Tenants:
     async def _erase_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
         if not isinstance(pending.owner, Record):
             return True
-        done = _Done()
+        done = _EraseProgress()
         await self._carry_out(str(owed.data["tenant"]), pending.owner, done)
         for error in done.problems:
             log.warning("something of a tenant that is erased stays: %s", error)
@@ -142,7 +142,7 @@ class Tenants:
                 raise error
         return not done.goes_on  # ending the operation took the debt away with it
 
-    async def _carry_out(self, tenant: str, operation: Record, done: _Done) -> None:
+    async def _carry_out(self, tenant: str, operation: Record, done: _EraseProgress) -> None:
         """Erase, and end the operation if nothing is left but what is under legal hold."""
         quiet = 0
         for _ in range(MOST_ROUNDS):
@@ -159,7 +159,7 @@ class Tenants:
             gone = Delete(OPERATIONS, operation.key, version, at, discard_at=until, settles=settles)
             await self._placement.write_one("tenant.end", self._placement.topology.archive, gone)
 
-    async def _round(self, tenant: str, before: int, done: _Done) -> bool:
+    async def _round(self, tenant: str, before: int, done: _EraseProgress) -> bool:
         """Erase what is found that is older than this version; whether there was
         anything.
 
@@ -177,7 +177,7 @@ class Tenants:
             except MemoryTiersError as error:
                 done.refused[scope] = error
         changed = 0
-        async for store, record in self._changed(tenant, before, done):
+        async for store, record in self._changed_entries(tenant, before, done):
             if record.scope not in done.refused:
                 changed += 1
                 await self._delete(store, record, done)
@@ -188,7 +188,7 @@ class Tenants:
             return await self._sessions.erase_before(tenant, scope.partition(":")[2], before)
         return await self._erasure.erase(Partition(tenant, scope), before=before)
 
-    async def _delete(self, store: Store, record: Record, done: _Done) -> None:
+    async def _delete(self, store: Store, record: Record, done: _EraseProgress) -> None:
         try:
             gone = await self._erasure.delete(ENTRIES, record.key, at=record.version)
         except MemoryTiersError as error:
@@ -197,7 +197,7 @@ class Tenants:
             done.counts[ENTRIES.name, store.name] += gone
             done.scopes.add(record.scope)
 
-    async def _scopes(self, tenant: str, before: int, done: _Done) -> set[str]:
+    async def _scopes(self, tenant: str, before: int, done: _EraseProgress) -> set[str]:
         """Where anything of the tenant's lies that is older, in whatever role, expired
         or damaged; and the conversations of before of which nothing is older any more,
         since their records were changed.
@@ -221,7 +221,9 @@ class Tenants:
             }
         return found
 
-    async def _heads(self, tenant: str, asked: Condition, done: _Done) -> AsyncIterator[tuple[Store, Page]]:
+    async def _heads(
+        self, tenant: str, asked: Condition, done: _EraseProgress
+    ) -> AsyncIterator[tuple[Store, Page]]:
         for kind in self._placement.kinds.scoped:
             for store in self._placement.topology.homes:
                 query = Query(
@@ -235,7 +237,9 @@ class Tenants:
                 async for page in self._pages("tenant.scopes", store, query, done):
                     yield store, page
 
-    async def _changed(self, tenant: str, before: int, done: _Done) -> AsyncIterator[tuple[Store, Record]]:
+    async def _changed_entries(
+        self, tenant: str, before: int, done: _EraseProgress
+    ) -> AsyncIterator[tuple[Store, Record]]:
         """The entries that were born before and changed since, and those made since of
         such.
         """
@@ -252,7 +256,9 @@ class Tenants:
                     if isinstance(row, Record) and await is_older(self._placement, row, before):
                         yield store, row
 
-    async def _pages(self, name: str, store: Store, query: Query, done: _Done) -> AsyncIterator[Page]:
+    async def _pages(
+        self, name: str, store: Store, query: Query, done: _EraseProgress
+    ) -> AsyncIterator[Page]:
         """Every page; none of a store that has not answered."""
         try:
             if store.name not in done.away:

@@ -18,7 +18,7 @@ from memory.orchestrator.embeddings.passages import PassageBuilder
 from memory.orchestrator.retrieval.long_texts import LongTexts
 from memory.orchestrator.storage.collections import MODEL
 from memory.orchestrator.storage.outbox import MAKE_PASSAGES, Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.ports.query import Everywhere, Head, IsNull, Not, Query
 from memory.ports.record import Corrupt, Key, Owed, Record, Role
@@ -54,9 +54,9 @@ class VectorRebuild:
         where a store fails, or refuses; it may be repeated.
         """
         found = Counter[str]()
-        if await self._meaning.noted() is not None:  # else nobody would make any
+        if await self._meaning.read_note() is not None:  # else nobody would make any
             for making, store, owed in self._apart():
-                found[LACKS] += await self._lacking(making, store, owed, repair=repair)
+                found[LACKS] += await self._find_missing_passages(making, store, owed, repair=repair)
                 found[OF_NOTHING] += await self._of_nothing(making, store, repair=repair)
         return +found
 
@@ -69,7 +69,9 @@ class VectorRebuild:
         if self._passages.tier == "long":
             yield self._passages.making, self._placement.topology.home("long"), EMBED
 
-    async def _lacking(self, making: PassageBuilder, where: Store, owed: str, *, repair: bool) -> int:
+    async def _find_missing_passages(
+        self, making: PassageBuilder, where: Store, owed: str, *, repair: bool
+    ) -> int:
         of, differ = making.form.of, 0
         meant = making.form.which or Not(IsNull(MODEL))
         for store in self._placement.topology.homes:
@@ -81,14 +83,14 @@ class VectorRebuild:
                     for row in page.records
                     if isinstance(row, Record) and all(each.step != owed for each in row.owed)
                 ]
-                lacking = await making.lacking(where, rows)
+                lacking = await making.records_missing_passages(where, rows)
                 differ += len(lacking)
                 if repair and lacking:
                     owing = [replace(row, owed=(*row.owed, Owed(owed, owed))) for row in lacking]
                     puts = [
                         Put(of, row, AtVersion(row.version, Role.HOME, row.tier)) for row in owing
                     ]  # who edits meanwhile owes them
-                    put = await self._written(store, puts)
+                    put = await self._apply_writes(store, puts)
                     await self._outbox.finish_all(
                         [
                             OutboxRecord(of, store, row)
@@ -107,7 +109,9 @@ class VectorRebuild:
             select=frozenset({form.named, "part"}),
         )
         async for page in self._placement.pages("remake.find", where, query):
-            left = await self._left(making, page.heads)  # what is written meanwhile has another version
+            left = await self._orphan_passages(
+                making, page.heads
+            )  # what is written meanwhile has another version
             differ += len(left)
             if repair and left:
                 until = self._placement.tombstone_until()
@@ -117,10 +121,10 @@ class VectorRebuild:
                     )
                     for head in left
                 ]
-                await self._written(where, ends)
+                await self._apply_writes(where, ends)
         return differ
 
-    async def _left(self, making: PassageBuilder, passages: Sequence[Head]) -> list[Head]:
+    async def _orphan_passages(self, making: PassageBuilder, passages: Sequence[Head]) -> list[Head]:
         """Those whose owner is in no store, or has no such part. Stores are asked in
         the direction records move; of what is damaged nobody knows.
         """
@@ -139,9 +143,9 @@ class VectorRebuild:
             passage for passage in passages if int(str(passage.fields["part"])) >= parts[owners[passage.key]]
         ]
 
-    async def _written(self, store: Store, writes: list[Put] | list[Delete]) -> list[bool]:
+    async def _apply_writes(self, store: Store, writes: list[Put] | list[Delete]) -> list[bool]:
         outcomes = await self._placement.write("remake.write", store, *writes)
         for outcome in outcomes:
-            if (error := refused(store, outcome)) is not None:
+            if (error := rejection_error(store, outcome)) is not None:
                 raise error
         return [outcome.applied for outcome in outcomes]

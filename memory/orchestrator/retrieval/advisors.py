@@ -16,7 +16,7 @@ from typing import TypeVar
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError
 from memory.domain.session import HistoryItem
-from memory.orchestrator.retrieval.choosing import first_asked
+from memory.orchestrator.retrieval.choosing import initial_width
 from memory.orchestrator.retrieval.search import Found, FoundEntry, Searching, SearchResult
 from memory.orchestrator.storage.concurrency import both_at_once, each_at_once
 from memory.orchestrator.storage.placement import Placement
@@ -36,7 +36,7 @@ NOBODY_ASKED = frozenset({expansion.NOBODY, FIRST.nobody, FINE.nobody})
 """Notes that name no failure."""
 
 
-class Advised:
+class AdvisedSearch:
     """Searches, and asks the advisors there are, each call of them within `patience`."""
 
     def __init__(
@@ -52,10 +52,10 @@ class Advised:
         self._advisor = advisor
         self._reranker = advisor if reranker is None else reranker
 
-    def by(self, advisor: Advisor) -> Advised:
+    def by(self, advisor: Advisor) -> AdvisedSearch:
         """The same searches with another advisor; a reranker of its own stays."""
         reranker = None if self._reranker is self._advisor else self._reranker
-        return Advised(self._searching, self._placement, advisor=advisor, reranker=reranker)
+        return AdvisedSearch(self._searching, self._placement, advisor=advisor, reranker=reranker)
 
     async def search(
         self, asked: EntryQuery, text: str, *, explain: bool = False, expand: bool = False, stages: int = 0
@@ -67,10 +67,10 @@ class Advised:
             return await self._searching.search(asked, text, explain=explain)
         wanted = replace(asked, limit=rerank.pool(asked.limit)) if stages else asked
         if expand:
-            found = await self._expanded(wanted, text, explain)
+            found = await self._search_expanded(wanted, text, explain)
         else:
             found = await self._searching.search(wanted, text, explain=explain)
-        hits, reranked = await self._reranked(list(found), text, stages) if stages else (list(found), None)
+        hits, reranked = await self._rerank(list(found), text, stages) if stages else (list(found), None)
         notes = [
             block.note
             for block in (found.expansion, reranked)
@@ -95,19 +95,19 @@ class Advised:
 
     # -- in other words ----------------------------------------------------------------
 
-    async def _expanded(self, asked: EntryQuery, text: str, explain: bool) -> SearchResult:
+    async def _search_expanded(self, asked: EntryQuery, text: str, explain: bool) -> SearchResult:
         """The hits of the question and of its paraphrases as one ranking. The question
         is searched for while the advisor is asked for others.
         """
-        deep = replace(asked, limit=first_asked(asked.limit))  # D82
+        deep = replace(asked, limit=initial_width(asked.limit))  # D82
         found, expanded = await both_at_once(
-            self._searching.search(deep, text, explain=explain), self._paraphrased(text)
+            self._searching.search(deep, text, explain=explain), self._paraphrase(text)
         )
         others = await each_at_once(
             [self._search_paraphrase(deep, query, explain) for query in expanded.queries]
         )
         results = dict(zip((text, *expanded.queries), (found, *others), strict=True))
-        hits = _fused(text, results, explain) if others else list(found)
+        hits = _fuse(text, results, explain) if others else list(found)
         degraded = dict.fromkeys(note for result in results.values() for note in result.degraded)
         return type(found)(hits, degraded, found.left_out, expansion=expanded)
 
@@ -120,7 +120,7 @@ class Advised:
         except StoreError as error:
             return SearchResult([], [str(error)])
 
-    async def _paraphrased(self, text: str) -> Expansion:
+    async def _paraphrase(self, text: str) -> Expansion:
         advisor = self._advisor
         if advisor is None:
             return Expansion(None, note=expansion.NOBODY)
@@ -132,7 +132,7 @@ class Advised:
 
     # -- in another order --------------------------------------------------------------
 
-    async def _reranked(
+    async def _rerank(
         self, hits: list[FoundEntry], question: str, stages: int
     ) -> tuple[list[FoundEntry], Rerank]:
         told = Rerank(
@@ -155,23 +155,23 @@ class Advised:
         order = await self._order(stage, by, hits[: stage.most], question)
         if not order:
             return hits, stage.unavailable if order is None else stage.unusable
-        return [hits[place] for place in rerank.reordered(order, len(hits))], None
+        return [hits[place] for place in rerank.complete_order(order, len(hits))], None
 
     async def _order(
         self, stage: Stage, by: Advisor | Reranker, hits: Sequence[FoundEntry], question: str
     ) -> list[int] | None:
         """Which of the hits are the best, by their places; None where nobody said."""
-        shown = [_read(hit) for hit in hits]
+        shown = [_item_of(hit) for hit in hits]
         if isinstance(by, Reranker):
             texts = ["\n".join(filter(None, rerank.said_in(one))) for one in shown]
 
-            async def scored() -> list[int]:
+            async def score_places() -> list[int]:
                 return rerank.by_scores(await by.score(question, texts), len(texts))
 
-            return await self._advice(by.model, scored)
+            return await self._advice(by.model, score_places)
         asking = rerank.prompt(question, shown, self._placement.now(), stage.excerpt_bytes)
         reply = read_reply(await self._advice(by.model, lambda: by.advise(asking)))
-        return None if reply is None else rerank.picked(reply, len(shown))
+        return None if reply is None else rerank.parse_places(reply, len(shown))
 
     async def _advice(self, model: str, ask: Callable[[], Awaitable[T]]) -> T | None:
         """What a model answers; None where it fails or is late."""
@@ -192,11 +192,11 @@ def _name(hit: Found) -> str:
     return hit.entry.id if isinstance(hit, FoundEntry) else f"{hit.session_id}#{hit.item.number}"
 
 
-def _read(hit: Found) -> Entry | HistoryItem:
+def _item_of(hit: Found) -> Entry | HistoryItem:
     return hit.entry if isinstance(hit, FoundEntry) else hit.item
 
 
-def _fused(text: str, results: dict[str, SearchResult], explain: bool) -> list[FoundEntry]:
+def _fuse(text: str, results: dict[str, SearchResult], explain: bool) -> list[FoundEntry]:
     """The hits of all, each as the question itself found it where it did, and what each
     query found it at.
     """
@@ -208,7 +208,7 @@ def _fused(text: str, results: dict[str, SearchResult], explain: bool) -> list[F
             if known.relevance is not None and hit.relevance is not None and known.relevance < hit.relevance:
                 hits[_name(hit)] = replace(known, relevance=hit.relevance)
             ranks.setdefault(_name(hit), {})[query] = rank
-    order = expansion.fused(
+    order = expansion.fuse_rankings(
         text, {query: [_name(hit) for hit in result] for query, result in results.items()}
     )
     if not explain:

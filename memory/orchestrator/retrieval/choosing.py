@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question, read_as
 from memory.policies.ranking import closeness
-from memory.policies.typos import corrections, unheard
+from memory.policies.typos import corrections, unknown_words
 from memory.ports.candidates import Measured
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import MAX_LIMIT
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ WITHHELD = "withheld"
 """Why one is that the recall gate did not let out."""
 
 
-def first_asked(limit: int) -> int:
+def initial_width(limit: int) -> int:
     """How many candidates of each way are asked for at first, where so many hits are
     wanted.
     """
     return min(max(3 * limit, AT_LEAST), MAX_LIMIT)
 
 
-class Reading(Protocol[T, H_co]):
+class HitReader(Protocol[T, H_co]):
     """Reads what rows of the pool are of, and makes hits of it."""
 
     async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, T], Mapping[int, str]]:
@@ -62,10 +62,10 @@ class Reading(Protocol[T, H_co]):
         ...
 
 
-class Behind:
+class JoinedReader:
     """Reads the rows of two pools as one: those of the second are behind the first's."""
 
-    def __init__(self, first: Reading[Any, Any], count: int, second: Reading[Any, Any]) -> None:
+    def __init__(self, first: HitReader[Any, Any], count: int, second: HitReader[Any, Any]) -> None:
         self._first, self._count, self._second = first, count, second
 
     async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, Any], Mapping[int, str]]:
@@ -88,11 +88,11 @@ class Behind:
         reading, its = self._of(row)
         return reading.hit(its, one, value, explanation)
 
-    def _of(self, row: int) -> tuple[Reading[Any, Any], int]:
+    def _of(self, row: int) -> tuple[HitReader[Any, Any], int]:
         return (self._first, row) if row < self._count else (self._second, row - self._count)
 
 
-class Choosing(Generic[T, H]):
+class HitSelection(Generic[T, H]):
     """What is read is read once: what may be shown, and that whose words may stand
     close together.
     """
@@ -103,7 +103,7 @@ class Choosing(Generic[T, H]):
         question: Question,
         pool: Measured,
         ranked: Ranked,
-        reading: Reading[T, H],
+        reading: HitReader[T, H],
         *,
         full: bool,
         there: Mapping[int, T] | None = None,
@@ -118,7 +118,7 @@ class Choosing(Generic[T, H]):
         )
         self._full = full
         self._there = dict(there or {})
-        self._rows = ranked.best_first(ranked.answering(asked.min_relevance))
+        self._rows = ranked.best_first(ranked.relevant_rows(asked.min_relevance))
         self._gone = {row: gone[row] for row in self._rows if row in gone} if gone else dict[int, str]()
 
     async def typos(self) -> dict[str, str]:
@@ -126,7 +126,7 @@ class Choosing(Generic[T, H]):
         by the texts of what was found otherwise.
         """
         known = self._pool.statistics.containing
-        words = unheard(self._question.text, {stem for stem in known if not known[stem]})
+        words = unknown_words(self._question.text, {stem for stem in known if not known[stem]})
         if not words:
             return {}
         best = self._rows[:READ_FOR_TYPOS]
@@ -168,11 +168,11 @@ class Choosing(Generic[T, H]):
         """
         if self._asked.mode == "semantic" or len(self._question.stems) < 2:
             return
-        holding = self._ranked.holding(self._rows[:READ_FOR_CLOSENESS], self._pool)
+        holding = self._ranked.rows_with_all_words(self._rows[:READ_FOR_CLOSENESS], self._pool)
         await self._read([row for row in holding if row not in self._there])
         close = {
             row: closeness(self._question, self._reading.texts_of(row, self._there[row]))
-            async for row in paced(holding)
+            async for row in iterate_cooperatively(holding)
             if row in self._there
         }
         self._ranked.multiply("closeness", close)
@@ -183,18 +183,18 @@ class Choosing(Generic[T, H]):
         self._there |= there
         self._gone |= gone
 
-    async def shown(self, explain: bool) -> AsyncIterator[H]:
+    async def hits(self, explain: bool) -> AsyncIterator[H]:
         """The hits, best first."""
         corrected = {"corrected": dict(self._question.corrections)} if self._question.corrections else {}
-        async for place, row in paced(list(enumerate(self._best, start=1))):
-            explanation = {"rank": place, **self._ranked.explained(row), **corrected} if explain else {}
+        async for place, row in iterate_cooperatively(list(enumerate(self._best, start=1))):
+            explanation = {"rank": place, **self._ranked.explain(row), **corrected} if explain else {}
             yield self._reading.hit(row, self._there[row], self._ranked.value(row), explanation)
 
     def left_out(self) -> dict[str, Any]:
         """What was found and is not shown: how many for their relevance, the limit or
         their metadata, and which for what was read of them.
         """
-        answering = len(self._ranked.answering())
+        answering = len(self._ranked.relevant_rows())
         named = {
             why: sorted(self._pool.ids[row] for row, of in self._gone.items() if of == why)
             for why in self._gone.values()
@@ -207,14 +207,14 @@ class Choosing(Generic[T, H]):
         return {why: value for why, value in {**counted, **named}.items() if value}
 
 
-async def chosen(
-    question: Question, limit: int, choosing: Callable[[Question, int], Awaitable[Choosing[T, H] | None]]
-) -> Choosing[T, H] | None:
+async def choose_hits(
+    question: Question, limit: int, choosing: Callable[[Question, int], Awaitable[HitSelection[T, H] | None]]
+) -> HitSelection[T, H] | None:
     """What is chosen of the candidates that there are for a question and so many of
     each way: typos are read as what was meant, and more are asked for where there is
     room for them. None where nothing is found.
     """
-    width = first_asked(limit)
+    width = initial_width(limit)
     while (one := await choosing(question, width)) is not None:
         if not question.corrections and (meant := await one.typos()):
             question = read_as(question, meant)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.storage.collections import MODEL
-from memory.ports.candidates import Candidates, Measured, joined
+from memory.ports.candidates import Candidates, Measured, concatenate
 from memory.ports.query import all_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ async def candidates_of(
     own = meaning.own
     if own is None or not asked.width:
         return await ask(asked)
-    answer = joined([await ask(one) for one in _apart(replace(asked, select=asked.select | {MODEL}), own)])
+    answer = concatenate(
+        [await ask(one) for one in _apart(replace(asked, select=asked.select | {MODEL}), own)]
+    )
     vectors = answer.vectors.copy()
     vectors[[row for row, model in enumerate(answer.fields[MODEL]) if not meaning.is_own(model)]] = 0.0
     return replace(answer, vectors=vectors, fields={name: answer.fields[name] for name in asked.select})

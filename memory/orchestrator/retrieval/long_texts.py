@@ -90,7 +90,7 @@ class LongTexts:
         """
         making, parts = self.making[pending.collection], owed.data["parts"]
         if parts is None:
-            parts = await making.standing(self.store, pending.owner.key) + LOOKED_FOR
+            parts = await making.count_parts(self.store, pending.owner.key) + LOOKED_FOR
         stores = [self._placement.topology.home(tier) for tier in LATER_TIERS]
         return await making.end(pending, {one: parts if one is self.store else None for one in stores})
 
@@ -114,7 +114,7 @@ class LongTexts:
             statistics=False,
         )
         with step("passages.search"):
-            found = await lacking.answered(
+            found = await lacking.try_call(
                 self._placement, store, self._forms.candidates(store, asked, lacking), shows=False
             )
         parts = {} if found is None else by_record(near, found, form.named)

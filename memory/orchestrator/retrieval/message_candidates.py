@@ -22,7 +22,7 @@ from memory.policies.asking import Question
 from memory.policies.ranking.constants import CONTENT
 from memory.policies.ranking.fields import BESIDE
 from memory.ports.candidates import Candidates, Measured
-from memory.ports.gathering import stacked
+from memory.ports.gathering import stack_vectors
 from memory.ports.query import Condition, Ge, In, IsNull, Lt, Not, Or, Partitions, Tenant, all_of, within
 from memory.ports.record import Partition
 
@@ -110,7 +110,7 @@ class Gathering:
         asked = Candidates(
             MESSAGES,
             heard.where,
-            question.searched if by_words else "",
+            question.search_text if by_words else "",
             limit=limit,
             among=tuple(parts),
             around=BESIDE,
@@ -133,7 +133,7 @@ class Gathering:
         self, heard: MessageQuery, near: bytes, limit: int, lacking: Lacking
     ) -> dict[str, Part]:
         """Of the messages found by meaning each one's nearest passage."""
-        found = await self._answered(
+        found = await self._search_passages(
             Candidates(PASSAGES, heard.where, near=near, limit=limit, filter=heard.asked), near, lacking
         )
         return {message: part for message, part in found.items() if part.cosine > 0}
@@ -145,9 +145,9 @@ class Gathering:
         firsts = Candidates(
             PASSAGES, heard.where, among=tuple(map(first_of, messages)), dimensions=len(near) // 4
         )
-        return await self._answered(firsts, near, lacking)
+        return await self._search_passages(firsts, near, lacking)
 
-    async def _answered(self, asked: Candidates, near: bytes, lacking: Lacking) -> dict[str, Part]:
+    async def _search_passages(self, asked: Candidates, near: bytes, lacking: Lacking) -> dict[str, Part]:
         """Of each message the nearest of what is found."""
         store, named = self._passages.store, OF_MESSAGES.named
         if store is None:
@@ -159,7 +159,7 @@ class Gathering:
             statistics=False,
         )
         with step("passages.search"):
-            found = await lacking.answered(self._placement, store, store.candidates(asked), shows=False)
+            found = await lacking.try_call(self._placement, store, store.candidates(asked), shows=False)
         return (
             {}
             if found is None
@@ -175,4 +175,4 @@ def _ranked_alike(found: Measured, parts: Mapping[str, Part], near: bytes | None
     fields |= {"valid_from": found.fields["created_at"], **{name: [None] * len(found) for name in OF_ENTRIES}}
     vectors = [None if (part := parts.get(i)) is None else part.vector for i in found.ids]
     counts = found.counts * (CONTENT / MESSAGES.weights["content"])
-    return replace(found, counts=counts, vectors=stacked(vectors, len(near or b"") // 4), fields=fields)
+    return replace(found, counts=counts, vectors=stack_vectors(vectors, len(near or b"") // 4), fields=fields)

@@ -14,8 +14,8 @@ from memory.orchestrator.conversations.log.events import Event, found_by
 from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.conversations.log.passages import said_at
 from memory.orchestrator.conversations.sessions import SessionRecords
-from memory.orchestrator.conversations.window.history import gone_from, item_of
-from memory.orchestrator.retrieval.choosing import Choosing, chosen
+from memory.orchestrator.conversations.window.history import item_of, window_exits_of
+from memory.orchestrator.retrieval.choosing import HitSelection, choose_hits
 from memory.orchestrator.retrieval.message_candidates import Gathering, MessagePool, MessageQuery
 from memory.orchestrator.storage.collections import MESSAGES, SESSIONS
 from memory.orchestrator.storage.partial_answers import Lacking
@@ -70,14 +70,17 @@ class Finding:
         passages, lacking = self._sessions.passages, Lacking()
         if mode == "semantic" and passages.store is None:
             raise InvalidInput(
-                "mode", f"'semantic' is not possible here: {passages.lacking}. Use 'lexical' or 'hybrid'"
+                "mode",
+                f"'semantic' is not possible here: {passages.lexical_only_reason}. Use 'lexical' or 'hybrid'",
             )
         if not text.strip():
             return FoundMessages()
         await passages.check_relevance(least, mode)
         heard = MessageQuery(where, asked, mode)
 
-        async def choosing(question: Question, width: int) -> Choosing[FoundMessage, FoundMessage] | None:
+        async def rank_candidates(
+            question: Question, width: int
+        ) -> HitSelection[FoundMessage, FoundMessage] | None:
             near = (
                 None
                 if mode == "lexical" or passages.store is None
@@ -89,34 +92,34 @@ class Finding:
             wanted = EntryQuery(
                 where.tenant, (), limit=limit, mode=mode, preferred=INDIFFERENT, min_relevance=least
             )
-            return self._choosing(
+            return self._rank_pool(
                 wanted, question, near, pool, None if near is None else await passages.scale()
             )
 
-        choice = await chosen(read(text), limit, choosing)
+        choice = await choose_hits(read(text), limit, rank_candidates)
         return FoundMessages(
-            [] if choice is None else [hit async for hit in choice.shown(explain=False)], lacking.notes
+            [] if choice is None else [hit async for hit in choice.hits(explain=False)], lacking.notes
         )
 
-    def reading(self, tenant: str, pool: MessagePool) -> Messages:
+    def message_reader(self, tenant: str, pool: MessagePool) -> Messages:
         return Messages(self._placement, self._sessions, tenant, pool)
 
-    def _choosing(
+    def _rank_pool(
         self,
         asked: EntryQuery,
         question: Question,
         near: bytes | None,
         pool: MessagePool,
         scale: EmbedderScale | None,
-    ) -> Choosing[FoundMessage, FoundMessage] | None:
+    ) -> HitSelection[FoundMessage, FoundMessage] | None:
         """The ranked pool; None where there is none."""
         from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
 
         if not len(pool.measured):
             return None
         ranked = rank(question, pool.measured, near, asked, self._placement.now(), alone=True, scale=scale)
-        return Choosing(
-            asked, question, pool.measured, ranked, self.reading(asked.tenant, pool), full=pool.full
+        return HitSelection(
+            asked, question, pool.measured, ranked, self.message_reader(asked.tenant, pool), full=pool.full
         )
 
 
@@ -170,7 +173,7 @@ class Messages:
         logs: list[tuple[Log, list[Event]]] = [
             (log := self._sessions.log(row), log.events_of(of_sessions[row.key])) for row in sessions
         ]
-        gone = await gone_from(self._placement, logs)
+        gone = await window_exits_of(self._placement, logs)
         shown: dict[Key, FoundMessage] = {}
         for log, events in logs:
             there = await log.whole(

@@ -19,9 +19,9 @@ from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question
 from memory.policies.visibility import filter_of
 from memory.ports.candidates import Candidates, Statistics
-from memory.ports.gathering import measured, selected
+from memory.ports.gathering import head_fields, measure_heads
 from memory.ports.heads import head_of
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import within
 from memory.ports.record import Key, Record
 from memory.ports.store import Store
@@ -50,7 +50,7 @@ class Past:
             there = replace(
                 whole, collection=collection, filter=filter_of(asked, collection, self._placement.now())
             )
-            answer = await self._browsing.guarded(store, lacking, self._of(store, there, asked, lacking))
+            answer = await self._browsing.try_call(store, lacking, self._of(store, there, asked, lacking))
             if answer is None:
                 continue
             rows, counted = answer
@@ -60,15 +60,18 @@ class Past:
                 if other is None or outranks(row, other[0], asked.known_at):
                     found[entry_id(row)] = (row, store)
         known = await self._browsing.let_out(
-            await self._browsing.known([row for row, _ in found.values()], asked, lacking), lacking
+            await self._browsing.filter_known_at([row for row, _ in found.values()], asked, lacking), lacking
         )
         if not known:
             return None
         asks_all = replace(whole, collection=ENTRY_VERSIONS)
         heads = [
-            head_of(ENTRY_VERSIONS, self._comparable(row), selected(asks_all)) async for row in paced(known)
+            head_of(ENTRY_VERSIONS, self._comparable(row), head_fields(asks_all))
+            async for row in iterate_cooperatively(known)
         ]
-        columns = replace(await measured(asks_all, heads, statistics), ids=[entry_id(row) for row in known])
+        columns = replace(
+            await measure_heads(asks_all, heads, statistics), ids=[entry_id(row) for row in known]
+        )
         return Pool(columns, [found[entry_id(row)][1] for row in known], full), dict(enumerate(known))
 
     async def _of(
@@ -85,7 +88,7 @@ class Past:
             for row, version in zip(rows, answer.versions, strict=True)
             if isinstance(row, Record) and row.version == version
         ]
-        counting = await self._browsing.counting(store, there.collection, stood, lacking)
+        counting = await self._browsing.authoritative_rows(store, there.collection, stood, lacking)
         return counting + await self._browsing.owed_past(
             store, there.collection, asked, lacking
         ), answer.statistics

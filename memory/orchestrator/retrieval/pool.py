@@ -32,7 +32,7 @@ from memory.policies.ranking.fields import BESIDE, SELECT
 from memory.policies.routing import TIERS
 from memory.policies.visibility import filter_of
 from memory.ports.asking import condition
-from memory.ports.candidates import Candidates, Measured, joined, taken
+from memory.ports.candidates import Candidates, Measured, concatenate, take_rows
 from memory.ports.nearness import best, by_nearness
 from memory.ports.query import Hit, Near, Search, all_of, within
 from memory.ports.record import Partition, Role
@@ -127,10 +127,10 @@ class Gathering:
                 whole, text="", near=None, dimensions=whole.width, among=tuple(others), statistics=False
             )
             for part in parts:
-                answers += await self._answered(
+                answers += await self._query_part(
                     part, replace(named, where=within(*part.here, *part.elsewhere)), None, lacking
                 )
-        pool = pooled(answers, full or len(passages) >= limit)
+        pool = build_pool(answers, full or len(passages) >= limit)
         if pool is None:
             return None
         measured, nearest = nearer(pool.measured, near or b"", passages)
@@ -141,7 +141,7 @@ class Gathering:
     ) -> tuple[list[tuple[Store, Measured]], bool]:
         """What the homes answer, and whether there may be more."""
         if near:
-            queued = self._queued(
+            queued = self._queued_ids(
                 parts, whole, near
             )  # first: what leaves the queue meanwhile is in the copies
             copied = await each_at_once(
@@ -154,7 +154,7 @@ class Gathering:
             asking = [replace(whole, where=within(*part.here))] if part.here else []
             asking += [replace(apart, where=within(*part.elsewhere))] if part.elsewhere else []
             for one in asking:
-                answers += await self._answered(part, one, near, lacking)
+                answers += await self._query_part(part, one, near, lacking)
         return answers, len(whole.among) >= whole.limit or any(
             len(answer) >= whole.limit for _, answer in answers
         )
@@ -173,7 +173,7 @@ class Gathering:
         return Candidates(
             ENTRIES,
             within(*asked.partitions),
-            question.searched if by_words else "",
+            question.search_text if by_words else "",
             near,
             limit,
             around=BESIDE,
@@ -184,7 +184,7 @@ class Gathering:
             statistics=by_words,
         )
 
-    def _queued(self, parts: Sequence[Part], whole: Candidates, near: bytes) -> list[str]:
+    def _queued_ids(self, parts: Sequence[Part], whole: Candidates, near: bytes) -> list[str]:
         """The ids of the nearest of what is on its way to the copies."""
         matches = condition(all_of(whole.filter, self._meaning.own))
         asked = {partition for part in parts for partition in part.elsewhere}
@@ -201,23 +201,25 @@ class Gathering:
                 own = all_of(whole.filter, self._meaning.own)
                 search = Search(ENTRIES, within(*part.elsewhere), Near(near), whole.limit, own, COPIES)
                 found += (
-                    await self._browsing.guarded(store, lacking, self._searched(store, search), shows=False)
+                    await self._browsing.try_call(
+                        store, lacking, self._search_store(store, search), shows=False
+                    )
                     or []
                 )
         return [hit.head.key.id for hit in found]
 
     @staticmethod
-    async def _searched(store: Store, search: Search) -> list[Hit]:
+    async def _search_store(store: Store, search: Search) -> list[Hit]:
         with step("search.copies"):
             return await store.search(search)
 
-    async def _answered(
+    async def _query_part(
         self, part: Part, asked: Candidates, near: bytes | None, lacking: Lacking
     ) -> list[tuple[Store, Measured]]:
         """What a home store answers. Where it fails its copies tell what there is;
         whether that may be shown is asked at home.
         """
-        answer = await self._browsing.guarded(
+        answer = await self._browsing.try_call(
             part.store, lacking, self._candidates(part.store, asked, lacking)
         )
         if answer is not None:
@@ -233,7 +235,7 @@ class Gathering:
                 among=(),
                 roles=COPIES,
             )
-            answer = await self._browsing.guarded(
+            answer = await self._browsing.try_call(
                 store, lacking, self._candidates(store, copies, lacking), shows=False
             )
             answers += [] if answer is None else [(store, answer)]
@@ -246,13 +248,13 @@ class Gathering:
             )
 
 
-def pooled(answers: Sequence[tuple[Store, Measured]], full: bool) -> Pool | None:
+def build_pool(answers: Sequence[tuple[Store, Measured]], full: bool) -> Pool | None:
     """What several stores answered, of copies of one entry the newer, between equals
     the home; None where none answered.
     """
     if not answers:
         return None
-    whole = joined([answer for _, answer in answers])
+    whole = concatenate([answer for _, answer in answers])
     stores = [store for store, answer in answers for _ in answer.ids]
     ranks = list(zip(whole.versions, [role is Role.HOME for role in whole.roles], strict=True))
     rows: dict[str, int] = {}
@@ -261,4 +263,4 @@ def pooled(answers: Sequence[tuple[Store, Measured]], full: bool) -> Pool | None
             rows[record_id] = row
     if len(rows) == len(whole):
         return Pool(whole, stores, full)
-    return Pool(taken(whole, list(rows.values())), [stores[row] for row in rows.values()], full)
+    return Pool(take_rows(whole, list(rows.values())), [stores[row] for row in rows.values()], full)

@@ -22,10 +22,10 @@ from memory.orchestrator.retrieval.choosing import (
     NOT_CONFIRMED,
     OTHER_METADATA,
     WITHHELD,
-    Behind,
-    Choosing,
-    Reading,
-    chosen,
+    HitReader,
+    HitSelection,
+    JoinedReader,
+    choose_hits,
 )
 from memory.orchestrator.retrieval.long_texts import LongTexts
 from memory.orchestrator.retrieval.message_candidates import heard_in
@@ -45,8 +45,8 @@ from memory.policies.asking import Question, read
 from memory.policies.expansion import Expansion
 from memory.policies.passages import fine_spans_of
 from memory.policies.rerank import Rerank
-from memory.policies.visibility import accepting, notes
-from memory.ports.candidates import Measured, joined
+from memory.policies.visibility import notes, predicate_of
+from memory.ports.candidates import Measured, concatenate
 from memory.ports.record import Key, Record, Role, Stored
 from memory.ports.store import Store
 
@@ -172,52 +172,52 @@ class Searching:
             )
         await self._meaning.check_relevance(asked.min_relevance, asked.mode)
         lacking = Lacking()
-        asked = await self._browsing.trusted(asked, lacking)
+        asked = await self._browsing.exclude_blocked_sources(asked, lacking)
         if asked.mode != "lexical" and (lacks := self._meaning.lacks) is not None:
             lacking.say(lacks)
 
         homes = dict[str, Record]()  # what is read is read once, however often the question is put
 
-        async def choosing(question: Question, limit: int) -> Choosing[Any, Found] | None:
-            return await self._choosing(asked, question, limit, lacking, homes)
+        async def rank_candidates(question: Question, limit: int) -> HitSelection[Any, Found] | None:
+            return await self._rank_pool(asked, question, limit, lacking, homes)
 
-        choice = await chosen(read(text), asked.limit, choosing)
+        choice = await choose_hits(read(text), asked.limit, rank_candidates)
         if choice is None:
             lacking.require_answer()
             return result([], lacking.notes, withheld=len(lacking.withheld))
-        shown = cast("list[FoundEntry]", [hit async for hit in choice.shown(explain)])
+        shown = cast("list[FoundEntry]", [hit async for hit in choice.hits(explain)])
         if not shown:
             lacking.require_answer()
         return result(
             shown, lacking.notes, choice.left_out() if explain else None, withheld=len(lacking.withheld)
         )
 
-    async def _choosing(
+    async def _rank_pool(
         self, asked: EntryQuery, question: Question, limit: int, lacking: Lacking, homes: dict[str, Record]
-    ) -> Choosing[Any, Found] | None:
+    ) -> HitSelection[Any, Found] | None:
         """The ranked pool; None where there is none."""
         from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
 
         near = None if asked.mode == "lexical" else await self._meaning.of_query(question.embedded)
         entries, said = await both_at_once(
             self._entries(asked, question, near, limit, lacking, homes),
-            self._said(asked, question, near, limit, lacking),
+            self._message_part(asked, question, near, limit, lacking),
         )
         pools = [pool for pool in (entries, said) if pool is not None and len(pool.measured)]
         if not pools:
             return None
         alone = [pool is said for pool in pools for _ in range(len(pool.measured))]
-        measured, full = joined([pool.measured for pool in pools]), any(pool.full for pool in pools)
+        measured, full = concatenate([pool.measured for pool in pools]), any(pool.full for pool in pools)
         scale = None if near is None else await self._meaning.scale()
         ranked = rank(question, measured, near, asked, self._placement.now(), alone=alone, scale=scale)
-        reading: Reading[Any, Found] = (
+        reading: HitReader[Any, Found] = (
             pools[0].reading
             if len(pools) == 1
-            else Behind(pools[0].reading, len(pools[0].measured), pools[1].reading)
+            else JoinedReader(pools[0].reading, len(pools[0].measured), pools[1].reading)
         )
         there = {} if entries is None else entries.read
         gone = {row: OTHER_METADATA for row, record in there.items() if not notes(record, asked.metadata)}
-        return Choosing(asked, question, measured, ranked, reading, full=full, there=there, gone=gone)
+        return HitSelection(asked, question, measured, ranked, reading, full=full, there=there, gone=gone)
 
     async def _entries(
         self,
@@ -245,7 +245,7 @@ class Searching:
             records,
         )
 
-    async def _said(
+    async def _message_part(
         self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: Lacking
     ) -> _Part | None:
         """The messages that may, where these are asked for."""
@@ -255,7 +255,7 @@ class Searching:
         archive = self._placement.topology.archive
         if near is not None:
             await self._messages.gathering.ready()
-        pool = await self._browsing.guarded(
+        pool = await self._browsing.try_call(
             archive, lacking, self._messages.gathering.gather(heard, question, near, limit, lacking)
         )
         if pool is None:
@@ -263,7 +263,7 @@ class Searching:
         return _Part(
             pool.measured,
             pool.full,
-            _Said(self._browsing, archive, self._messages.reading(asked.tenant, pool), lacking),
+            _Said(self._browsing, archive, self._messages.message_reader(asked.tenant, pool), lacking),
             {},
         )
 
@@ -274,7 +274,7 @@ class _Part:
 
     measured: Measured
     full: bool
-    reading: Reading[Any, Found]
+    reading: HitReader[Any, Found]
     read: Mapping[int, Any]
 
 
@@ -285,13 +285,13 @@ class _Said:
         self,
         browsing: Browsing,
         archive: Store,
-        messages: Reading[FoundMessage, FoundMessage],
+        messages: HitReader[FoundMessage, FoundMessage],
         lacking: Lacking,
     ) -> None:
         self._browsing, self._archive, self._messages, self._lacking = browsing, archive, messages, lacking
 
     async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, FoundMessage], Mapping[int, str]]:
-        answer = await self._browsing.guarded(self._archive, self._lacking, self._messages.read(rows))
+        answer = await self._browsing.try_call(self._archive, self._lacking, self._messages.read(rows))
         return ({}, dict.fromkeys(rows, NOT_CONFIRMED)) if answer is None else answer
 
     def texts_of(self, row: int, one: FoundMessage) -> Sequence[str]:
@@ -338,7 +338,7 @@ class _Homes:
         homes, unknown = await self._homes([row for row in rows if row not in known])
         self._read |= homes
         asked_for, there, gone = (
-            accepting(self._asked, ENTRIES, self._placement.now()),
+            predicate_of(self._asked, ENTRIES, self._placement.now()),
             dict[int, Record](),
             dict[int, str](),
         )
@@ -369,7 +369,7 @@ class _Homes:
             if measured.roles[row] is Role.HOME:
                 there.setdefault(self._pool.stores[row], []).append(measured.ids[row])
         for store, ids in there.items():
-            stored = await self._browsing.guarded(
+            stored = await self._browsing.try_call(
                 store, self._lacking, _get(store, [Key(tenant, i) for i in ids])
             )
             homes |= {r.key.id: r for r in stored or () if isinstance(r, Record) and r.role is Role.HOME}

@@ -37,7 +37,7 @@ class Allowance:
         ends = None if self.budget is None else loop.time() + self.budget.total_seconds()
         free_at, begun = loop.time(), False
 
-        async def held(count: int = 1) -> None:
+        async def hold_within_allowance(count: int = 1) -> None:
             nonlocal free_at, begun
             await self._until(free_at if count else 0.0)
             over = (
@@ -51,7 +51,7 @@ class Allowance:
             begun = True
             free_at = max(free_at, loop.time()) + (count / self.rate if self.rate else 0.0)
 
-        return held
+        return hold_within_allowance
 
     async def _until(self, moment: float) -> None:
         """Wait until then, or until asked to stop."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+async def invoke(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """What a function returns; one that blocks runs in a thread. Raises `RuntimeError`
     where it ends as cancelled and nobody cancelled the caller: a function that cancels
     what it waits for has failed, as by any other error.
@@ -16,7 +16,7 @@ async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     try:
         if is_async(function):
             return await function(*args, **kwargs)
-        made = await asyncio.to_thread(_in_a_thread, function, *args, **kwargs)
+        made = await asyncio.to_thread(_run_in_thread, function, *args, **kwargs)
         return await made if inspect.isawaitable(made) else made
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
@@ -25,7 +25,7 @@ async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
         raise RuntimeError("it was cancelled from within") from error
 
 
-def _in_a_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def _run_in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """What a function returns. No future takes a `StopIteration`: whoever waited would
     wait for ever.
     """

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal, Protocol, TypeAlias
 
-from memory.orchestrator.storage.outbox import KEPT_VERSION, REPLICA, Outbox, OutboxRecord, kept_in
+from memory.orchestrator.storage.outbox import KEPT_VERSION, REPLICA, Outbox, OutboxRecord, pending_versions
 from memory.orchestrator.storage.placement import Placement
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Owed, Partition, Record
@@ -64,11 +64,11 @@ class Queued:
 class Watcher(Protocol):
     """Hears how far behind deliveries are. See `Telemetry`."""
 
-    def queued(self, tier: str, by: int) -> None:
+    def on_queue_change(self, tier: str, by: int) -> None:
         """So many more records wait to be delivered to this tier, or so many fewer."""
         ...
 
-    def delivered(self, tier: str, seconds: float) -> None:
+    def on_deliver(self, tier: str, seconds: float) -> None:
         """A record was delivered there, so long after its write was acknowledged."""
         ...
 
@@ -172,7 +172,7 @@ class Deliveries:
             self._queued[about] = Queued(one, self._came, self._time(), size, tiers)
         elif there.pending.owner.version <= one.owner.version:
             self._queued[about] = Queued(one, there.place, there.since, size, tiers)
-            self._gone(there)
+            self._note_removal(there)
         else:
             return
         self._size += size
@@ -228,18 +228,18 @@ class Deliveries:
             owner for owner in found.values() if isinstance(owner, Record) and owner.partition in partitions
         ]
 
-    def _gone(self, waits: Queued) -> None:
+    def _note_removal(self, waits: Queued) -> None:
         self._size -= waits.size
         self._tell(waits.tiers, -1)
 
     def _leave_queued(self) -> None:
         while self._queued:
-            self._gone(self._queued.popitem()[1])
+            self._note_removal(self._queued.popitem()[1])
 
     def _tell(self, tiers: Set[str], by: int) -> None:
         if self.watcher is not None:
             for tier in tiers:
-                self.watcher.queued(tier, by)
+                self.watcher.on_queue_change(tier, by)
 
     def _all(self) -> Iterator[Queued]:
         yield from self._under_way.values()
@@ -276,7 +276,7 @@ class Deliveries:
                 waits for waits, owed in zip(self._under_way.values(), left, strict=True) if not owed
             ]:
                 for tier in waits.tiers:
-                    watcher.delivered(tier, self._time() - waits.since)
+                    watcher.on_deliver(tier, self._time() - waits.since)
 
     async def _deliver_some(self) -> None:
         """Those that came first. Where they take longer than the deadline nothing is
@@ -305,7 +305,7 @@ class Deliveries:
             log.exception("deliveries are left to maintenance")
         finally:
             for waits in self._under_way.values():
-                self._gone(waits)
+                self._note_removal(waits)
             self._under_way = {}
             self._moved.set()
             self._moved = asyncio.Event()
@@ -316,7 +316,7 @@ def _size(pending: OutboxRecord) -> int:
     owner = pending.owner
     if not isinstance(owner, Record):
         return 0
-    said = [owner.texts, *(version["texts"] for version in kept_in(owner))]
+    said = [owner.texts, *(version["texts"] for version in pending_versions(owner))]
     return (
         sum(len(text) for texts in said for text in texts.values())
         + len(owner.vector or b"")

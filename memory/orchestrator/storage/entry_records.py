@@ -85,7 +85,7 @@ def entry_of(record: Record) -> Entry:
             "content": record.texts.get("content", ""),
             "source": fields.get("source"),
             "tags": list(fields.get("tags") or ()),
-            "metadata": copied(body.get("metadata") or {}),
+            "metadata": copy_json(body.get("metadata") or {}),
             "created_at": record.created_at,
             "updated_at": record.updated_at,
             "expires_at": record.expires_at,
@@ -97,7 +97,7 @@ def entry_of(record: Record) -> Entry:
             else list(body["compacted_from_ids"]),
             "contributors": None
             if contributors is None
-            else [Contributor(**copied(c)) for c in contributors],
+            else [Contributor(**copy_json(c)) for c in contributors],
             "artifact_id": fields.get("artifact_id"),
             "conversation_id": fields.get("conversation_id"),
             "number_in_conversation": fields.get("number_in_conversation"),
@@ -197,15 +197,15 @@ def meaning_of(record: Record) -> str:
 
 def said_by(record: Record) -> list[str]:
     """What an entry says: its title and its content, where it has them."""
-    return _said(record.texts)
+    return _title_and_content(record.texts)
 
 
-def _said(texts: Mapping[str, str]) -> list[str]:
+def _title_and_content(texts: Mapping[str, str]) -> list[str]:
     return [texts[name] for name in ("title", "content") if name in texts]
 
 
 def _marks_of(texts: Mapping[str, str]) -> int:
-    return marks_of("\n".join(_said(texts)))
+    return marks_of("\n".join(_title_and_content(texts)))
 
 
 def has_parts(record: Record) -> bool:
@@ -229,7 +229,7 @@ def said_at(record: Record) -> int:
     return earlier if isinstance(earlier, int) else record.version
 
 
-def changed(
+def apply_changes(
     record: Record, changes: dict[str, Any], *, version: int, stated: Mapping[str, Any] | None = None
 ) -> Record:
     """The record after an update: metadata is merged, everything else replaced (A48);
@@ -370,7 +370,7 @@ def without(
     if own["artifact_id"] in gone:
         own["artifact_id"] = None
     now = steps[-1]
-    whole = changed(
+    whole = apply_changes(
         now, {**own, "type": EntryType(own["type"]), "tags": list(own["tags"] or ())}, version=version
     )
     body, fields = {**whole.body}, {**whole.fields}
@@ -394,7 +394,7 @@ def _turned_back(step: Record) -> Sequence[int]:
     return step.body.get(TURNED_BACK, ())  # type: ignore[no-any-return]
 
 
-def restated(record: Record, draft: EntryDraft, *, version: int) -> Record:
+def apply_draft(record: Record, draft: EntryDraft, *, version: int) -> Record:
     """The record once it says what the draft says, and nothing else of what it said but
     when it was created; itself where it says that already.
     """
@@ -425,7 +425,7 @@ def restated(record: Record, draft: EntryDraft, *, version: int) -> Record:
     if draft.conversation_id is not None and "conversation_id" in changes:
         body = {name: value for name, value in body.items() if name != UNPINNED} | {PINNED: version}
     stated = wanted | {"origins": draft.origins}
-    new = changed(replace(record, body=body), changes, version=version, stated=stated)
+    new = apply_changes(replace(record, body=body), changes, version=version, stated=stated)
     if named_in(stated) or stated.get("origins"):
         new = replace(new, body={**new.body, RESTATED: True})
     return replace(
@@ -480,8 +480,10 @@ were written.
 """
 
 
-def copied(value: Any) -> Any:
+def copy_json(value: Any) -> Any:
     """JSON of the caller's own: what a store holds in memory is not handed out."""
     if isinstance(value, dict):
-        return {name: copied(inner) if isinstance(inner, _HOLDS) else inner for name, inner in value.items()}
-    return [copied(inner) for inner in value] if isinstance(value, list | tuple) else value
+        return {
+            name: copy_json(inner) if isinstance(inner, _HOLDS) else inner for name, inner in value.items()
+        }
+    return [copy_json(inner) for inner in value] if isinstance(value, list | tuple) else value

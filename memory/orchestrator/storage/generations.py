@@ -174,7 +174,9 @@ class Generations:
             of_home = _later(since, back) if store is home else of_home
         return True, of_home
 
-    async def levelled(self, store: Store, partition: Partition, generation: int, operation: Record) -> bool:
+    async def level_if_behind(
+        self, store: Store, partition: Partition, generation: int, operation: Record
+    ) -> bool:
         """Whether a store was behind the erasure that raised the partition so far,
         restored or replaced since; then it is level now.
         """

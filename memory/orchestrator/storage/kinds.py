@@ -114,7 +114,7 @@ class Kinds:
     def of(self, collection: Collection) -> Kind:
         return self._of[collection]
 
-    def named(self, collection: str) -> Collection:
+    def by_name(self, collection: str) -> Collection:
         """The collection of this name. Raises where there is none here: another version
         of the library has it.
         """
@@ -151,7 +151,7 @@ class Kinds:
         return {field: kind.collection for kind in self for of, field in kind.children if of is child}
 
     @property
-    def expiring(self) -> tuple[Kind, ...]:
+    def expiring_kinds(self) -> tuple[Kind, ...]:
         """Those that end by themselves: all of callers' but replaced versions, which go
         with their record.
         """

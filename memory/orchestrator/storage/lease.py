@@ -60,13 +60,13 @@ class Lease:
         if self._held is not None and abs(now - self._held.updated_at) < term / 2:
             return
         try:
-            self._held = await self._taken()
+            self._held = await self._take()
         except StoreError as error:
             raise NotHeld from error
         if self._held is None:
             raise NotHeld
 
-    async def _taken(self) -> Record | None:
+    async def _take(self) -> Record | None:
         """The lease, when nobody else holds it or its time is over."""
         archive, now, length = (
             self._placement.topology.archive,

@@ -28,7 +28,7 @@ from memory.orchestrator.storage.collections import MODEL, SAID
 from memory.orchestrator.storage.entry_records import has_parts, parts_before, parts_in
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.kinds import Kind
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import refuse_away
 from memory.orchestrator.storage.versions import version_key
@@ -171,11 +171,11 @@ class Outbox:
         self._together[name] = handler
         self._until[name] = until
 
-    def carried(self, owner: Standing, past: StepLifetime) -> tuple[Owed, ...]:
+    def remaining_steps(self, owner: Standing, past: StepLifetime) -> tuple[Owed, ...]:
         """What is owed still when this has happened to the owner."""
         return tuple(owed for owed in owner.owed if self._until.get(owed.step, StepLifetime.ERASED) > past)
 
-    def settled(self, by: StepLifetime) -> frozenset[str]:
+    def completed_steps(self, by: StepLifetime) -> frozenset[str]:
         """The steps that this settles wherever it comes to."""
         return frozenset(name for name, until in self._until.items() if until <= by)
 
@@ -317,11 +317,11 @@ class Outbox:
     ) -> Sequence[Came]:
         """Take the steps away from what owes them, all in one store."""
         await self._placement.write(
-            "owed.settle", done[0][0].store, *[self._settled(pending, steps) for pending, steps in done]
+            "owed.settle", done[0][0].store, *[self._completion(pending, steps) for pending, steps in done]
         )
         return [True] * len(done)
 
-    def _settled(self, pending: OutboxRecord, steps: tuple[Owed, ...]) -> Annotate:
+    def _completion(self, pending: OutboxRecord, steps: tuple[Owed, ...]) -> Annotate:
         """Marks and tombstones get their time each time: others may do the other steps,
         and nobody knows who is last.
         """
@@ -386,7 +386,7 @@ class Outbox:
                     owner, Record
                 )  # deleted meanwhile; an arriving copy sends nothing until it is home
             case {"delete": "self"}:
-                until, drops = self._placement.tombstone_until(), self.settled(StepLifetime.DELETED)
+                until, drops = self._placement.tombstone_until(), self.completed_steps(StepLifetime.DELETED)
                 return Delete(
                     pending.collection,
                     owner.key,
@@ -407,7 +407,7 @@ class Outbox:
         """
         if owed.data["write"]["put"] == SELF:
             return Put(collection, replace(owner, role=Role.REPLICA, tier=owed.data["to"], owed=()), Newer())
-        other = self._placement.kinds.named(owed.data["write"]["in"])
+        other = self._placement.kinds.by_name(owed.data["write"]["in"])
         return Put(
             other,
             replace(codec.record_from_json(other, owed.data["write"]["put"]), generation=owner.generation),
@@ -424,7 +424,7 @@ class Outbox:
         deleted or damaged, perhaps so long ago that nothing is left of it: it stood
         there before the source let go.
         """
-        if (error := refused(store, outcome)) is not None:
+        if (error := rejection_error(store, outcome)) is not None:
             raise error
         if (
             outcome.status is Status.REJECTED
@@ -454,7 +454,7 @@ class Outbox:
         gone = OutboxRecord(
             collection, self._placement.topology.archive, Tombstone(key, self._placement.next_version())
         )
-        for owed in hanging_on(self._placement.kinds.of(collection), None):
+        for owed in deletion_steps(self._placement.kinds.of(collection), None):
             await self.erase(gone, owed.data)
 
     async def erase(self, pending: OutboxRecord, data: Mapping[str, JsonValue]) -> bool:
@@ -467,7 +467,7 @@ class Outbox:
         what it names.
         """
         archive, key, end = self._placement.topology.archive, pending.owner.key, pending.owner.version
-        collection, versions = self._placement.kinds.named(data["collection"]), data.get("versions")
+        collection, versions = self._placement.kinds.by_name(data["collection"]), data.get("versions")
         naming = all_of(
             Or(tuple(Eq(field, key.id) for field in data["fields"])),
             None if versions is None else Lt("stored_version", end),
@@ -562,7 +562,7 @@ def replicas(placement: Placement, collection: Collection, home: Store, tier: st
     return tuple(Owed(f"{REPLICA}:{t}", REPLICA, {"to": t, "write": {"put": SELF}}) for t in tiers)
 
 
-def owed_by_writing(
+def write_steps(
     placement: Placement, collection: Collection, record: Record, home: Store
 ) -> tuple[Owed, ...]:
     """What a record owes that is written at home: its replicas and, of a new text, its
@@ -578,7 +578,7 @@ def owed_by_writing(
     return (*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES)) if parts_before(record) or has_parts(record) else owed
 
 
-def kept(version: Record, collection: Collection) -> Owed:
+def keep_version_step(version: Record, collection: Collection) -> Owed:
     """What an edit owes the archive: the version that it replaced."""
     return Owed(
         f"{KEPT_VERSION}:{version.version}",
@@ -587,7 +587,7 @@ def kept(version: Record, collection: Collection) -> Owed:
     )
 
 
-def kept_in(owner: Standing) -> list[Mapping[str, JsonValue]]:
+def pending_versions(owner: Standing) -> list[Mapping[str, JsonValue]]:
     """The versions that are on their way to being kept, as `kept` was given them."""
     return [owed.data["write"]["put"] for owed in owner.owed if owed.step == KEPT_VERSION]
 
@@ -609,7 +609,7 @@ def elsewhere(placement: Placement, store: Store) -> tuple[Owed, ...]:
     return tuple(Owed(f"{name}:{to}", name, {"to": to, "write": {"delete": SELF}}) for name, to in places)
 
 
-def hanging_on(kind: Kind, versions: Sequence[int] | None) -> tuple[Owed, ...]:
+def deletion_steps(kind: Kind, versions: Sequence[int] | None) -> tuple[Owed, ...]:
     """What a deletion owes what hangs on the record: its children, and its kept
     versions, unless it has none.
     """
@@ -640,7 +640,7 @@ def no_room(owner: Standing, archive: Store) -> StoreUnavailable | None:
     """The refusal of an edit whose record would carry too much of its own past, which
     the archive has not taken yet; None where there is room.
     """
-    carried = kept_in(owner)
+    carried = pending_versions(owner)
     size = sum(
         len(text.encode("utf-8", "surrogatepass"))
         for version in carried

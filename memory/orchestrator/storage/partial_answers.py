@@ -45,7 +45,7 @@ class Lacking:
         """What was chosen for this store had been read then."""
         self.chosen_from[store] = min(read, self.chosen_from.get(store, read))
 
-    async def answered(
+    async def try_call(
         self, placement: Placement, store: Store, call: Coroutine[Any, Any, T], *, shows: bool = True
     ) -> T | None:
         """The call's answer within the deadline; None where the store failed, which is
@@ -57,7 +57,7 @@ class Lacking:
         if store in self.silent:
             call.close()
             if shows:
-                self._failed(store, StoreTimeout(store.name, "it did not answer in time"))
+                self._note_failure(store, StoreTimeout(store.name, "it did not answer in time"))
             return None
         answer = await placement.answer(store, call)
         if isinstance(answer, StoreError):
@@ -65,7 +65,7 @@ class Lacking:
             if isinstance(answer, StoreTimeout):
                 self.silent.add(store)
             if shows:
-                self._failed(store, answer)
+                self._note_failure(store, answer)
             return None
         if lost := getattr(store, "lost", ""):
             self.say(lost)
@@ -74,7 +74,7 @@ class Lacking:
             self.failures.pop(store, None)
         return answer
 
-    def _failed(self, store: Store, error: StoreError) -> None:
+    def _note_failure(self, store: Store, error: StoreError) -> None:
         self.answering.discard(store)
         self.failures.setdefault(store, error)
 

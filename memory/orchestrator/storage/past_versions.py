@@ -10,7 +10,7 @@ from datetime import datetime
 from memory.domain.errors import StoreError
 from memory.domain.time import micros
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
-from memory.orchestrator.storage.outbox import kept_in
+from memory.orchestrator.storage.outbox import pending_versions
 from memory.orchestrator.storage.placement import Located, Placement
 from memory.policies.visibility import is_expired, was_stored
 from memory.ports import codec
@@ -144,5 +144,7 @@ async def locate_each(placement: Placement, keys: Sequence[Key]) -> tuple[list[L
 
 def _owed_by(records: Iterable[Record]) -> Iterable[Record]:
     return (
-        codec.record_from_json(ENTRY_VERSIONS, version) for record in records for version in kept_in(record)
+        codec.record_from_json(ENTRY_VERSIONS, version)
+        for record in records
+        for version in pending_versions(record)
     )

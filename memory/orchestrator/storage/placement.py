@@ -53,15 +53,15 @@ class Located:
 class Watcher(Protocol):
     """Hears of what this process changes in the stores, once that has ended."""
 
-    def wrote(self, writes: Sequence[Write]) -> None:
+    def on_write(self, writes: Sequence[Write]) -> None:
         """The writes were answered."""
         ...
 
-    def broke_off(self, writes: Sequence[Write]) -> None:
+    def on_write_failure(self, writes: Sequence[Write]) -> None:
         """They were cut off or failed: each may have landed, or land yet."""
         ...
 
-    def deleted(self, query: Query) -> None:
+    def on_delete(self, query: Query) -> None:
         """What matches was deleted, or some of it, however that ended."""
         ...
 
@@ -268,10 +268,10 @@ class Placement:
                     ]
         except BaseException:
             for watcher in self.watchers:
-                watcher.broke_off(writes)
+                watcher.on_write_failure(writes)
             raise
         for watcher in self.watchers:
-            watcher.wrote(writes)
+            watcher.on_write(writes)
         return outcomes
 
     async def delete_matching(
@@ -285,13 +285,13 @@ class Placement:
                 return await store.delete_matching(query, version, self.tombstone_until(), carry)
         finally:
             for watcher in self.watchers:
-                watcher.deleted(query)
+                watcher.on_delete(query)
 
     async def write_one(self, name: str, store: Store, write: Write) -> Outcome:
         return (await self.write(name, store, write))[0]
 
 
-def refused(store: Store, outcome: Outcome) -> StoreError | None:
+def rejection_error(store: Store, outcome: Outcome) -> StoreError | None:
     """The error for a rejected write; None for a rejection that only says the scope was
     erased, and for every other status.
     """

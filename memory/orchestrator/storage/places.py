@@ -23,7 +23,7 @@ class Places:
         return cls(tuple(ranges))
 
     @classmethod
-    def told(cls, said: Sequence[Sequence[int]]) -> Places:
+    def from_json(cls, said: Sequence[Sequence[int]]) -> Places:
         """What `to_json` said."""
         return cls(tuple([(int(first), int(last)) for first, last in said]))
 

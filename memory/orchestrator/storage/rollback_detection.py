@@ -138,7 +138,7 @@ class RollbackDetector:
         there, and not asked. One that does not answer says nothing.
         """
         notes = await self._read(absent)
-        self.known = self._open(self._joined(notes), notes)
+        self.known = self._open(self._merge_notes(notes), notes)
         return self.known
 
     async def note(self) -> Mapping[str, RolledBackStore]:
@@ -150,7 +150,7 @@ class RollbackDetector:
         written over that would tell of it.
         """
         notes = await self._read()
-        known = self._joined(notes)
+        known = self._merge_notes(notes)
         open_ = self._open(known, notes)
         if open_.keys() - self.known.keys():
             log.warning("%s", "; ".join(str(one) for one in open_.values()))
@@ -159,12 +159,12 @@ class RollbackDetector:
             await self._write(notes, known)
         return self.known
 
-    async def healed(self, done: Iterable[RolledBackStore]) -> None:
+    async def note_healed(self, done: Iterable[RolledBackStore]) -> None:
         """Note that stores have been healed of this, unless they were set back again
         since.
         """
         notes = await self._read()
-        known = self._joined(notes)
+        known = self._merge_notes(notes)
         for one in done:
             for store_id, found in known.set_back.items():
                 if (found.store, found.to, found.seen) == (one.store, one.to, one.seen):
@@ -232,7 +232,7 @@ class RollbackDetector:
                 found[store] = _Note(self._placement.nonce())
         return found
 
-    def _joined(self, notes: Mapping[Store, _Note]) -> _Known:
+    def _merge_notes(self, notes: Mapping[Store, _Note]) -> _Known:
         """What the notes say, with what follows from them: which stores are behind what
         others have seen of them.
         """

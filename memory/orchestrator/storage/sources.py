@@ -50,7 +50,7 @@ class EntrySource:
     def references(self, tenant: str) -> list[str]:
         return [] if self.moved else [entry_reference(self.entry_id), scope_reference(tenant, self.scope)]
 
-    def inherited(self, *, automatic: bool) -> EntrySource:
+    def as_inherited(self, *, automatic: bool) -> EntrySource:
         return replace(self, direct=False, automatic=self.automatic and automatic)
 
     def to_json(self) -> dict[str, JsonValue]:
@@ -82,7 +82,7 @@ class MessageSource:
     def references(self, tenant: str) -> list[str]:
         return [scope_reference(tenant, scope_of(self.session_id))]
 
-    def inherited(self, *, automatic: bool) -> MessageSource:
+    def as_inherited(self, *, automatic: bool) -> MessageSource:
         return replace(self, direct=False)
 
     def has(self, place: int, number: int) -> bool:
@@ -127,7 +127,7 @@ def _source(told: Mapping[str, Any]) -> Source:
         return MessageSource(
             told["session"],
             told["incarnation"],
-            Places.told(told["places"]),
+            Places.from_json(told["places"]),
             (first, last),
             told.get("direct", False),
         )
@@ -165,7 +165,7 @@ def _are_names(source: Source) -> bool:
 def with_sources(record: Record, sources: Iterable[Source]) -> Record:
     """The record with these sources beside those that it names."""
     every = [*sources_of(record), *sources]
-    return _naming(record, every) if every else record
+    return _with_exact_sources(record, every) if every else record
 
 
 def as_moved(record: Record, entry_ids: Collection[str], moved: bool) -> Record | None:
@@ -179,10 +179,10 @@ def as_moved(record: Record, entry_ids: Collection[str], moved: bool) -> Record 
         else one
         for one in every
     ]
-    return None if told == every else _naming(record, told)
+    return None if told == every else _with_exact_sources(record, told)
 
 
-def _naming(record: Record, every: Sequence[Source]) -> Record:
+def _with_exact_sources(record: Record, every: Sequence[Source]) -> Record:
     """The record with exactly these sources."""
     notes = [one for one in _references_in(record) if one.startswith("n:")]
     references = [reference for source in every for reference in source.references(record.key.tenant)]
@@ -218,7 +218,7 @@ def made_of(record: Record, sources: Sequence[Record], *, automatic: bool, moved
                 source.key.id, source.version, source.scope, source.generation or 0, automatic, moved=moved
             )
         )
-        named += [one.inherited(automatic=automatic) for one in sources_of(source)]
+        named += [one.as_inherited(automatic=automatic) for one in sources_of(source)]
     return with_sources(record, named)
 
 
@@ -229,12 +229,12 @@ def still_says(now: Record, then: Record) -> bool:
     if now.version == then.version:
         return True
     kept = all(now.texts.get(name) == then.texts.get(name) for name in ("title", "content"))
-    tags = set(_listed(then, "tags")) <= set(_listed(now, "tags"))
+    tags = set(_list_field(then, "tags")) <= set(_list_field(now, "tags"))
     before, after = _metadata(then), _metadata(now)
     return kept and tags and all(name in after and after[name] == value for name, value in before.items())
 
 
-def _listed(record: Record, name: str) -> Sequence[str]:
+def _list_field(record: Record, name: str) -> Sequence[str]:
     return record.fields.get(name) or ()  # type: ignore[return-value]
 
 
@@ -246,7 +246,7 @@ _LEARNT: ContextVar[tuple[object, str, MessageSource] | None] = ContextVar("lear
 
 
 @contextmanager
-def learning(placement: object, tenant: str, source: MessageSource) -> Iterator[None]:
+def track_source(placement: object, tenant: str, source: MessageSource) -> Iterator[None]:
     """What is written here, into the stores of this placement, was learnt from these
     messages.
     """
@@ -257,7 +257,7 @@ def learning(placement: object, tenant: str, source: MessageSource) -> Iterator[
         _LEARNT.reset(token)
 
 
-def learnt_from(placement: object, tenant: str) -> MessageSource | None:
+def tracked_source(placement: object, tenant: str) -> MessageSource | None:
     """The messages from which what is written now is learnt; None where it is not."""
     learnt = _LEARNT.get()
     return None if learnt is None or learnt[0] is not placement or learnt[1] != tenant else learnt[2]

@@ -22,8 +22,8 @@ from memory.domain.errors import InvalidInput, NotOpen, Unsupported
 from memory.domain.ids import is_id
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.storage.concurrency import each_at_once
-from memory.ports.asking import merged
-from memory.ports.candidates import Candidates, Measured, joined
+from memory.ports.asking import merge_pages
+from memory.ports.candidates import Candidates, Measured, concatenate
 from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import Due, DueRow, cursor_at, place_of
@@ -147,7 +147,7 @@ class SplitStore:
         return "/".join(part.epoch for part in self.parts)
 
     @property
-    def lost(self) -> str:
+    def data_loss(self) -> str:
         return "; ".join(filter(None, [getattr(part, "lost", "") for part in self.parts]))
 
     @property
@@ -203,10 +203,12 @@ class SplitStore:
     async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         if not keys:
             return await self.parts[0].get(collection, keys)  # whether it is open, a part tells
-        standing = await self._standing(collection, keys)
-        return [counting(found.values()) if (found := standing.get(key)) else None for key in keys]
+        standing = await self._fetch_stored(collection, keys)
+        return [authoritative_copy(found.values()) if (found := standing.get(key)) else None for key in keys]
 
-    async def _standing(self, collection: Collection, keys: Sequence[Key]) -> dict[Key, dict[Store, Stored]]:
+    async def _fetch_stored(
+        self, collection: Collection, keys: Sequence[Key]
+    ) -> dict[Key, dict[Store, Stored]]:
         """What stands under each key, part by part. More than one thing only where a
         tombstone was left in each.
         """
@@ -227,7 +229,7 @@ class SplitStore:
         return await self._page(query)
 
     async def _page(self, query: Query) -> Page:
-        asked = self._asked(query.collection, query.where)
+        asked = self._where_by_part(query.collection, query.where)
         if len(asked) == 1:
             ((part, where),) = asked
             return await part.query(replace(query, where=where))
@@ -236,13 +238,17 @@ class SplitStore:
         pages = await each_at_once(part.query(replace(query, where=where)) for part, where in asked)
         corrupt = tuple(key for page in pages for key in page.corrupt)
         found: list[Standing]
-        found, cursor = merged([(page.records, page.cursor) for page in pages], query)
+        found, cursor = merge_pages([(page.records, page.cursor) for page in pages], query)
         if query.types != {
             RowType.RECORD
         }:  # a tombstone may stand in several parts, and a record newer than it in one
-            standing = await self._standing(query.collection, [f.key for f in found])
+            standing = await self._fetch_stored(query.collection, [f.key for f in found])
             found = list(
-                {f.key: f for f in found if f == counting(standing.get(f.key, {None: f}).values())}.values()
+                {
+                    f.key: f
+                    for f in found
+                    if f == authoritative_copy(standing.get(f.key, {None: f}).values())
+                }.values()
             )
         return Page(tuple(found), cursor, corrupt)
 
@@ -254,7 +260,7 @@ class SplitStore:
         pages = await each_at_once(
             part.query(replace(query, where=where, select=wider)) for part, where in asked
         )
-        heads, cursor = merged([(page.heads, page.cursor) for page in pages], query)
+        heads, cursor = merge_pages([(page.heads, page.cursor) for page in pages], query)
         return Page(
             (),
             cursor,
@@ -264,7 +270,7 @@ class SplitStore:
 
     @_to_its_end
     async def count(self, query: Query) -> Count:
-        asked = self._asked(query.collection, query.where)
+        asked = self._where_by_part(query.collection, query.where)
         counts = await each_at_once(part.count(replace(query, where=where)) for part, where in asked)
         records = sum(c.records for c in counts)
         if RowType.TOMBSTONE in query.types and len(asked) > 1:  # one may stand in each part
@@ -281,7 +287,7 @@ class SplitStore:
         """The best of all parts. Scores by words are of each part's own statistics."""
         found = await each_at_once(
             part.search(replace(search, where=where))
-            for part, where in self._asked(search.collection, search.where)
+            for part, where in self._where_by_part(search.collection, search.where)
         )
         hits = sorted((hit for hits in found for hit in hits), key=lambda hit: (-hit.score, hit.head.key.id))
         return hits[: search.limit]
@@ -289,8 +295,8 @@ class SplitStore:
     @_to_its_end
     async def candidates(self, asked: Candidates) -> Measured:
         """Those of all parts."""
-        parts = self._asked(asked.collection, asked.where)
-        return joined(
+        parts = self._where_by_part(asked.collection, asked.where)
+        return concatenate(
             await each_at_once(part.candidates(replace(asked, where=where)) for part, where in parts)
         )
 
@@ -321,7 +327,7 @@ class SplitStore:
         discard_at: datetime | None = None,
         carry: frozenset[str] = frozenset(),
     ) -> int:
-        asked = self._asked(query.collection, query.where)
+        asked = self._where_by_part(query.collection, query.where)
         return sum(
             await each_at_once(
                 part.delete_matching(replace(query, where=where), version, discard_at, carry)
@@ -341,7 +347,7 @@ class SplitStore:
                 "writes", f"store '{self.name}' takes at most {limit} writes at once, not {len(writes)}"
             )
         places, behind = await self._places(writes)
-        answers = await self._taken(writes, places)
+        answers = await self._apply_to_parts(writes, places)
         outcomes = [
             await self._one(write, [found[part] for part in there], there)
             for write, there, found in zip(writes, places, answers, strict=True)
@@ -352,10 +358,10 @@ class SplitStore:
             if outcomes[i].applied
             for part, stored in left.items()
         ]
-        await self._taken([write for write, _ in late], [(part,) for _, part in late])
+        await self._apply_to_parts([write for write, _ in late], [(part,) for _, part in late])
         return outcomes
 
-    async def _taken(
+    async def _apply_to_parts(
         self, writes: Sequence[Write], places: Sequence[Sequence[Store]]
     ) -> list[dict[Store, Outcome]]:
         """What each part answers that a write goes to."""
@@ -415,7 +421,7 @@ class SplitStore:
             for number in numbers
             if not isinstance(write := writes[number], RaiseGeneration)
         }
-        standing = await self._standing(collection, [key for key in keys.values() if is_id(key.id)])
+        standing = await self._fetch_stored(collection, [key for key in keys.values() if is_id(key.id)])
         for number, key in keys.items():
             if found := standing.get(key):
                 counts = max(found, key=lambda part: _rank(found[part]))
@@ -457,17 +463,17 @@ class SplitStore:
         while True:
             part = self.parts[number]
             found = await part.due(now, limit - len(rows), inner, expired=expired)
-            rows += await self._counting_rows(part, found.rows)
+            rows += await self._authoritative_rows(part, found.rows)
             number, inner = (number, found.cursor) if found.cursor is not None else (number + 1, None)
             if number == len(self.parts) or len(rows) >= limit:
                 return Due(tuple(rows), cursor_at(number, inner, len(self.parts)))
 
-    async def _counting_rows(self, part: Store, rows: Sequence[DueRow]) -> list[DueRow]:
+    async def _authoritative_rows(self, part: Store, rows: Sequence[DueRow]) -> list[DueRow]:
         """Those that are told by this part: where the same stands in several, by the
         first.
         """
         standing = {
-            c: await self._standing(c, [r.key for r in rows if r.collection is c])
+            c: await self._fetch_stored(c, [r.key for r in rows if r.collection is c])
             for c in dict.fromkeys(r.collection for r in rows)
         }
         kept: list[DueRow] = []
@@ -562,7 +568,7 @@ class SplitStore:
                     break
         return tuple(dict.fromkeys(reached))
 
-    def _asked(self, collection: Collection, where: Where) -> list[tuple[Store, Where]]:
+    def _where_by_part(self, collection: Collection, where: Where) -> list[tuple[Store, Where]]:
         """What to ask of which part."""
         if isinstance(where, Partitions):
             apart: dict[Store, list[Partition]] = {}
@@ -606,7 +612,7 @@ async def close_all(stores: Sequence[Store]) -> None:
         raise failures[0]
 
 
-def counting(stored: Iterable[Stored]) -> Stored:
+def authoritative_copy(stored: Iterable[Stored]) -> Stored:
     """Of what stands under one key in several parts, what counts: tombstones are left
     in each, also where the record is, so they hide nothing.
     """

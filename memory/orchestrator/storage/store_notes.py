@@ -39,7 +39,7 @@ class StoreNotes:
         self._placement = placement
         self._some_are_empty = True
 
-    async def opened(self) -> None:
+    async def on_open(self) -> None:
         """Warn about what the configuration hides, and note the stores as they are now.
         Never keeps a memory from opening.
         """
@@ -50,7 +50,7 @@ class StoreNotes:
         except MemoryTiersError as error:
             log.info("which stores serve beside each other was not noted: %s", error)
 
-    async def closing(self) -> None:
+    async def on_close(self) -> None:
         """Note that stores hold something by now."""
         if self._some_are_empty:
             await self.note()
@@ -61,7 +61,7 @@ class StoreNotes:
         """
         notes = await self._read(absent)
         problems = [
-            self._omitted(
+            self._omission_message(
                 other,
                 next(
                     store.name
@@ -70,12 +70,12 @@ class StoreNotes:
                 ),
                 notes,
             )
-            for other_id, other in self._missing(notes).items()
+            for other_id, other in self._missing_stores(notes).items()
             if other["holds"]
         ]
         if len(self._stores) > 1:
             found = [
-                await self._misplaced(store, note)
+                await self._misplaced_tiers(store, note)
                 for store, note in notes.items()
                 if store.name not in absent
             ]
@@ -107,7 +107,7 @@ class StoreNotes:
             for store in notes
         }
         self._some_are_empty = not all(one["holds"] for one in said.values())
-        missing = self._missing(notes)
+        missing = self._missing_stores(notes)
         for store, note in notes.items():
             beside = {mine[other]: said[other] for other in notes if other is not store} | missing
             if note is not None:  # stores that are away now
@@ -115,7 +115,7 @@ class StoreNotes:
                     **{other: one for other, one in note.body["beside"].items() if one["name"] in self._away},
                     **beside,
                 }
-            former = sorted(await self._misplaced(store, note))
+            former = sorted(await self._misplaced_tiers(store, note))
             await self._write(
                 store,
                 note,
@@ -128,7 +128,7 @@ class StoreNotes:
         """
         return await self._forget({name})
 
-    async def healed(self) -> None:
+    async def forget_healed(self) -> None:
         """Take out of all notes the stores in whose place another of the same name is:
         it was healed from the others.
         """
@@ -136,7 +136,7 @@ class StoreNotes:
 
     async def _forget(self, names: Collection[str]) -> int:
         notes = await self._read()
-        gone = {other for other, one in self._missing(notes).items() if one["name"] in names}
+        gone = {other for other, one in self._missing_stores(notes).items() if one["name"] in names}
         changed = 0
         for store, note in notes.items():
             if note is not None and not gone.isdisjoint(note.body["beside"]):
@@ -179,7 +179,7 @@ class StoreNotes:
                 found[store] = row if isinstance(row, Record) else None
         return found
 
-    def _missing(self, notes: Mapping[Store, Record | None]) -> dict[str, dict[str, Any]]:
+    def _missing_stores(self, notes: Mapping[Store, Record | None]) -> dict[str, dict[str, Any]]:
         """The stores that a note names and that are not used now, by id. One that does
         not answer is known by its name.
         """
@@ -193,10 +193,10 @@ class StoreNotes:
                     named[other] = {**one, "holds": one["holds"] or named.get(other, {}).get("holds", False)}
         return named
 
-    def _omitted(self, other: Mapping[str, Any], beside: str, notes: Mapping[Store, Record | None]) -> str:
-        served = (
-            f"store '{other['name']}' served {_listed(other['tiers'])} beside store '{beside}' and holds data"
-        )
+    def _omission_message(
+        self, other: Mapping[str, Any], beside: str, notes: Mapping[Store, Record | None]
+    ) -> str:
+        served = f"store '{other['name']}' served {_tiers_text(other['tiers'])} beside store '{beside}' and holds data"
         if other["name"] in {store.name for store in self._stores}:
             return (
                 f"{served}, and another store has its name and place now: restore the store that was there; or run `memory doctor --repair`, "
@@ -213,7 +213,7 @@ class StoreNotes:
             f"was moved or is not needed, run `memory doctor --forget-store {other['name']}`"
         )
 
-    async def _misplaced(self, store: Store, note: Record | None) -> dict[str, str]:
+    async def _misplaced_tiers(self, store: Store, note: Record | None) -> dict[str, str]:
         """The tiers whose entries a store has although another store serves them by
         now, with a sentence for each.
 
@@ -261,5 +261,5 @@ class StoreNotes:
         )  # lost to another process: it notes the same
 
 
-def _listed(tiers: Collection[str]) -> str:
+def _tiers_text(tiers: Collection[str]) -> str:
     return f"tier{'s' * (len(tiers) != 1)} {', '.join(map(repr, tiers))}" if tiers else "no tier"

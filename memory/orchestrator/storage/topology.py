@@ -65,7 +65,7 @@ class Topology:
         """
         late = [leaf for leaf in self.leaves if isinstance(leaf, MayArriveLate)]
         for leaf in late:
-            leaf.on_arrival = partial(self._arrived, leaf, on_arrival)
+            leaf.on_arrival = partial(self._on_arrival, leaf, on_arrival)
         await open_all(self.stores, collections)
         try:
             if late and all(isinstance(leaf, MayArriveLate) and leaf.away for leaf in self.leaves):
@@ -77,7 +77,7 @@ class Topology:
             await self.close()
             raise
 
-    async def _arrived(self, leaf: Store, on_arrival: Callable[[Store], Awaitable[None]] | None) -> None:
+    async def _on_arrival(self, leaf: Store, on_arrival: Callable[[Store], Awaitable[None]] | None) -> None:
         self.settle()
         if on_arrival is not None:
             await on_arrival(leaf)

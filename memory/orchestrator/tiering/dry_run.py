@@ -26,7 +26,7 @@ Row: TypeAlias = Head | Record
 
 
 @dataclass(slots=True)
-class Counted:
+class CountedEntry:
     """What quotas count of a record in one tier. `size` is None until it is asked for."""
 
     key: Key
@@ -61,8 +61,8 @@ class DryRunState:
         """Those that will stand, by tenant and scope."""
         self.revision = 0
         """Another whenever others will stand than before."""
-        self._counted = dict[Key, Counted | None]()
-        self._changes = dict[tuple[str, str], list[tuple[Counted | None, Counted | None]]]()
+        self._counted = dict[Key, CountedEntry | None]()
+        self._changes = dict[tuple[str, str], list[tuple[CountedEntry | None, CountedEntry | None]]]()
         self.settled = set[tuple[Key, str]]()
         """Steps that events of sessions will not owe any more."""
 
@@ -85,7 +85,7 @@ class DryRunState:
     def _know(self, collection: Collection, row: Row, will_be: Row | None) -> None:
         at = collection.name, row.key
         self._count(collection, row, will_be)
-        kept = None if will_be is None else self._kept(collection, will_be)
+        kept = None if will_be is None else self._without_texts(collection, will_be)
         of_tenant = self._there.setdefault((collection.name, row.key.tenant), {})
         if kept is not None:
             of_tenant.setdefault(row.partition, {})[row.key] = kept
@@ -95,7 +95,7 @@ class DryRunState:
         self._known[at] = kept
         self._touched.add((collection.name, row.partition))
 
-    def _kept(self, collection: Collection, row: Row) -> Row:
+    def _without_texts(self, collection: Collection, row: Row) -> Row:
         """Without its texts, where nobody will ask for them. Of what is new in a
         session, copies may have to be made.
         """
@@ -164,17 +164,17 @@ class DryRunState:
         for scope in (row.scope, ""):
             self._changes.setdefault((row.key.tenant, scope), []).append((before, after))
 
-    def _counts(self, row: Row) -> Counted:
+    def _counts(self, row: Row) -> CountedEntry:
         size = self.keeps.size(row) if isinstance(row, Record) and self.keeps.size is not None else None
-        return Counted(row.key, row.scope, row.role, row.tier, size)
+        return CountedEntry(row.key, row.scope, row.role, row.tier, size)
 
-    def changes(self, tenant: str, scope: str) -> Sequence[tuple[Counted | None, Counted | None]]:
+    def changes(self, tenant: str, scope: str) -> Sequence[tuple[CountedEntry | None, CountedEntry | None]]:
         """What became of entries of a scope, or, where none is named, of a tenant, one
         after the other: each as it was counted before, and then.
         """
         return self._changes.get((tenant, scope), ())
 
-    def counted(self, key: Key) -> Counted | None:
+    def counted_entry(self, key: Key) -> CountedEntry | None:
         """An entry as it will be counted; None where that will be gone, or is not
         known.
         """
@@ -203,10 +203,10 @@ class Walk:
         collection, begin, end = self._about[0], self._behind, None if is_last else _position(rows[-1])
         self._behind = _position(rows[-1]) if rows else begin
         stay = [row for row in rows if self._ahead.is_met(collection, row.key)]
-        come = self._come(begin, end)
+        come = self._rows_between(begin, end)
         return sorted([*stay, *come], key=_position) if come else stay
 
-    def _come(self, begin: tuple[Any, ...] | None, end: tuple[Any, ...] | None) -> list[Row]:
+    def _rows_between(self, begin: tuple[Any, ...] | None, end: tuple[Any, ...] | None) -> list[Row]:
         if self._revision != self._ahead.revision:
             self._revision, self._there = self._ahead.revision, self._ahead.there(*self._about)
             self._at = [_position(row) for row in self._there]

@@ -113,14 +113,14 @@ class DryRunDueWork:
     async def _plan_leaving(self, owner: Record, owed: Owed, planning: Planning) -> None:
         session = str(owner.fields["conversation_id"])
         try:
-            fresh = await self._window_exit.foreseen(owner, owed)
+            fresh = await self._window_exit.plan_entries(owner, owed)
             if fresh is None:
                 if self._window_exit.is_to_ask(owner):
                     planning.waits(
                         f"on_window_exit is called for messages of session '{session}': its entries cannot be foreseen"
                     )
                 return
-            async with planning.quotas.admitted(
+            async with planning.quotas.admit(
                 owner.key.tenant, [NewEntry.of(record, derived=True) for record in fresh]
             ) as stay:
                 for record in fresh:
@@ -148,7 +148,7 @@ class DryRunDueWork:
         for owner, owed in ends:
             ending = None
             try:
-                ending = await self._endings.due(owner, owed)
+                ending = await self._endings.due_end(owner, owed)
                 if not answers or silent:
                     away = ["a store does not answer"]
                 elif ending is None:
@@ -221,7 +221,9 @@ class DryRunDueWork:
         it is `direct`.
         """
         try:
-            async for entry in self._window_exit.derived.outlived(tenant, session_id, direct=direct):
+            async for entry in self._window_exit.derived.entries_of_past_incarnations(
+                tenant, session_id, direct=direct
+            ):
                 if planning.ahead.knows(ENTRIES, entry.key):
                     continue
                 if entry.key in await self._erasure.holds.over([entry]):

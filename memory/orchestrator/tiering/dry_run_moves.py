@@ -35,7 +35,7 @@ class DryRunMoves:
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
 
-    async def that_stay(
+    async def staying_records(
         self, collection: Collection, keys: Sequence[Key], to: str, planning: Planning
     ) -> dict[Key, Stay]:
         """Those of these records that would not move to this tier, each with why. A

@@ -10,7 +10,7 @@ from typing import Any
 
 from memory.orchestrator.erasure.erasure import Came
 from memory.orchestrator.storage.collections import ENTRIES
-from memory.orchestrator.tiering.dry_run import Counted, DryRunState
+from memory.orchestrator.tiering.dry_run import CountedEntry, DryRunState
 from memory.orchestrator.tiering.quotas import Place, Quotas, _sort_key
 from memory.policies.quotas import Quota
 from memory.ports.heads import head_of
@@ -52,7 +52,7 @@ class DryRunQuotas(Quotas):
         self._more: dict[Place, tuple[int, int]] = {}
         self._listed: dict[tuple[Store, Where, tuple[Order, ...]], _Listed] = {}
 
-    def taken(self) -> list[tuple[Quota, Head]]:
+    def pop_evictions(self) -> list[tuple[Quota, Head]]:
         """Who goes since this was asked last, each with the quota that has it go."""
         gone, self._gone = self._gone, []
         return gone
@@ -62,10 +62,10 @@ class DryRunQuotas(Quotas):
         before = await super()._written_before([key for key in keys if key not in known])
         return before | {key for key in known if not self._ahead.is_gone(ENTRIES, key)}
 
-    async def _held(self, place: Place) -> int:
-        return await super()._held(place) + await self._comes_to(place)
+    async def _usage(self, place: Place) -> int:
+        return await super()._usage(place) + await self._usage_change(place)
 
-    async def _comes_to(self, place: Place) -> int:
+    async def _usage_change(self, place: Place) -> int:
         """How much more there will be than there is."""
         more, seen = self._more.get(place, (0, 0))
         changes = self._ahead.changes(place.tenant, place.scope)
@@ -77,7 +77,7 @@ class DryRunQuotas(Quotas):
         return more
 
     async def _size(self, store: Store, head: Head) -> int:
-        will_be = self._ahead.counted(head.key)
+        will_be = self._ahead.counted_entry(head.key)
         return await super()._size(store, head) if will_be is None else await self._bytes(will_be)
 
     async def _in_order(self, store: Store, query: Query) -> AsyncIterator[Sequence[Head]]:
@@ -120,7 +120,7 @@ class DryRunQuotas(Quotas):
     def _that_stay(self, heads: Sequence[Head]) -> list[Head]:
         return [head for head in heads if not self._ahead.knows(ENTRIES, head.key)]
 
-    async def _bytes(self, one: Counted) -> int:
+    async def _bytes(self, one: CountedEntry) -> int:
         """What its store will count of it where it will be."""
         if one.size is None:
             record = (await self._placement.locate(ENTRIES, one.key)).record

@@ -34,7 +34,7 @@ from memory.orchestrator.storage.outbox import (
     in_the_way,
     replicas,
 )
-from memory.orchestrator.storage.placement import Located, Placement, refused
+from memory.orchestrator.storage.placement import Located, Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import refuse_away
 from memory.policies.routing import TIERS, is_later_tier
@@ -131,7 +131,7 @@ class Tiering:
             try:
                 waits = await self._prepare(collection, located, to, away)
             except StoreError as error:
-                waits = _failed(error, away)
+                waits = _note_failure(error, away)
             if waits is not None:
                 steps[located.key] = waits
             elif (home := located.home()) is not None:
@@ -179,7 +179,7 @@ class Tiering:
             return await self._carry(collection, records, source, target, to, away)
         except StoreError as error:
             if isinstance(error, StoreUnavailable) or len(records) == 1:
-                return dict.fromkeys([record.key for record in records], _failed(error, away))
+                return dict.fromkeys([record.key for record in records], _note_failure(error, away))
         steps: Steps = {}
         for record in records:
             steps |= await self._together(collection, [record], source, to, away)
@@ -239,14 +239,14 @@ class Tiering:
         version stands in the target.
         """
         puts = [
-            Put(collection, copy, Newer(), settles=self._outbox.settled(StepLifetime.EDITED))
+            Put(collection, copy, Newer(), settles=self._outbox.completed_steps(StepLifetime.EDITED))
             for copy in copies.values()
         ]
         outcomes = await self._placement.write("move.copy", target, *puts)
         steps: Steps = {}
         flags: list[Annotate] = []
         for copy, outcome in zip(copies.values(), outcomes, strict=True):
-            met = await self._met(collection, copy, source, target, to, outcome)
+            met = await self._handle_outcome(collection, copy, source, target, to, outcome)
             if isinstance(met, Annotate):
                 flags.append(met)
             elif met is not None:
@@ -258,7 +258,7 @@ class Tiering:
             }
         return steps
 
-    async def _met(
+    async def _handle_outcome(
         self, collection: Collection, copy: Record, source: Store, target: Store, to: str, outcome: Outcome
     ) -> Step | Annotate | None:
         """What came of putting a copy: None when it stands there, or how what stands
@@ -267,7 +267,7 @@ class Tiering:
         if outcome.applied:
             self.refusals.pop(copy.key, None)
             return None
-        if (error := refused(target, outcome)) is not None:
+        if (error := rejection_error(target, outcome)) is not None:
             log.warning("%s cannot move to '%s': %s", copy.key.id, to, error)
             self.refusals[copy.key] = str(error)
             if len(self.refusals) > REFUSALS_REMEMBERED:
@@ -378,7 +378,7 @@ class Tiering:
             key,
             at=version,
             role_is=Role.ARRIVING,
-            settles=self._outbox.settled(StepLifetime.EDITED),
+            settles=self._outbox.completed_steps(StepLifetime.EDITED),
         )
         return (await self._placement.write_one("move.abort", target, forget)).applied
 
@@ -409,7 +409,7 @@ def portions(records: Sequence[Record]) -> Iterator[list[Record]]:
         yield portion
 
 
-def _failed(error: StoreError, away: set[str]) -> Step:
+def _note_failure(error: StoreError, away: set[str]) -> Step:
     """A record whose move failed stays where it is; a store that did not answer is not
     asked again.
     """

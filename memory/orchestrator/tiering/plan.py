@@ -165,7 +165,7 @@ class Planning:
 
     def evicts(self) -> None:
         """Say who went for quotas since this was said last."""
-        for quota, head in self.quotas.taken():
+        for quota, head in self.quotas.pop_evictions():
             self.does("evict", ENTRIES, head, quota.name, quota.describe())
 
 

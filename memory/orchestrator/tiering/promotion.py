@@ -121,7 +121,7 @@ class Promotion:
         silent = set() if silent is None else silent
         report, missed, away = PromotionReport(), EvaluationGaps([], [], silent), set[str]()
         where, now = within(Partition(tenant, scope.text)), self._placement.now()
-        async for collection, page in self._judging.judged(
+        async for collection, page in self._judging.matches(
             "session_end", where, self._placement.topology.homes, now, missed
         ):
             judged = _of_then(page, until)
@@ -171,7 +171,7 @@ class Promotion:
             list[str](),
             self._placement.topology.homes,
         )
-        async for collection, page in self._judging.judged(
+        async for collection, page in self._judging.matches(
             "session_end", where, homes, planning.now, missed, ahead=planning.ahead
         ):
             judged = _of_then(page, until)
@@ -201,8 +201,8 @@ class Promotion:
     ) -> None:
         to, ahead = await self._target(row.key, session, decision.to_scope or ""), planning.ahead
         to_come = row if isinstance(row, Record) and ahead.comes_to_be(collection, row.key) else None
-        copy, there = await self._derivation.foreseen(row.key.tenant, row.key.id, to, to_come)
-        async with planning.quotas.admitted(copy.key.tenant, [NewEntry.of(copy, derived=True)]) as stay:
+        copy, there = await self._derivation.plan_promotion(row.key.tenant, row.key.id, to, to_come)
+        async with planning.quotas.admit(copy.key.tenant, [NewEntry.of(copy, derived=True)]) as stay:
             stay.add(copy.key)
             stands = there.tombstone is not None and not planning.forgets(there.tombstone)
             if ahead.is_gone(ENTRIES, copy.key) or (there.record is None and stands):
@@ -237,7 +237,7 @@ class Promotion:
         )
         for target in dict.fromkeys(one.decision.target or "" for one in moving):
             keys = [one.row.key for one in moving if one.decision.target == target]
-            stay |= await self._moves_ahead.that_stay(collection, keys, target, planning)
+            stay |= await self._moves_ahead.staying_records(collection, keys, target, planning)
         for one in moving:
             target, rule = one.decision.target or "", one.decision.rule
             if (why := stay.get(one.row.key)) is None:
@@ -262,7 +262,7 @@ class Promotion:
         """
         report, missed, away = PromotionReport(), EvaluationGaps([], []), set[str]()
         stores, now = [self._placement.topology.home(tier)], self._placement.now()
-        async for collection, judged in self._judging.judged(
+        async for collection, judged in self._judging.matches(
             "write", within(Partition(tenant, scope)), stores, now, missed, tier
         ):
             await self._move(collection, judged, away, report, note_kept=False)
@@ -414,10 +414,10 @@ def _forecast(rule: Rule, entry: Entry, facts: RecordFacts, now: datetime) -> Fo
         return _asked_now(says, rule, entry, facts, now)
     depends = () if rule.condition is None else tuple(sorted(rule.condition.depends()))
     if rule.on == "session_end":
-        holds, because = rule.judged(facts, now)
+        holds, because = rule.evaluate(facts, now)
         return replace(says, takes=holds, because=because, depends=("when its session ends", *depends))
     when = now if rule.condition is None else first_moment(rule.condition, facts, now)
-    holds, because = rule.judged(facts, now if when is None else when)
+    holds, because = rule.evaluate(facts, now if when is None else when)
     return replace(says, takes=holds, when=when, because=because, depends=depends)
 
 

@@ -26,7 +26,7 @@ from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.tiering.rules import LOOKED_AT, facts_of, fields_of
 from memory.policies.quotas import Oldest, Quota
-from memory.policies.retention import RetentionRule, retained
+from memory.policies.retention import RetentionRule, decide_retention
 from memory.ports.query import Condition, Eq, Head, In, Order, Query, Tenant, Where, within
 from memory.ports.record import Key, Partition
 from memory.ports.store import Store
@@ -59,7 +59,7 @@ class Place:
         return within(Partition(self.tenant, self.scope)) if self.scope else Tenant(self.tenant)
 
     @property
-    def asked(self) -> Condition | None:
+    def scope_filter(self) -> Condition | None:
         return (
             In("scope_kind", tuple(str(kind) for kind in self.quota.scope_kinds))
             if self.quota.scope_kinds and not self.scope
@@ -96,7 +96,7 @@ class Quotas:
         """By tenant and quota, how many this process has evicted."""
 
     @asynccontextmanager
-    async def admitted(
+    async def admit(
         self, tenant: str, new_entries: Sequence[NewEntry], less: int = 0
     ) -> AsyncIterator[set[Key]]:
         """Let these be written inside, or raise `QuotaExceeded` before anything is.
@@ -135,7 +135,7 @@ class Quotas:
     async def check(self, demand: Mapping[Place, int]) -> None:
         """Raise `QuotaExceeded` where there is no room for this now."""
         for place, more in demand.items():
-            there = await self._held(place)
+            there = await self._usage(place)
             if there + more > place.quota.most:
                 raise QuotaExceeded(
                     place.quota.name, place.says(), place.quota.measure, place.quota.most, there, more
@@ -163,7 +163,7 @@ class Quotas:
         return True
 
     async def _count(self, place: Place, some: Sequence[NewEntry]) -> None:
-        quota, there = place.quota, await self._held(place)
+        quota, there = place.quota, await self._usage(place)
         more = _sum_of(quota, some)
         if there + more > quota.most and any(one.derived for one in some):
             before = await self._written_before([one.key for one in some if one.derived])
@@ -177,14 +177,14 @@ class Quotas:
     async def _written_before(self, keys: Sequence[Key]) -> set[Key]:
         return {at.key for at in await self._placement.locate_many(ENTRIES, keys) if at.record is not None}
 
-    async def _held(self, place: Place) -> int:
+    async def _usage(self, place: Place) -> int:
         """How much there is, over all stores. Raises where one does not answer: what it
         holds counts.
         """
         held = 0
         for store in self._placement.topology.homes:
             with step("quota.count"):
-                counted = await store.count(Query(ENTRIES, place.where, place.asked))
+                counted = await store.count(Query(ENTRIES, place.where, place.scope_filter))
             held += counted.records if place.quota.measure == "entries" else counted.bytes
         return held
 
@@ -204,7 +204,7 @@ class Quotas:
         what another evicts meanwhile is not evicted twice.
         """
         candidates = await self._candidates(place, written)
-        over, away = await self._held(place) - place.quota.most, set[str]()
+        over, away = await self._usage(place) - place.quota.most, set[str]()
         for store, head in candidates:
             if over <= 0:
                 return
@@ -251,7 +251,7 @@ class Quotas:
             yield page.heads
 
     def _keeps(self, head: Head) -> bool:
-        decision = retained(self._rules, "entries", facts_of(head), self._placement.now())
+        decision = decide_retention(self._rules, "entries", facts_of(head), self._placement.now())
         return decision.then == "keep" and bool(decision.rule)
 
     async def _size(self, store: Store, head: Head) -> int:

@@ -46,12 +46,12 @@ class Ranks:
     async def of(self, row: Head | Record) -> Rank:
         """The rank of the next record."""
         at = (row.partition, row.tier)
-        left = self._left[at] if at in self._left else await self.held(*at)
+        left = self._left[at] if at in self._left else await self.scope_total(*at)
         own = self._own(row)
         self._left[at] = Rank(left.count - own.count, left.bytes - own.bytes, left.tokens - own.tokens)
         return left
 
-    async def held(self, partition: Partition, tier: str) -> Rank:
+    async def scope_total(self, partition: Partition, tier: str) -> Rank:
         """What the scope holds in the tier: the rank of its oldest record."""
         asked = Query(
             self._collection,

@@ -35,7 +35,7 @@ from memory.orchestrator.tiering.ranks import OLDEST_FIRST, STANDING, Ranks
 from memory.orchestrator.tiering.rules import LOOKED_AT, facts_of, fields_of
 from memory.policies.conditions import first_moment
 from memory.policies.facts import RecordFacts
-from memory.policies.retention import Retained, RetentionRule, Then, What, retained, retained_version
+from memory.policies.retention import Retained, RetentionRule, Then, What, decide_retention, decide_version
 from memory.ports.collections import Collection
 from memory.ports.query import (
     Condition,
@@ -74,7 +74,7 @@ _SESSIONS = {"created_at": "created_at", "updated_at": "touched_at", "tags": "ta
 
 
 @dataclass(frozen=True, slots=True)
-class Goes:
+class RetentionMatch:
     """A record that a rule takes, as it was when the rule was asked."""
 
     row: Head | Record
@@ -96,7 +96,7 @@ class Portion:
 
     what: What
     store: Store
-    some: Sequence[Goes]
+    some: Sequence[RetentionMatch]
 
 
 @dataclass(slots=True)
@@ -146,7 +146,7 @@ class Retention:
     async def by_sweep(self, away: set[str], hold: Hold, report: RetentionReport) -> None:
         """Every tenant's records that a rule takes."""
         now = self._placement.now()
-        async for portion in self._decided(now, report.waiting, self._some_versions):
+        async for portion in self._due_portions(now, report.waiting, self._some_versions):
             try:
                 free = await self._free(portion)
                 report.held += len(portion.some) - len(free.some)
@@ -181,7 +181,7 @@ class Retention:
         report.held += sum(isinstance(one, LegalHoldActive) for one in came.values())
         report.waiting += [str(one) for one in came.values() if isinstance(one, StoreError)]
 
-    async def _with_session(self, one: Goes, report: RetentionReport) -> None:
+    async def _with_session(self, one: RetentionMatch, report: RetentionReport) -> None:
         """End a session, or delete one that has ended and of which nothing
         is pending any more: one that has not is ended first. Entries have rules of
         their own.
@@ -231,7 +231,7 @@ class Retention:
         before it.
         """
         comes_round: tuple[str, ...] | None = None
-        async for portion in self._decided(
+        async for portion in self._due_portions(
             planning.now, planning.plan.waiting, self._all_versions, planning.ahead
         ):
             try:
@@ -250,7 +250,9 @@ class Retention:
             except StoreError as error:
                 planning.waits(str(error))
 
-    async def _plan_one(self, what: What, one: Goes, depends: tuple[str, ...], planning: Planning) -> str:
+    async def _plan_one(
+        self, what: What, one: RetentionMatch, depends: tuple[str, ...], planning: Planning
+    ) -> str:
         """Say what becomes of it; why it stays, where it does."""
         row, ahead = one.row, planning.ahead
         if what == "versions" and ahead.is_gone(ENTRIES, Key(row.key.tenant, str(row.fields["entry_id"]))):
@@ -293,8 +295,8 @@ class Retention:
         facts, found = facts_of(record, rank), list[Forecast]()
         for number, rule in enumerate(rules):
             when = now if rule.condition is None else first_moment(rule.condition, facts, now)
-            holds, because = rule.judged(facts, now if when is None else when)
-            first = retained(rules[:number], "entries", facts, now if when is None else when)
+            holds, because = rule.evaluate(facts, now if when is None else when)
+            first = decide_retention(rules[:number], "entries", facts, now if when is None else when)
             if holds and first.rule:
                 holds, when, because = False, None, f"rule '{first.rule}' comes first"
             depends = () if rule.condition is None else tuple(sorted(rule.condition.depends()))
@@ -307,7 +309,7 @@ class Retention:
 
     # -- decided -----------------------------------------------------------------------
 
-    async def _decided(
+    async def _due_portions(
         self,
         now: datetime,
         waiting: list[str],
@@ -320,13 +322,13 @@ class Retention:
         served = self._served if ahead is None else dict(self._served)
         walks = [
             self._entries(rule, store, now, served, ahead)
-            for rule in self._acting("entries")
+            for rule in self._active_rules("entries")
             for store in self._placement.topology.homes
         ]
-        walks += [self._sessions(rule, now, served) for rule in self._acting("sessions")]
+        walks += [self._sessions(rule, now, served) for rule in self._active_rules("sessions")]
         walks += [
             self._versions_gone(rule, now, served)
-            for rule in self._acting("versions")
+            for rule in self._active_rules("versions")
             if rule.versions_for is not None
         ]
         walks += (
@@ -341,7 +343,7 @@ class Retention:
             except StoreError as error:
                 waiting.append(str(error))
 
-    def _acting(self, what: What) -> list[RetentionRule]:
+    def _active_rules(self, what: What) -> list[RetentionRule]:
         return [rule for rule in self.rules if rule.what == what and rule.then != "keep"]
 
     def _kept_before(
@@ -375,17 +377,17 @@ class Retention:
             )
         walked: dict[Where, Walk] = {}
         async for where, page in self._in_turn(rule, "retention.scan", store, query, served):
-            going: list[Goes] = []
+            going: list[RetentionMatch] = []
             rows = _rows(page)
             if ahead is not None:
                 walk = walked.setdefault(where, Walk(ahead, ENTRIES, where, store, ""))
                 rows = walk.page(rows, is_last=page.cursor is None)
             for row in rows:
-                decision = retained(
+                decision = decide_retention(
                     self.rules, "entries", facts_of(row, None if ranks is None else await ranks.of(row)), now
                 )
                 if decision.then == "delete" and decision.rule == rule.name and row.role is Role.HOME:
-                    going.append(Goes(row, decision))
+                    going.append(RetentionMatch(row, decision))
             for some in _portions(going):
                 yield Portion("entries", store, some)
 
@@ -406,7 +408,7 @@ class Retention:
                 if goes is not None and goes.decision.rule == rule.name:
                     yield Portion("sessions", archive, [goes])
 
-    async def _judged_session(self, row: Record, now: datetime) -> Goes | None:
+    async def _judged_session(self, row: Record, now: datetime) -> RetentionMatch | None:
         sessions = self._conversations.sessions
         if sessions.is_over(row):
             return None  # its expiry takes it
@@ -428,9 +430,9 @@ class Retention:
             tenant=row.key.tenant,
             scope_kind=ScopeKind.SESSION.value,
         )
-        decision = retained(self.rules, "sessions", facts, now, fields["status"])
+        decision = decide_retention(self.rules, "sessions", facts, now, fields["status"])
         told = Head(row.key, row.scope, row.version, row.role, row.tier, row.generation or 0, fields)
-        return None if decision.then == "keep" else Goes(told, decision)
+        return None if decision.then == "keep" else RetentionMatch(told, decision)
 
     # -- kept versions -----------------------------------------------------------------
 
@@ -449,7 +451,7 @@ class Retention:
         archive = self._placement.topology.archive
         async for _, page in self._in_turn(rule, "retention.versions", archive, query, served):
             going = [
-                Goes(head, decision)
+                RetentionMatch(head, decision)
                 for head in page.heads
                 if (decision := self._judged_version(head, 0, now)).then == "delete"
             ]
@@ -474,7 +476,9 @@ class Retention:
                 for some in _portions(going):
                     yield Portion("versions", archive, some)
 
-    async def _beyond(self, tenant: str, entry_ids: Sequence[str], now: datetime) -> AsyncIterator[Goes]:
+    async def _beyond(
+        self, tenant: str, entry_ids: Sequence[str], now: datetime
+    ) -> AsyncIterator[RetentionMatch]:
         order = (Order("entry_id"), Order("stored_version", descending=True))
         select = frozenset(name for name in LOOKED_AT | _VERSIONS if name in fields_of(ENTRY_VERSIONS))
         page, of_entries = self._placement.settings.page, In("entry_id", tuple(sorted(entry_ids)))
@@ -490,11 +494,11 @@ class Retention:
                 if (
                     decision.then == "delete" and self._judged_version(head, 0, now).then == "keep"
                 ):  # else it goes by its age
-                    yield Goes(head, decision, in_rounds=True)
+                    yield RetentionMatch(head, decision, in_rounds=True)
 
     def _judged_version(self, head: Head, newer: int, now: datetime) -> Retained:
         replaced: Any = head.fields["replaced_version"]
-        return retained_version(self.rules, facts_of(head), newer, moment(replaced), now)
+        return decide_version(self.rules, facts_of(head), newer, moment(replaced), now)
 
     async def _some_versions(self, now: datetime) -> AsyncIterator[Page]:
         """A slice of all kept versions: each sweep goes on where the last one ended."""
@@ -574,5 +578,5 @@ def _rows(page: Page) -> list[Head | Record]:
     return [*page.heads, *(row for row in page.records if isinstance(row, Record))]
 
 
-def _portions(going: Sequence[Goes]) -> list[Sequence[Goes]]:
+def _portions(going: Sequence[RetentionMatch]) -> list[Sequence[RetentionMatch]]:
     return [going[start : start + TOGETHER] for start in range(0, len(going), TOGETHER)]

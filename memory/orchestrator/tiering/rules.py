@@ -17,7 +17,7 @@ from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.tiering.dry_run import DryRunState, Walk
 from memory.orchestrator.tiering.ranks import OLDEST_FIRST, STANDING, Ranks
 from memory.policies.facts import Fields, Rank, RecordFacts
-from memory.policies.promotion import CustomRule, Decision, Event, PromotionRule, Rule, copied, decide
+from memory.policies.promotion import CustomRule, Decision, Event, PromotionRule, Rule, decide, decide_copies
 from memory.policies.routing import TIERS
 from memory.ports.collections import Collection
 from memory.ports.query import (
@@ -128,12 +128,12 @@ class RuleEvaluator:
                 [Everywhere()] if None in named else [Tenant(tenant) for tenant in tenants]
             )
             for where in wheres if asked else ():
-                async for judged in self.judged(
+                async for judged in self.matches(
                     "sweep", where, [self._placement.topology.home(tier)], now, missed, tier, ahead
                 ):
                     yield judged
 
-    async def judged(
+    async def matches(
         self,
         event: Event,
         where: Where,
@@ -185,10 +185,10 @@ class RuleEvaluator:
         if measures:
             ranks = Ranks(self._placement, self._counter, collection, store, measures, ahead)
             least = min(rule.from_rank for rule in asked) if tier else 0
-            rows = self._ranked(collection, where, store, ranks, least, missed, tier, walk, texts=texts)
+            rows = self._ranked_rows(collection, where, store, ranks, least, missed, tier, walk, texts=texts)
         else:
-            condition = _of_tier(tier, _taken(asked, now, fields_of(collection))) if tier else None
-            rows = self._unranked(collection, where, store, condition, missed, walk, texts=texts)
+            condition = _of_tier(tier, _rules_filter(asked, now, fields_of(collection))) if tier else None
+            rows = self._unranked_rows(collection, where, store, condition, missed, walk, texts=texts)
         async for page in rows:
             yield [
                 self._judge(asked, event, row, rank, now, missed)
@@ -196,7 +196,7 @@ class RuleEvaluator:
                 if not _is_expired(row, now)
             ]
 
-    async def _unranked(
+    async def _unranked_rows(
         self,
         collection: Collection,
         where: Where,
@@ -210,7 +210,7 @@ class RuleEvaluator:
         async for page in self._pages(collection, where, store, condition, missed, texts=texts):
             yield [(row, None) for row in _rows(page, walk)]
 
-    async def _ranked(
+    async def _ranked_rows(
         self,
         collection: Collection,
         where: Where,
@@ -227,7 +227,7 @@ class RuleEvaluator:
         nothing more has a rank of `least`, from which on they do.
         """
         scope = where.partitions[0] if isinstance(where, Partitions) and len(where.partitions) == 1 else None
-        if scope is not None and tier and (await ranks.held(scope, tier)).count < least:
+        if scope is not None and tier and (await ranks.scope_total(scope, tier)).count < least:
             return
         async for page in self._pages(
             collection, where, store, _of_tier(tier) if tier else None, missed, texts=texts
@@ -247,7 +247,10 @@ class RuleEvaluator:
         missed: EvaluationGaps,
     ) -> RuleMatch:
         facts = facts_of(row, rank)
-        decision, copies = decide(self.rules, event, facts, now), tuple(copied(self.rules, event, facts, now))
+        decision, copies = (
+            decide(self.rules, event, facts, now),
+            tuple(decide_copies(self.rules, event, facts, now)),
+        )
         if decision.target is None and isinstance(row, Record):
             decision = self._by_policies(asked, entry_of(row), facts, now, decision, missed)
         return RuleMatch(row, decision, copies)
@@ -349,7 +352,7 @@ def _is_expired(row: Head | Record, now: datetime) -> bool:
     return expires_at is not None and expires_at < now
 
 
-def _taken(rules: Sequence[Rule], now: datetime, known: Fields) -> Condition | None:
+def _rules_filter(rules: Sequence[Rule], now: datetime, known: Fields) -> Condition | None:
     """What some rule takes; None where that is more than a store can be asked."""
     taken = Or(tuple(rule.takes(now, known) for rule in rules))
     return taken if _parts(taken) + 2 <= MAX_FILTER_PARTS else None

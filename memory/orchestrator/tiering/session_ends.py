@@ -24,7 +24,7 @@ from memory.orchestrator.storage.collections import LEASES, MESSAGES, OPERATIONS
 from memory.orchestrator.storage.generations import OPERATIONS_SCOPE
 from memory.orchestrator.storage.lease import lease_key
 from memory.orchestrator.storage.outbox import Came, Item, Outbox
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
@@ -67,17 +67,17 @@ class SessionClosing:
         another's, of what was said since, is its own.
         """
         begun = self._placement.now()
-        before = await self._owing(tenant, scope) if owing is None else owing
+        before = await self._pending_events(tenant, scope) if owing is None else owing
         report = await self._promote(tenant, scope, None, set())
         if report.waiting:
-            if not _that_owe(END, await self._owing(tenant, scope)):
+            if not _events_with_step(END, await self._pending_events(tenant, scope)):
                 await self._note(tenant, scope, begun)
-        elif not _that_owe(LEAVE, before):
+        elif not _events_with_step(LEAVE, before):
             with suppress(StoreError):  # a sweep finds nothing more to do
-                await self._settle(_that_owe(END, before))
+                await self._settle(_events_with_step(END, before))
         return report
 
-    async def _owing(self, tenant: str, scope: Scope) -> list[Record]:
+    async def _pending_events(self, tenant: str, scope: Scope) -> list[Record]:
         """The events of the session that owe something."""
         where = within(Partition(tenant, scope_of(scope.id)))
         query = Query(MESSAGES, where, Eq("owing", True), limit=self._placement.settings.page)
@@ -108,7 +108,7 @@ class SessionClosing:
             noted = await self._placement.write_one("end.note", archive, Put(OPERATIONS, operation, when))
             if noted.applied:
                 return
-            if (error := refused(archive, noted)) is not None:
+            if (error := rejection_error(archive, noted)) is not None:
                 raise error
             there = noted.stored
             if isinstance(there, Record) and any(
@@ -153,9 +153,9 @@ class SessionClosing:
         """Once for what is there; it stays owed to what is yet to be made of messages.
         `away` learns of the stores that did not answer.
         """
-        if (ending := await self.due(owner, owed)) is not None:
-            leaving = ending.until is None and _that_owe(
-                LEAVE, await self._owing(ending.tenant, ending.scope)
+        if (ending := await self.due_end(owner, owed)) is not None:
+            leaving = ending.until is None and _events_with_step(
+                LEAVE, await self._pending_events(ending.tenant, ending.scope)
             )
             waiting = (await self._promote(ending.tenant, ending.scope, ending.until, away)).waiting
             waiting += ["messages that left its window are not handled yet"] if leaving else []
@@ -176,7 +176,7 @@ class SessionClosing:
             await self._placement.write_one("end.over", self._placement.topology.archive, gone)
         return True
 
-    async def due(self, owner: Standing, owed: Owed) -> PendingSessionEnd | None:
+    async def due_end(self, owner: Standing, owed: Owed) -> PendingSessionEnd | None:
         """The end that this owes; None where it is not due any more: the session was
         deleted, or was resumed since, and its next end does all of it.
 
@@ -190,7 +190,7 @@ class SessionClosing:
                 owed.data["tenant"], Scope.session(owed.data["session_id"]), moment(owed.data["until"])
             )
         tenant, scope = owner.key.tenant, Scope.session(str(owner.fields["conversation_id"]))
-        if (record := await self._sessions.stored(tenant, scope.id)) is None:
+        if (record := await self._sessions.find_record(tenant, scope.id)) is None:
             return None
         log = self._sessions.log(record)
         if not (ended := log.events_of([owner])):
@@ -202,7 +202,7 @@ class SessionClosing:
         return None
 
 
-def _that_owe(name: str, events: Sequence[Record]) -> list[Record]:
+def _events_with_step(name: str, events: Sequence[Record]) -> list[Record]:
     return [event for event in events if any(owed.step == name for owed in event.owed)]
 
 

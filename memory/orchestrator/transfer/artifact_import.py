@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator
 
 from memory.domain import ids
 from memory.domain.errors import InvalidInput, NotFound
-from memory.orchestrator.conversations.blobs.manifests import Manifests, Stands, artifact_of
+from memory.orchestrator.conversations.blobs.manifests import Manifests, PathOccupied, artifact_of
 from memory.orchestrator.storage.collections import MANIFESTS
 from memory.orchestrator.storage.session_keys import scope_of
-from memory.orchestrator.transfer.records import DELETED, THERE, WRITTEN, Fate, Restored
+from memory.orchestrator.transfer.records import DELETED, THERE, WRITTEN, Fate, RestoreResult
 from memory.ports.record import Record
 
 
@@ -28,7 +28,7 @@ async def restore_artifact(
     sha256: str,
     size: int,
     data: AsyncIterator[bytes],
-) -> tuple[Restored, str | None]:
+) -> tuple[RestoreResult, str | None]:
     """Put an artifact that was exported; what became of it, and its id here. Nothing of
     `data` is read where something stands under the path.
 
@@ -42,11 +42,11 @@ async def restore_artifact(
     except NotFound:
         return DELETED, None
     except InvalidInput as error:
-        return Restored(Fate.REFUSED, str(error)), None
-    except Stands as met:
+        return RestoreResult(Fate.REFUSED, str(error)), None
+    except PathOccupied as met:
         if not isinstance(met.stands, Record):
             return DELETED, None
         there = artifact_of(met.stands)
         if there.id in (here, old_id) or (there.sha256, there.size) == (sha256, size):
             return THERE, there.id
-        return Restored(Fate.REFUSED, "path: something else stands under it here"), None
+        return RestoreResult(Fate.REFUSED, "path: something else stands under it here"), None

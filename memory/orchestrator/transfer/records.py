@@ -36,16 +36,16 @@ from memory.orchestrator.storage.collections import (
 from memory.orchestrator.storage.deliveries import Deliveries
 from memory.orchestrator.storage.entry_records import PARTS, entry_of, record_of
 from memory.orchestrator.storage.kinds import Kind, Kinds
-from memory.orchestrator.storage.outbox import OutboxRecord, owed_by_writing
+from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
 from memory.orchestrator.storage.past_versions import kept_versions, same_life
-from memory.orchestrator.storage.placement import Located, Placement, refused
+from memory.orchestrator.storage.placement import Located, Placement, rejection_error
 from memory.orchestrator.storage.sources import with_notes, with_sources
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import kept_version, version_at
 from memory.orchestrator.trust.trust import Trust
 from memory.ports.checking import record_problem
 from memory.ports.collections import Collection
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.record import JsonValue, Key, Record, Tombstone
 from memory.ports.writes import Absent, Outcome, Put, Status
 
@@ -53,7 +53,7 @@ WITH_A_FORM_OF_THEIR_OWN = frozenset({ENTRIES, RELATIONS})
 """Their modules export and restore them."""
 
 
-def carried(kinds: Kinds) -> tuple[Kind, ...]:
+def exported_kinds(kinds: Kinds) -> tuple[Kind, ...]:
     """The kinds that are carried as records."""
     return tuple(
         kind for kind in kinds.scoped if kind.exported and kind.collection not in WITH_A_FORM_OF_THEIR_OWN
@@ -68,7 +68,7 @@ def id_here(tenant: str, kind: Kind, scope: str, record_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class AsItWas:
+class ImportedEntry:
     """An entry as it stood where it was exported or, with `replaced_by`, one of its
     kept versions.
     """
@@ -97,15 +97,15 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     """What became of one restored thing; of a refused one, why."""
 
     fate: Fate
     problem: str = ""
 
 
-WRITTEN, THERE, DELETED = Restored(Fate.WRITTEN), Restored(Fate.THERE), Restored(Fate.DELETED)
-TAKEN = Restored(Fate.REFUSED, "id: is taken here by something else")
+WRITTEN, THERE, DELETED = RestoreResult(Fate.WRITTEN), RestoreResult(Fate.THERE), RestoreResult(Fate.DELETED)
+TAKEN = RestoreResult(Fate.REFUSED, "id: is taken here by something else")
 
 SAID = frozenset({"content", "title", "metadata", "compacted_from_ids", "contributors"})
 """What an entry says itself: nothing that is noted beside it is called so."""
@@ -162,7 +162,7 @@ class Transfer:
         tenant or of one scope, with a session's its conversation; before a message the
         chunks of its large texts.
         """
-        for kind in carried(self._placement.kinds):
+        for kind in exported_kinds(self._placement.kinds):
             if kind.collection not in (SESSIONS, ARTIFACTS) and (
                 scope is None or (text := kind.scope_of(scope)) is not None
             ):
@@ -204,45 +204,49 @@ class Transfer:
 
     # -- in: entries -------------------------------------------------------------------
 
-    async def restore_entries(self, tenant: str, entries: Sequence[AsItWas]) -> list[Restored]:
+    async def restore_entries(self, tenant: str, entries: Sequence[ImportedEntry]) -> list[RestoreResult]:
         """Store entries under their own ids and versions where nothing stands; what
         became of each. No id is named twice. Raises `QuotaExceeded` before any of them
         is stored.
         """
-        fates: dict[Key, Restored] = {}
+        fates: dict[Key, RestoreResult] = {}
         let_in = [await self._let_in(tenant, one, fates) for one in entries]
-        records = [_record(tenant, one, self._placement.next_sequence()) async for one in paced(let_in)]
+        records = [
+            _record(tenant, one, self._placement.next_sequence())
+            async for one in iterate_cooperatively(let_in)
+        ]
         located = await self._placement.locate_many(ENTRIES, [record.key for record in records])
         for record, there in zip(records, located, strict=True):
             if record.key in fates:
                 continue
             if there.record or there.tombstone or there.corrupt:
-                fates[record.key] = await self._met(record, there)
+                fates[record.key] = await self._existing_fate(record, there)
         fresh = [record for record in records if record.key not in fates]
         new_entries = [NewEntry.of(record, derived=True) for record in fresh] if self._quotas.quotas else []
-        async with self._quotas.admitted(tenant, new_entries) as stay:
+        async with self._quotas.admit(tenant, new_entries) as stay:
             await self._put(fresh, fates)
             stay |= {record.key for record in fresh}
         return [fates[record.key] for record in records]
 
-    async def _let_in(self, tenant: str, one: AsItWas, fates: dict[Key, Restored]) -> AsItWas:
+    async def _let_in(
+        self, tenant: str, one: ImportedEntry, fates: dict[Key, RestoreResult]
+    ) -> ImportedEntry:
         """The entry as the write gate lets it in; where it refuses it, that is its
         fate.
         """
         try:
             [draft] = await self._trust.let_in(tenant, [one.draft])
         except RejectedByGate as refusal:
-            fates[Key(tenant, one.id)] = Restored(Fate.REFUSED, refusal.reason)
+            fates[Key(tenant, one.id)] = RestoreResult(Fate.REFUSED, refusal.reason)
             return one
         return replace(one, draft=draft)
 
-    async def _put(self, records: Sequence[Record], fates: dict[Key, Restored]) -> None:
-        records = await self._meaning.embedded(records)
+    async def _put(self, records: Sequence[Record], fates: dict[Key, RestoreResult]) -> None:
+        records = await self._meaning.embed_records(records)
         for store in dict.fromkeys(self._placement.topology.home(record.tier) for record in records):
             here = [record for record in records if self._placement.topology.home(record.tier) is store]
             here = [
-                replace(record, owed=owed_by_writing(self._placement, ENTRIES, record, store))
-                for record in here
+                replace(record, owed=write_steps(self._placement, ENTRIES, record, store)) for record in here
             ]
             outcomes = await self._placement.write(
                 "write.home", store, *(Put(ENTRIES, record, Absent()) for record in here)
@@ -255,19 +259,19 @@ class Transfer:
             for record, outcome in met:
                 if outcome.applied:
                     fates[record.key] = WRITTEN
-                elif (error := refused(store, outcome)) is not None:
-                    fates[record.key] = Restored(Fate.REFUSED, error.problem)
+                elif (error := rejection_error(store, outcome)) is not None:
+                    fates[record.key] = RestoreResult(Fate.REFUSED, error.problem)
                 else:
-                    fates[record.key] = await self._met(
+                    fates[record.key] = await self._existing_fate(
                         record, await self._placement.locate(ENTRIES, record.key)
                     )
 
-    async def _met(self, record: Record, there: Located) -> Restored:
+    async def _existing_fate(self, record: Record, there: Located) -> RestoreResult:
         """What an entry meets under its id: itself, edited since perhaps; its
         tombstone; or something else.
         """
         if there.corrupt is not None:
-            return Restored(Fate.REFUSED, "id: what stands under it is damaged")
+            return RestoreResult(Fate.REFUSED, "id: what stands under it is damaged")
         if there.record is None:
             if there.tombstone is None:
                 raise StoreUnavailable(
@@ -280,37 +284,37 @@ class Transfer:
 
     # -- in: kept versions -------------------------------------------------------------
 
-    async def restore_versions(self, tenant: str, versions: Sequence[AsItWas]) -> list[Restored]:
+    async def restore_versions(self, tenant: str, versions: Sequence[ImportedEntry]) -> list[RestoreResult]:
         """Store kept versions of entries that stand here; what became of each. One
         deleted meanwhile takes its versions along.
         """
         keys = list(dict.fromkeys(Key(tenant, one.id) for one in versions))
         located = {at.key: at for at in await self._placement.locate_many(ENTRIES, keys)}
-        fates: list[Restored | None] = [None] * len(versions)
+        fates: list[RestoreResult | None] = [None] * len(versions)
         kept: dict[int, Record] = {}
         for place, one in enumerate(versions):
             found = self._of_its_entry(one, located[Key(tenant, one.id)])
-            if isinstance(found, Restored):
+            if isinstance(found, RestoreResult):
                 fates[place] = found
             else:
                 kept[place] = found
-        embedded = dict(zip(kept, await self._meaning.embedded(list(kept.values())), strict=True))
+        embedded = dict(zip(kept, await self._meaning.embed_records(list(kept.values())), strict=True))
         archive = self._placement.topology.archive
         outcomes = await self._placement.write(
             "version.keep", archive, *(Put(ENTRY_VERSIONS, row, Absent()) for row in embedded.values())
         )
         for (place, row), outcome in zip(embedded.items(), outcomes, strict=True):
-            fates[place] = _kept(row, outcome)
+            fates[place] = _put_fate(row, outcome)
         written = {place: row for place, row in embedded.items() if fates[place] is WRITTEN}
         for place in await self._left_behind(written):
             fates[place] = DELETED
         return [fate or DELETED for fate in fates]
 
-    def _of_its_entry(self, one: AsItWas, there: Located) -> Record | Restored:
+    def _of_its_entry(self, one: ImportedEntry, there: Located) -> Record | RestoreResult:
         """The kept version as the entry that stands here has it, or why that cannot be."""
         home, version = there.record, _record(there.key.tenant, one, self._placement.next_sequence())
         if there.corrupt is not None:
-            return Restored(Fate.REFUSED, "id: the entry that stands under it is damaged")
+            return RestoreResult(Fate.REFUSED, "id: the entry that stands under it is damaged")
         if home is None:
             if there.mark is not None and there.tombstone is None:
                 raise StoreUnavailable(
@@ -318,9 +322,11 @@ class Transfer:
                 )
             return DELETED
         if not same_life(version, home):
-            return Restored(Fate.REFUSED, "id: this version is of another life of the entry that stands here")
+            return RestoreResult(
+                Fate.REFUSED, "id: this version is of another life of the entry that stands here"
+            )
         if one.replaced_by is None or one.replaced_by > home.version:
-            return Restored(
+            return RestoreResult(
                 Fate.REFUSED, "replaced_version: lies after the version of the entry that stands here"
             )
         return kept_version(replace(version, generation=home.generation), one.replaced_by)
@@ -349,7 +355,9 @@ class Transfer:
 
     # -- in: other kinds ---------------------------------------------------------------
 
-    async def restore(self, tenant: str, kind: Kind, record: Record, *, as_it_was: bool = False) -> Restored:
+    async def restore(
+        self, tenant: str, kind: Kind, record: Record, *, as_it_was: bool = False
+    ) -> RestoreResult:
         """Store a record under its id here; `as_it_was` with its version, its moments
         and its tier too, where it says them (a version of 0: it does not), and only
         where nothing else stands under the id.
@@ -377,12 +385,12 @@ class Transfer:
             tier=tier,
         )
         if kind.collection.vector:
-            fresh = (await self._meaning.embedded([fresh]))[0]
-        fresh = replace(fresh, owed=owed_by_writing(self._placement, kind.collection, fresh, store))
+            fresh = (await self._meaning.embed_records([fresh]))[0]
+        fresh = replace(fresh, owed=write_steps(self._placement, kind.collection, fresh, store))
         outcome = await self._placement.write_one("write.home", store, Put(kind.collection, fresh, Absent()))
-        if (error := refused(store, outcome)) is not None:
+        if (error := rejection_error(store, outcome)) is not None:
             if as_it_was:
-                return Restored(Fate.REFUSED, error.problem)
+                return RestoreResult(Fate.REFUSED, error.problem)
             raise error
         if not outcome.applied:
             return await self.restore(tenant, kind, record, as_it_was=True) if as_it_was else THERE
@@ -392,7 +400,7 @@ class Transfer:
         return WRITTEN
 
 
-def check_storable(draft: ImportedDraft, one: AsItWas | None) -> None:
+def check_storable(draft: ImportedDraft, one: ImportedEntry | None) -> None:
     """Raise `InvalidInput` if no store takes the entry; `one` is how it is restored if
     it keeps its id.
     """
@@ -422,7 +430,7 @@ def _any_key(scope: str) -> Key:
     return Key(_ANY, ids.derived_id(_ANY, scope, "import"))
 
 
-def _record(tenant: str, one: AsItWas, sequence: int) -> Record:
+def _record(tenant: str, one: ImportedEntry, sequence: int) -> Record:
     born = one.draft.created_at
     assert born is not None  # noqa: S101 - who makes these sees to it
     key = Key(tenant, one.id)
@@ -452,15 +460,15 @@ def _says_the_same(there: Record, record: Record) -> bool:
     return there.version == record.version and one == other
 
 
-def _kept(row: Record, outcome: Outcome) -> Restored:
+def _put_fate(row: Record, outcome: Outcome) -> RestoreResult:
     if outcome.applied:
         return WRITTEN
     if outcome.status is Status.REJECTED:
-        return DELETED if outcome.reason == "generation" else Restored(Fate.REFUSED, outcome.reason)
+        return DELETED if outcome.reason == "generation" else RestoreResult(Fate.REFUSED, outcome.reason)
     if isinstance(outcome.stored, Tombstone):
         return DELETED
     same = isinstance(outcome.stored, Record) and _says_the_same(outcome.stored, row)
-    return THERE if same else Restored(Fate.REFUSED, "version: another stands here under its number")
+    return THERE if same else RestoreResult(Fate.REFUSED, "version: another stands here under its number")
 
 
 def _content(record: Record) -> tuple[object, ...]:

@@ -20,8 +20,8 @@ from memory.domain.session import STATUSES
 from memory.orchestrator.conversations.blobs.large_texts import (
     Chunk,
     chunks_of,
-    completed,
     digest_of,
+    restore_large_texts,
     uploads_of,
 )
 from memory.orchestrator.conversations.blobs.uploads import Overtaken, Uploads
@@ -39,10 +39,10 @@ from memory.orchestrator.conversations.log.passages import Passages
 from memory.orchestrator.conversations.sessions import MADE_FROM, life_of, system_of
 from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES, SESSIONS
 from memory.orchestrator.storage.kinds import Kind
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.session_keys import scope_of, session_key
 from memory.orchestrator.storage.steps import step
-from memory.orchestrator.transfer.records import DELETED, TAKEN, THERE, WRITTEN, Fate, Restored
+from memory.orchestrator.transfer.records import DELETED, TAKEN, THERE, WRITTEN, Fate, RestoreResult
 from memory.ports.record import JsonValue, Key, Record, Stored, Tombstone
 from memory.ports.writes import Absent, Outcome, Put, Status
 
@@ -68,7 +68,7 @@ def check_carried(kind: Kind, record: Record) -> None:
         if (
             event.draft.message is not None and event.draft.artifacts
         ):  # its large texts have their places in it
-            completed(
+            restore_large_texts(
                 event.draft.message,
                 event.draft.artifacts,
                 dict.fromkeys(chunks_of(event.draft.artifacts), ""),
@@ -142,7 +142,7 @@ class Moving:
         return replace(record, key=here, body=body)
 
 
-class Carrying:
+class SessionRestorer:
     """Restores them."""
 
     def __init__(self, placement: Placement, uploads: Uploads, passages: Passages) -> None:
@@ -150,25 +150,27 @@ class Carrying:
         self._uploads = uploads
         self._passages = passages
 
-    async def restore_session(self, record: Record) -> Restored:
+    async def restore_session(self, record: Record) -> RestoreResult:
         """Store a session's own record where there is none; one of the same incarnation
         is there already, whatever was said since.
         """
         archive = self._placement.topology.archive
         outcome = await self._placement.write_one(
-            "session.restore", archive, Put(SESSIONS, _born(record, None), Absent())
+            "session.restore", archive, Put(SESSIONS, _new_record(record, None), Absent())
         )
-        if outcome.applied or (error := refused(archive, outcome)) is not None:
-            return WRITTEN if outcome.applied else Restored(Fate.REFUSED, str(error))
+        if outcome.applied or (error := rejection_error(archive, outcome)) is not None:
+            return WRITTEN if outcome.applied else RestoreResult(Fate.REFUSED, str(error))
         there = outcome.stored
         if isinstance(there, Record):
             same = there.body["incarnation"] == record.body["incarnation"]
-            return THERE if same else Restored(Fate.REFUSED, "id: there is another session of this id here")
+            return (
+                THERE if same else RestoreResult(Fate.REFUSED, "id: there is another session of this id here")
+            )
         return DELETED if isinstance(there, Tombstone) or outcome.status is Status.REJECTED else TAKEN
 
     async def restore_events(
         self, records: Sequence[Record], chunks: MutableMapping[tuple[str, Chunk], str]
-    ) -> list[Restored]:
+    ) -> list[RestoreResult]:
         """Store events, in their order, each where nothing stands at its place; those
         of a session that was deleted are not brought back.
 
@@ -181,7 +183,7 @@ class Carrying:
         keys = list(dict.fromkeys(named))
         with step("session.read"):
             sessions = dict(zip(keys, await archive.get(SESSIONS, keys) if keys else [], strict=True))
-        fates: list[Restored] = []
+        fates: list[RestoreResult] = []
         puts: list[tuple[int, Put]] = []
         refusal: QuotaExceeded | None = None
         for at, (record, key) in enumerate(zip(records, named, strict=True)):
@@ -197,10 +199,10 @@ class Carrying:
                 except QuotaExceeded as refused_now:
                     refusal = refused_now
                     break
-                if isinstance(here, Restored):
+                if isinstance(here, RestoreResult):
                     fates[at] = here
                 else:
-                    born = _born(here, session.generation)
+                    born = _new_record(here, session.generation)
                     owed = (*born.owed, *self._passages.owed_by(event_of(record).draft))
                     puts.append((at, Put(MESSAGES, replace(born, owed=owed), Absent())))
         outcomes = (
@@ -209,8 +211,10 @@ class Carrying:
         for (at, put), outcome in zip(puts, outcomes, strict=True):
             if outcome.applied:
                 self._passages.note(event_of(put.record))
-            error = refused(archive, outcome)
-            fates[at] = _put(put.record, outcome) if error is None else Restored(Fate.REFUSED, str(error))
+            error = rejection_error(archive, outcome)
+            fates[at] = (
+                _put_fate(put.record, outcome) if error is None else RestoreResult(Fate.REFUSED, str(error))
+            )
             if (artifacts := artifacts_of(put.record)) and isinstance(session := sessions[named[at]], Record):
                 if not outcome.applied:
                     await self._uploads.give_up(life_of(session), artifacts)
@@ -225,7 +229,7 @@ class Carrying:
 
     async def _with_texts(
         self, record: Record, session: Record, texts: Mapping[Chunk, str]
-    ) -> Record | Restored:
+    ) -> Record | RestoreResult:
         """The record once its large texts are stored here; or what stands at its place,
         or why they cannot be.
         """
@@ -233,21 +237,21 @@ class Carrying:
         with step("log.read"):
             (there,) = await archive.get(MESSAGES, [record.key])
         if there is not None:
-            return _met(record, there)
+            return _existing_fate(record, there)
         lacking = [chunk for chunk in chunks_of(event.draft.artifacts) if chunk not in texts]
         if lacking or event.draft.message is None:
-            return Restored(
+            return RestoreResult(
                 Fate.REFUSED, f"artifacts: {len(lacking)} of their chunks do not stand before it in this file"
             )
         try:
-            message = completed(event.draft.message, event.draft.artifacts, texts)
+            message = restore_large_texts(event.draft.message, event.draft.artifacts, texts)
             (artifacts,) = await self._uploads.lay(life_of(session), [(message, ())])
         except Overtaken:
             return DELETED
         return with_artifacts(record, artifacts)
 
 
-def _fate(record: Record, session: object) -> Restored:
+def _fate(record: Record, session: object) -> RestoreResult:
     """What becomes of an event, as far as its session tells; written, if nothing stands
     at its place.
     """
@@ -255,23 +259,25 @@ def _fate(record: Record, session: object) -> Restored:
         return DELETED
     place: Any = record.fields["place"]
     is_its = record.key == place_key(record.key.tenant, str(session.body["incarnation"]), place)
-    return WRITTEN if is_its else Restored(Fate.REFUSED, "id: is no place of the session that stands here")
+    return (
+        WRITTEN if is_its else RestoreResult(Fate.REFUSED, "id: is no place of the session that stands here")
+    )
 
 
-def _put(record: Record, outcome: Outcome) -> Restored:
+def _put_fate(record: Record, outcome: Outcome) -> RestoreResult:
     if outcome.applied:
         return WRITTEN
-    return DELETED if outcome.status is Status.REJECTED else _met(record, outcome.stored)
+    return DELETED if outcome.status is Status.REJECTED else _existing_fate(record, outcome.stored)
 
 
-def _met(record: Record, there: Stored | None) -> Restored:
+def _existing_fate(record: Record, there: Stored | None) -> RestoreResult:
     """What an event meets at its place."""
     if isinstance(there, Record):
         return THERE if there.body.get("nonce") == record.body["nonce"] else TAKEN
     return DELETED if isinstance(there, Tombstone) else TAKEN
 
 
-def _born(record: Record, generation: int | None) -> Record:
+def _new_record(record: Record, generation: int | None) -> Record:
     return Record(
         record.key,
         record.scope,

@@ -20,7 +20,7 @@ from memory.domain.provenance import ORIGIN_KINDS, parts_of
 from memory.domain.time import micros, moment
 from memory.orchestrator.storage.collections import SETTINGS
 from memory.orchestrator.storage.key_locks import RetryDeadline
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.ports.query import And, Condition, Eq, Ge, Has, IsNull, Not, Or, all_of
 from memory.ports.record import Corrupt, Key, Record
@@ -78,7 +78,7 @@ class BlockedSources:
 
         Raises `InvalidInput` where they are too many.
         """
-        new = {one.origin: _said(one) for one in sources}
+        new = {one.origin: _to_json(one) for one in sources}
 
         def with_them(said: Said) -> Said:
             if len(said.keys() | new.keys()) > MAX_BLOCKED_SOURCES:
@@ -114,7 +114,7 @@ class BlockedSources:
         )
         while True:
             before, known = await self._read(tenant)
-            said = change({one.origin: _said(one) for one in known.blocked})
+            said = change({one.origin: _to_json(one) for one in known.blocked})
             version = self._placement.next_version(0 if before is None else before.version)
             body = {"by_origin": {origin: dict(how) for origin, how in said.items()}}
             record = Record(
@@ -125,18 +125,18 @@ class BlockedSources:
             if outcome.applied:
                 self._remember(tenant, Known(self._placement.now(), _sources(record)))
                 return
-            if (error := refused(archive, outcome)) is not None:
+            if (error := rejection_error(archive, outcome)) is not None:
                 raise error
             await patience.wait()
 
     # -- asked -------------------------------------------------------------------------
 
-    async def known(self, tenant: str) -> Known:
+    async def load(self, tenant: str) -> Known:
         """The blocked sources, as they were at most `LASTS` ago.
 
         Where the archive fails, returns the cached ones; raises where there are none.
         """
-        if (known := self.at_once(tenant)) is not None:
+        if (known := self.cached(tenant)) is not None:
             return known
         answer = await self._placement.answer(self._placement.topology.archive, self._read(tenant))
         if not isinstance(answer, StoreError):
@@ -147,7 +147,7 @@ class BlockedSources:
         self._remember(tenant, known)
         return known
 
-    def at_once(self, tenant: str) -> Known | None:
+    def cached(self, tenant: str) -> Known | None:
         """What is known without asking anybody; None where it has to be asked."""
         known = self._known.get(tenant)
         return known if known is not None and self._is_young(known) else None
@@ -206,7 +206,7 @@ def _source(origin: str, how: Said) -> BlockedSource:
     return BlockedSource(origin, since, how["later_writes"], how["reason"], how["by"], moment(how["at"]))
 
 
-def _said(one: BlockedSource) -> dict[str, Any]:
+def _to_json(one: BlockedSource) -> dict[str, Any]:
     since = None if one.since is None else micros(one.since)
     return {
         "since": since,

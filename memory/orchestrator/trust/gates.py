@@ -20,7 +20,7 @@ from memory.domain.errors import InvalidInput, RejectedByGate
 from memory.domain.provenance import ORIGIN_KINDS, Provenance
 from memory.orchestrator.storage.callbacks import is_async
 from memory.orchestrator.storage.placement import Placement
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 
 Verdict: TypeAlias = bool | str | Mapping[str, Any] | None
 """True lets it be written; False refuses it, and so does a text, which says why. What
@@ -55,8 +55,8 @@ class Gates:
             return list(drafts)
         changes = await self.changes(drafts)
         return [
-            _changed(draft, changes[position], position)
-            async for position, draft in paced(list(enumerate(drafts)))
+            _apply_changes(draft, changes[position], position)
+            async for position, draft in iterate_cooperatively(list(enumerate(drafts)))
         ]
 
     async def changes(self, drafts: Sequence[EntryDraft]) -> list[dict[str, Any]]:
@@ -65,7 +65,10 @@ class Gates:
         """
         if self.write is None:
             return [{} for _ in drafts]
-        asked = [(draft.model_copy(deep=True), provenance_of(draft)) async for draft in paced(drafts)]
+        asked = [
+            (draft.model_copy(deep=True), provenance_of(draft))
+            async for draft in iterate_cooperatively(drafts)
+        ]
         return [
             changes_of(answer, position)
             for position, answer in enumerate(await self._writing.answers_of(self.write, asked))
@@ -75,7 +78,7 @@ class Gates:
         """Which of the entries may be shown."""
         if self.recall is None or not entries:
             return [True] * len(entries)
-        asked = [(entry.model_copy(deep=True),) async for entry in paced(entries)]
+        asked = [(entry.model_copy(deep=True),) async for entry in iterate_cooperatively(entries)]
         return [lets_out(answer) for answer in await self._recalling.answers_of(self.recall, asked)]
 
 
@@ -93,7 +96,7 @@ class Asking:
         given: dict[int, Any] = {}
         late = Event()
 
-        async def awaited(number: int, answer: Awaitable[Any]) -> None:
+        async def await_answer(number: int, answer: Awaitable[Any]) -> None:
             try:
                 given[number] = await answer
             except Exception as error:  # noqa: BLE001 - a gate is anybody's
@@ -108,16 +111,18 @@ class Asking:
                 except Exception as error:  # noqa: BLE001 - as above
                     given[number] = error
 
-        async def answered() -> None:
+        async def collect_answers() -> None:
             if is_async(gate):
-                await asyncio.gather(*(awaited(number, gate(*args)) for number, args in enumerate(asked)))
+                await asyncio.gather(
+                    *(await_answer(number, gate(*args)) for number, args in enumerate(asked))
+                )
             else:
                 await asyncio.get_running_loop().run_in_executor(
                     self._threads, contextvars.copy_context().run, called_all
                 )
                 await asyncio.gather(
                     *(
-                        awaited(number, answer)
+                        await_answer(number, answer)
                         for number, answer in list(given.items())
                         if inspect.isawaitable(answer)
                     )
@@ -126,7 +131,7 @@ class Asking:
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._within.total_seconds()):
-                    await answered()
+                    await collect_answers()
         finally:
             late.set()
         answers = [given.get(number, TimeoutError(LATE)) for number in range(len(asked))]
@@ -169,7 +174,7 @@ def changes_of(answer: Any, position: int = 0) -> dict[str, Any]:
     )
 
 
-def _changed(draft: Draft, changes: Mapping[str, Any], position: int) -> Draft:
+def _apply_changes(draft: Draft, changes: Mapping[str, Any], position: int) -> Draft:
     if not changes:
         return draft
     try:

@@ -10,12 +10,12 @@ from typing import Any
 from memory.domain.entry import EntryDraft, ImportedDraft
 from memory.domain.errors import RejectedByGate, StoreError
 from memory.domain.provenance import all_in, named_in
-from memory.orchestrator.storage.entry_records import changed, entry_of
+from memory.orchestrator.storage.entry_records import apply_changes, entry_of
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.trust.blocked_sources import BlockedSources, visible
 from memory.orchestrator.trust.gates import Draft, Gates
 from memory.ports.asking import condition
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.record import Record
 
 AT_A_TIME = 500
@@ -52,7 +52,7 @@ class Trust:
             ]
             named = {
                 position: origins
-                async for position, draft in paced(written, AT_A_TIME)
+                async for position, draft in iterate_cooperatively(written, AT_A_TIME)
                 if (origins := _origins_of(draft))
             }
             await self._refuse(tenant, named, changing=changing)
@@ -69,7 +69,7 @@ class Trust:
         await self._refuse(tenant, {0: _writer(changes)}, changing=True)
         if self.gates.write is None:
             return changes
-        entry = entry_of(changed(record, changes, version=self._placement.next_version(record.version)))
+        entry = entry_of(apply_changes(record, changes, version=self._placement.next_version(record.version)))
         said = {
             name: getattr(entry, name)
             for name in EntryDraft.model_fields
@@ -96,7 +96,7 @@ class Trust:
         if not any(named.values()):
             return
         try:
-            known = await self.blocked_sources.known(tenant)
+            known = await self.blocked_sources.load(tenant)
         except StoreError:
             return  # unknown: reads hide the entries of blocked sources, whoever wrote them
         now = self._placement.now()
@@ -113,13 +113,15 @@ class Trust:
         nothing of where it comes from is asked of the gate alone.
         """
         if any(all_in(record.fields) for record in records):
-            trusted = condition(visible(await self.blocked_sources.known(tenant)))
+            trusted = condition(visible(await self.blocked_sources.load(tenant)))
             records = [record for record in records if trusted(record)]
         return [
-            record for record, is_shown in zip(records, await self.shown(records), strict=True) if is_shown
+            record
+            for record, is_shown in zip(records, await self.readable_flags(records), strict=True)
+            if is_shown
         ]
 
-    async def shown(self, records: Sequence[Record]) -> list[bool]:
+    async def readable_flags(self, records: Sequence[Record]) -> list[bool]:
         """Which of the records the recall gate lets out."""
         if self.gates.recall is None:
             return [True] * len(records)

@@ -18,7 +18,7 @@ from memory.ports.candidates import Measured
 DAY = timedelta(days=1)
 
 
-def boosted(
+def boost_multipliers(
     question: Question, pool: Measured, preferred: Preferences, now: datetime
 ) -> Mapping[str, Scores]:
     """By what the score of each candidate is multiplied, all of them together (D69).

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question
-from memory.policies.ranking.boosts import boosted
+from memory.policies.ranking.boosts import boost_multipliers
 from memory.policies.ranking.relevance import EmbedderScale, Relevance, relevance
 from memory.policies.ranking.score import Scored, Scores, score
 from memory.ports.candidates import Measured
@@ -48,7 +48,7 @@ class Ranked:
         order = self.order.tolist()
         return sorted(rows, key=lambda row: (-order[row], self.ids[row]))
 
-    def answering(self, least: float | None = None) -> list[int]:
+    def relevant_rows(self, least: float | None = None) -> list[int]:
         """Return the rows that answer, and with `least` those of at least this
         relevance.
         """
@@ -63,7 +63,7 @@ class Ranked:
             float(self.order[row]), None if self.relevance is None else float(self.relevance.values[row])
         )
 
-    def holding(self, rows: Iterable[int], pool: Measured) -> list[int]:
+    def rows_with_all_words(self, rows: Iterable[int], pool: Measured) -> list[int]:
         """Those of the rows that hold every word of the question themselves."""
         return [row for row in rows if pool.counts.shape[1] and pool.counts[row].all()]
 
@@ -74,16 +74,16 @@ class Ranked:
         self.multipliers[name] = factors
         self.order = self.order * factors
 
-    def explained(self, row: int) -> dict[str, Any]:
+    def explain(self, row: int) -> dict[str, Any]:
         """What a row's place was made of: its rank by words, by meaning and by both
         before anything multiplied; each part of the score.
         """
         terms = {name: round(float(of[row]), 4) for name, of in self.scored.terms.items()}
         return {
             "order": round(float(self.order[row]), 4),
-            "relevance": self.scored.evidence.explained(row)
+            "relevance": self.scored.evidence.explain(row)
             if self.relevance is None
-            else self.relevance.explained(row),
+            else self.relevance.explain(row),
             "ranks": {
                 "lexical": _rank(self.scored.terms["own_lexical"], row),
                 "semantic": _rank(self.scored.terms["own_semantic"], row),
@@ -113,7 +113,7 @@ def rank(
     """
     then = asked.as_of or asked.known_at or now
     scored = score(question if asked.mode != "semantic" else replace(question, text=""), pool, near, then)
-    multipliers = dict(boosted(question, pool, asked.preferred, then))
+    multipliers = dict(boost_multipliers(question, pool, asked.preferred, then))
     order = scored.score
     for by in multipliers.values():
         order = order * by

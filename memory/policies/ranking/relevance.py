@@ -43,7 +43,7 @@ class Evidence:
     has_vector: npt.NDArray[np.bool_]
     """Whether there is a cosine: both the question and the candidate have a vector."""
 
-    def explained(self, row: int) -> dict[str, float]:
+    def explain(self, row: int) -> dict[str, float]:
         """Return what speaks for a candidate."""
         shown = {"lexical_share": float(self.lexical_share[row])}
         if self.has_vector[row]:
@@ -90,12 +90,12 @@ class Relevance:
     candidate.
     """
 
-    def explained(self, row: int) -> dict[str, Any]:
+    def explain(self, row: int) -> dict[str, Any]:
         """Return what the relevance of a candidate was made of, as numbers and as a
         sentence.
         """
         offset, semantic, lexical = map(float, self.parts[:, row])
-        shown: dict[str, Any] = self.evidence.explained(row)
+        shown: dict[str, Any] = self.evidence.explain(row)
         said = [f"{shown['lexical_share']:.0%} of the question's words (by rarity) {lexical:+.2f}"]
         if "cosine" in shown:
             cosine, window = shown["cosine"], shown["cosine_with_neighbours"]
@@ -130,16 +130,18 @@ def relevance(
     hybrid = _of(evidence, _constants(evidence, scale.constants.hybrid), baseline)
     lexical = _of(evidence, _constants(evidence, LEXICAL), 0.0)
     best = np.where(semantic.values > hybrid.values, semantic.parts, hybrid.parts)
-    return _made(evidence, baseline, np.where(evidence.has_vector, best, lexical.parts))
+    return _make_relevance(evidence, baseline, np.where(evidence.has_vector, best, lexical.parts))
 
 
 def _of(evidence: Evidence, constants: Scores, baseline: float) -> Relevance:
     offset, semantic, lexical = constants
     above = (evidence.cosine + evidence.window_cosine) / 2 - baseline
-    return _made(evidence, baseline, np.array([offset, semantic * above, lexical * evidence.lexical_share]))
+    return _make_relevance(
+        evidence, baseline, np.array([offset, semantic * above, lexical * evidence.lexical_share])
+    )
 
 
-def _made(evidence: Evidence, baseline: float, parts: Scores) -> Relevance:
+def _make_relevance(evidence: Evidence, baseline: float, parts: Scores) -> Relevance:
     return Relevance(np.asarray(1 / (1 + np.exp(-parts.sum(axis=0)))), evidence, baseline, parts)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory.policies import marks
-from memory.policies.asking import Question, mentioned
+from memory.policies.asking import Question, mentioned_speakers
 from memory.policies.dates import period_of
 from memory.policies.ranking import constants as c
 from memory.policies.ranking.relevance import Evidence
@@ -53,7 +53,7 @@ def score(question: Question, pool: Measured, near: bytes | None, now: datetime)
     """
     neighbours = _Neighbours(pool)
     rare = _rarities(question, pool)
-    sure: Scores = np.where(question.supposed, c.CORRECTED, 1.0)
+    sure: Scores = np.where(question.correction_mask, c.CORRECTED, 1.0)
     own = pool.counts * sure / c.CONTENT
     asks = _shows(pool, marks.ASKS)
     norm: Scores = (
@@ -62,18 +62,18 @@ def score(question: Question, pool: Measured, near: bytes | None, now: datetime)
     previous = np.where(neighbours.of(asks, -1) > 0, c.ASKED, c.PREVIOUS)[:, None]
     with_others = own + previous * neighbours.of(own, -1) + c.NEXT * neighbours.of(own, 1)
     with_others += c.SECOND * (neighbours.of(own, -2) + neighbours.of(own, 2)) + _said_beside(question, pool)
-    in_context = _gained(rare, with_others, norm)
+    in_context = _bm25(rare, with_others, norm)
     cosine, window = _meaning(pool, near, neighbours)
     terms = {
         "lexical": c.CONTEXT * _in_parts(in_context),
-        "own_lexical": c.OWN_WORDS * _in_parts(_gained(rare, own, norm)),
+        "own_lexical": c.OWN_WORDS * _in_parts(_bm25(rare, own, norm)),
         "semantic": c.WINDOW * _in_parts(window),
         "own_semantic": c.OWN_MEANING * _in_parts(cosine),
-        "speaker": c.SPEAKER * _spoken(question, pool),
+        "speaker": c.SPEAKER * _speaker_scores(question, pool),
         "asks": c.ENDS_ASKING * _shows(pool, marks.ENDS_ASKING),
         "session": c.SESSION * _in_parts(_sessions(pool, in_context)),
         "length": c.LENGTHY * np.log1p(np.minimum(pool.lengths, c.LONGEST)),
-        "date": _dated(question, pool, now),
+        "date": _date_scores(question, pool, now),
         "cues": sum((weight * _shows(pool, mark) for mark, weight in question.cues), np.zeros(len(pool))),
     }
     total: Scores = sum(terms.values(), np.zeros(len(pool)))
@@ -129,7 +129,7 @@ def _average(pool: Measured) -> float:
     )
 
 
-def _gained(rare: Scores, counts: Scores, norm: Scores) -> Scores:
+def _bm25(rare: Scores, counts: Scores, norm: Scores) -> Scores:
     """BM25 of each row."""
     return np.asarray((rare * counts * (c.K1 + 1) / (counts + norm)).sum(axis=1))
 
@@ -173,14 +173,14 @@ def _unit(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.asarray(np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0))
 
 
-def _spoken(question: Question, pool: Measured) -> Scores:
+def _speaker_scores(question: Question, pool: Measured) -> Scores:
     """Where the question names exactly one speaker: who that is."""
     speakers = pool.fields["speaker"]
-    named = mentioned(question, {one for one in speakers if isinstance(one, str)})
+    named = mentioned_speakers(question, {one for one in speakers if isinstance(one, str)})
     return np.array([float(len(named) == 1 and one in named) for one in speakers])
 
 
-def _dated(question: Question, pool: Measured, now: datetime) -> Scores:
+def _date_scores(question: Question, pool: Measured, now: datetime) -> Scores:
     """How close to the days that the question names; nothing where it names none."""
     period = period_of(question.text, now.date())
     if period is None:
@@ -202,8 +202,8 @@ def _said_beside(question: Question, pool: Measured) -> Scores:
         zip(pool.fields["valid_from"], pool.fields["number_in_conversation"], strict=True),
     )
     days = [at.date() if number is not None and isinstance(at, datetime) else None for at, number in moments]
-    by_speaker = _holding(question, {one: str(one) for one in speakers if one is not None}, speakers)
-    by_day = _holding(
+    by_speaker = _stem_matches(question, {one: str(one) for one in speakers if one is not None}, speakers)
+    by_day = _stem_matches(
         question,
         {day: f"{day.day} {MONTHS[day.month - 1]} {day.year}" for day in days if day is not None},
         days,
@@ -211,7 +211,7 @@ def _said_beside(question: Question, pool: Measured) -> Scores:
     return np.maximum(by_speaker, by_day)
 
 
-def _holding(question: Question, texts: Mapping[Any, str], of: Sequence[Any]) -> Scores:
+def _stem_matches(question: Question, texts: Mapping[Any, str], of: Sequence[Any]) -> Scores:
     """Which stems of the question the text of each holds; none where there is no text.
     Each text is cut once, however many rows have it.
     """

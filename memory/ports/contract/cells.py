@@ -55,7 +55,10 @@ def cells(
     called = [ids] * len(listed) if callable(ids) else [_always(one) for one in ids]
     axis = _Axis(
         names,
-        tuple(_named(value, name_of, len(names)) for value, name_of in zip(listed, called, strict=True)),
+        tuple(
+            _name_and_values(value, name_of, len(names))
+            for value, name_of in zip(listed, called, strict=True)
+        ),
         shared,
     )
     if not listed:
@@ -72,7 +75,9 @@ def _always(called: str) -> Callable[[Any], object]:
     return lambda value: called
 
 
-def _named(value: Any, called: Callable[[Any], object], parameters: int) -> tuple[str, tuple[Any, ...]]:
+def _name_and_values(
+    value: Any, called: Callable[[Any], object], parameters: int
+) -> tuple[str, tuple[Any, ...]]:
     """A value that `pytest.param` made says itself what it is called."""
     if isinstance(value, ParameterSet):
         return str(value.id), tuple(value.values)

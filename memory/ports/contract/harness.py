@@ -145,9 +145,9 @@ class Harness:
 
     @classmethod
     def can_be_cleared(cls) -> bool:
-        return cls.cleared is not Harness.cleared
+        return cls.clear is not Harness.clear
 
-    async def cleared(self, store: Store, collections: Sequence[Collection]) -> Store:
+    async def clear(self, store: Store, collections: Sequence[Collection]) -> Store:
         """In the place of an open store that a test did nothing to but write and ask,
         one with nothing left in it, open with these collections: in this event loop,
         which may be another. Implement it where making a store takes long: tests lend
@@ -212,7 +212,7 @@ class Harness:
 
     # -- where `remote` ----------------------------------------------------------------
 
-    async def hurried(self, store: Store) -> Store:
+    async def with_short_timeouts(self, store: Store) -> Store:
         """Another unopened store on the same data, with timeouts as short as the
         adapter allows (best well under a second).
         """
@@ -244,9 +244,9 @@ class Harness:
 
     @classmethod
     def can_be_cramped(cls) -> bool:
-        return cls.cramped is not Harness.cramped
+        return cls.make_with_limited_space is not Harness.make_with_limited_space
 
-    async def cramped(self) -> Store:
+    async def make_with_limited_space(self) -> Store:
         """As `make`, with room for some megabytes, until `make_room`: on a small disk,
         or under a limit of the server's memory.
         """

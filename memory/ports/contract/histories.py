@@ -350,7 +350,7 @@ class Play:
         specification does not.
         """
         try:
-            return await self._taken(step)
+            return await self._run_step(step)
         except Exception:  # noqa: BLE001
             return False
 
@@ -360,7 +360,7 @@ class Play:
         self.store = await (self.harness.restart if dies else self.harness.reopen)(self.store)
         await self.store.open(DECLARED)
 
-    async def _taken(self, step: Step) -> bool:
+    async def _run_step(self, step: Step) -> bool:
         match step:
             case Reopen() | Restart():
                 await self._begin_again(dies=isinstance(step, Restart))
@@ -391,7 +391,7 @@ class Play:
             case Pages(query):
                 return await self._alike(lambda s: _to_the_end(s, query))
             case Waiting():
-                return await self._alike(lambda s: _due(s, step))
+                return await self._alike(lambda s: _fetch_due(s, step))
             case Named():
                 return await self._alike(lambda s: _partitions(s, step))
             case _:
@@ -458,7 +458,7 @@ async def _to_the_end(store: Store, query: Query) -> object:
     return sorted(found, key=lambda standing: standing.key)
 
 
-async def _due(store: Store, asked: Waiting) -> object:
+async def _fetch_due(store: Store, asked: Waiting) -> object:
     rows: list[tuple[str, Key, int, str, str]] = []
     cursor: str | None = None
     while True:

@@ -31,7 +31,7 @@ def works(*names: str) -> Callable[[Test], Test]:
     return _judge(_WORKS, names, needs(*names))
 
 
-def refused(*names: str) -> Callable[[Test], Test]:
+def refuses(*names: str) -> Callable[[Test], Test]:
     """The test proves what happens where these capabilities are not claimed, or limits
     not set.
     """
@@ -40,47 +40,47 @@ def refused(*names: str) -> Callable[[Test], Test]:
 
 def needs(*names: str) -> Callable[[Test], Test]:
     """The test runs for harnesses that claim all of these."""
-    return _marked("claimed", names)
+    return _capability_mark("claimed", names)
 
 
 def without(*names: str) -> Callable[[Test], Test]:
     """The test runs for harnesses that claim none of these."""
-    return _marked("unclaimed", names)
+    return _capability_mark("unclaimed", names)
 
 
-def remote(test: Test) -> Test:
+def needs_server(test: Test) -> Test:
     """The test runs for harnesses whose store talks to a server over a network."""
     return _where(test, remote=True)
 
 
-def built(test: Test) -> Test:
+def needs_urls(test: Test) -> Test:
     """The test runs for harnesses that say by which URLs their store is built."""
     return _where(test, built=True)
 
 
-def cramped(test: Test) -> Test:
+def needs_limited_space(test: Test) -> Test:
     """The test runs for harnesses that can give their store little room."""
     return _where(test, cramped=True)
 
 
-def tiny(test: Test) -> Test:
+def needs_tiny(test: Test) -> Test:
     """The test runs for harnesses that can make their adapter's thresholds tiny."""
     return _where(test, tiny=True)
 
 
-def derived(test: Test) -> Test:
+def needs_derived_damage(test: Test) -> Test:
     """The test runs for harnesses that can damage what their store derives from its
     records.
     """
     return _where(test, derived=True)
 
 
-def in_files(test: Test) -> Test:
+def needs_files(test: Test) -> Test:
     """The test runs for harnesses that name the files of their store."""
     return _where(test, files=True)
 
 
-def addressed(test: Test) -> Test:
+def needs_address(test: Test) -> Test:
     """The test runs for harnesses that tell another process where their store is."""
     return _where(test, address=True)
 
@@ -99,12 +99,12 @@ def fits(mark: pytest.Mark, harness: type[Harness]) -> bool:
     }
     if any(mark.kwargs.get(what) and not has for what, has in asked.items()):
         return False
-    return all(_claimed(harness.claims, name) for name in wanted) and not any(
-        _claimed(harness.claims, name) for name in unwanted
+    return all(_is_claimed(harness.claims, name) for name in wanted) and not any(
+        _is_claimed(harness.claims, name) for name in unwanted
     )
 
 
-def unjudged() -> list[str]:
+def untested_capabilities() -> list[str]:
     """What is missing: every flag and limit needs a test for where it is claimed and
     one for where it is not.
     """
@@ -119,7 +119,7 @@ def unjudged() -> list[str]:
     ]
 
 
-def unproven() -> list[str]:
+def uncited_clauses() -> list[str]:
     """Clauses that no test of the contract cites."""
     suite = importlib.import_module("memory.ports.contract.suite")
     tests = [value for name, value in vars(suite).items() if name.startswith("test_")]
@@ -149,7 +149,7 @@ def _where(test: Test, **hook: bool) -> Test:
     return mark(test)
 
 
-def _marked(side: str, names: tuple[str, ...]) -> Callable[[Test], Test]:
+def _capability_mark(side: str, names: tuple[str, ...]) -> Callable[[Test], Test]:
     known = (*capabilities.FLAGS, *capabilities.LIMITS, "loss_window")
     if unknown := [name for name in names if name not in known]:
         raise UnknownCapability(
@@ -159,6 +159,6 @@ def _marked(side: str, names: tuple[str, ...]) -> Callable[[Test], Test]:
     return mark
 
 
-def _claimed(claims: Capabilities, name: str) -> bool:
+def _is_claimed(claims: Capabilities, name: str) -> bool:
     value = getattr(claims, name)
     return value if isinstance(value, bool) else value is not None

@@ -23,7 +23,7 @@ async def store(harness: Harness, *, lent: bool) -> AsyncIterator[Store]:
     lent = lent and harness.can_be_cleared()
     if lent and (kept := _kept.pop(type(harness), None)) is not None:
         owner, done_with = kept
-        made = await owner.cleared(done_with, DECLARED)
+        made = await owner.clear(done_with, DECLARED)
     else:
         owner, made = harness, await harness.make()
     keeps = False

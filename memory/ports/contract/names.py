@@ -79,7 +79,7 @@ def partitions(family: str, names: tuple[str, ...] = NAMES) -> list[Partition]:
             return [Partition("acme", name) for name in names]
 
 
-def named(family: str, names: tuple[str, ...] = NAMES) -> list[tuple[Key, str]]:
+def keys_and_scopes(family: str, names: tuple[str, ...] = NAMES) -> list[tuple[Key, str]]:
     """A key and a scope for each partition of the family."""
     return [(Key(at.tenant, _id(n, at)), at.scope) for n, at in enumerate(partitions(family, names))]
 
@@ -102,6 +102,6 @@ def owner(key: Key, scope: str) -> list[str]:
     return [ascii(key.tenant), ascii(scope), key.id]
 
 
-def made(key: Key, scope: str, version: int = 1, **parts: Any) -> Record:
+def owned_record(key: Key, scope: str, version: int = 1, **parts: Any) -> Record:
     """A record that says whose it is."""
     return Record(key, scope, version, T0, T0, **{"body": {"of": owner(key, scope)}, **parts})

@@ -17,15 +17,15 @@ from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,
-    asked,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
     hit_ids,
     key_of,
-    live,
     one,
     put,
+    query_ids,
     record,
 )
 from memory.ports.query import PartitionPage, Query, Tenant, within
@@ -41,7 +41,7 @@ async def increment(store: Store, times: int) -> None:
     """Count so many times, each on condition that the count is still what was read."""
     for _ in range(times):
         while True:
-            now = await live(store, COUNTED)
+            now = await fetch_record(store, COUNTED)
             new = record(COUNTED, version=now.version + 1, body={"n": now.body["n"] + 1})
             if (await one(store, put(new, AtVersion(now.version)))).applied:
                 break
@@ -49,27 +49,27 @@ async def increment(store: Store, times: int) -> None:
 
 async def change(store: Store, turn: int) -> None:
     """Write something of every kind, which differs from turn to turn."""
-    await done(
+    await apply_all(
         store,
         put(record(1, version=turn, body={"n": turn}, texts={"content": f"lantern turn{turn}"})),
         RaiseGeneration(ELSEWHERE),
     )
-    await done(
+    await apply_all(
         store,
         put(record(10 + turn)),
         put(record(30 + turn, ELSEWHERE)),
         Annotate(SAMPLES, key_of(1), turn, tier=f"tier {turn}"),
     )
-    await done(store, delete(10 + turn - 1))
+    await apply_all(store, delete(10 + turn - 1))
     await store.delete_matching(Query(SAMPLES, within(ELSEWHERE)), 50)
-    await done(store, put(record(60 + turn, ELSEWHERE)))
+    await apply_all(store, put(record(60 + turn, ELSEWHERE)))
 
 
-async def seen(store: Store) -> Any:
+async def snapshot(store: Store) -> Any:
     """What this process sees of it, as JSON has it. Nothing is written meanwhile: a
     store may look again at everything then.
     """
-    stands = await found(store, 1)
+    stands = await fetch_stored(store, 1)
     first = [stands.version, stands.tier, stands.body["n"]] if isinstance(stands, Record) else None
     counted = (await store.count(Query(SAMPLES, within(HERE)))).records
     words = sorted(await hit_ids(store, "lantern")) if store.capabilities.lexical else []
@@ -77,7 +77,14 @@ async def seen(store: Store) -> Any:
     partitions = [(partition.scope, generation) for partition, generation in wide.partitions]
     return json.loads(
         json.dumps(
-            [first, counted, words, await asked(store), await asked(store, within(ELSEWHERE)), partitions]
+            [
+                first,
+                counted,
+                words,
+                await query_ids(store),
+                await query_ids(store, within(ELSEWHERE)),
+                partitions,
+            ]
         )
     )
 
@@ -94,7 +101,7 @@ async def _obey(url: str, options: dict[str, Any]) -> None:
                 await increment(store, number)
             elif what == "change":
                 await change(store, number)
-            sys.stdout.write(f"{json.dumps(await seen(store))}\n")
+            sys.stdout.write(f"{json.dumps(await snapshot(store))}\n")
             sys.stdout.flush()
     finally:
         await store.close()

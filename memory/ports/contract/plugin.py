@@ -79,7 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line("markers", "memory_unasked: no harness of this run is concerned")
     config.stash.setdefault(HARNESSES, [])
-    add_harnesses(config, *(_loaded(named) for named in config.getoption("memory_harness", default=[])))
+    add_harnesses(config, *(_load_harness(named) for named in config.getoption("memory_harness", default=[])))
 
 
 def add_harnesses(config: pytest.Config, *harnesses: type[Harness]) -> None:
@@ -113,9 +113,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not any(map(_of_contract, items)):
         return
-    from memory.ports.contract.judges import unjudged
+    from memory.ports.contract.judges import untested_capabilities
 
-    if missing := [*unjudged(), *_uncited(items)]:
+    if missing := [*untested_capabilities(), *_citation_problems(items)]:
         raise pytest.UsageError("the contract has holes: " + "; ".join(missing))
     edition = _edition(config)
     unasked = {
@@ -245,12 +245,12 @@ def _say_what_it_proves(item: pytest.Item, report: pytest.TestReport) -> None:
         report.user_properties = [*report.user_properties, (PROPERTY, [harness.name, *clauses])]
 
 
-def _uncited(items: list[pytest.Item]) -> list[str]:
+def _citation_problems(items: list[pytest.Item]) -> list[str]:
     """Tests of the contract's own that prove no clause, and clauses that no test
     proves.
     """
     from memory.ports.contract.clauses import MARK
-    from memory.ports.contract.judges import unproven
+    from memory.ports.contract.judges import uncited_clauses
 
     own = [
         item
@@ -259,7 +259,7 @@ def _uncited(items: list[pytest.Item]) -> list[str]:
     ]
     idle = sorted({item.name.partition("[")[0] for item in own if item.get_closest_marker(MARK) is None})
     return [f"'{name}' cites no clause" for name in idle] + (
-        [f"clause '{name}' has no test" for name in unproven()] if own else []
+        [f"clause '{name}' has no test" for name in uncited_clauses()] if own else []
     )
 
 
@@ -267,7 +267,7 @@ def _of_contract(item: pytest.Item) -> bool:
     return FIXTURE in getattr(item, "fixturenames", ())
 
 
-def _loaded(named: str) -> type[Harness]:
+def _load_harness(named: str) -> type[Harness]:
     module_name, colon, class_name = named.partition(":")
     if not colon or not module_name or not class_name:
         raise pytest.UsageError(f"--memory-harness takes package.module:Class, not '{named}'")

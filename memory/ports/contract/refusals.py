@@ -282,7 +282,7 @@ LAWFUL: dict[str, dict[str, Any]] = {
 # -- questions -------------------------------------------------------------------------
 
 
-def nested(levels: int, *, by_not: bool = False) -> Condition:
+def nested_filter(levels: int, *, by_not: bool = False) -> Condition:
     """A filter of so many levels: of `Not` alone, or of `And` and `Or` in turn."""
     part: Condition = Eq("type", "a")
     for level in range(levels - 1):
@@ -296,9 +296,9 @@ def _wide(parts: int) -> tuple[Condition, ...]:
 
 _NAMES = tuple(f"none {n}" for n in range(MAX_FILTER_VALUES))
 _DEEPEST = (
-    nested(MAX_FILTER_DEPTH),
-    nested(MAX_FILTER_DEPTH, by_not=True),
-    nested(MAX_FILTER_DEPTH - 1, by_not=True),
+    nested_filter(MAX_FILTER_DEPTH),
+    nested_filter(MAX_FILTER_DEPTH, by_not=True),
+    nested_filter(MAX_FILTER_DEPTH - 1, by_not=True),
 )
 _WIDEST = (
     Or((*_wide(MAX_FILTER_PARTS - 2), Eq("type", "a"))),
@@ -334,10 +334,10 @@ _COMPARED: tuple[type, ...] = (Eq, *_ORDERS)
 Neighbours = tuple[Condition, Condition, Condition]
 QUESTIONS: dict[str, tuple[Any, str, Neighbours]] = {
     # bounds
-    "a level too many": (nested(MAX_FILTER_DEPTH + 1), "filter", _DEEPEST),
-    "a negation too many": (nested(MAX_FILTER_DEPTH + 1, by_not=True), "filter", _DEEPEST),
-    "great depth": (nested(100_000), "filter", _DEEPEST),
-    "great depth of negations": (nested(100_000, by_not=True), "filter", _DEEPEST),
+    "a level too many": (nested_filter(MAX_FILTER_DEPTH + 1), "filter", _DEEPEST),
+    "a negation too many": (nested_filter(MAX_FILTER_DEPTH + 1, by_not=True), "filter", _DEEPEST),
+    "great depth": (nested_filter(100_000), "filter", _DEEPEST),
+    "great depth of negations": (nested_filter(100_000, by_not=True), "filter", _DEEPEST),
     "a part too many": (Or(_wide(MAX_FILTER_PARTS)), "filter", _WIDEST),
     "a part too many in portions": (
         And((Or(_wide(MAX_FILTER_PARTS // 2)), Not(Or(_wide(MAX_FILTER_PARTS // 2))))),

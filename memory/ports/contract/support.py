@@ -85,7 +85,7 @@ async def one(store: Store, write: Write) -> Outcome:
     return outcomes[0]
 
 
-async def done(store: Store, *writes: Write) -> list[Outcome]:
+async def apply_all(store: Store, *writes: Write) -> list[Outcome]:
     """Apply writes that must all be applied, in calls no larger than the store takes."""
     size = store.capabilities.max_batch or 100
     outcomes: list[Outcome] = []
@@ -98,7 +98,7 @@ async def done(store: Store, *writes: Write) -> list[Outcome]:
     return outcomes
 
 
-async def found(
+async def fetch_stored(
     store: Store, n: int = 1, at: Partition = HERE, collection: Collection = SAMPLES
 ) -> Stored | None:
     """What stands under the n-th key."""
@@ -107,26 +107,28 @@ async def found(
     return answers[0]
 
 
-async def live(store: Store, n: int = 1, at: Partition = HERE, collection: Collection = SAMPLES) -> Record:
+async def fetch_record(
+    store: Store, n: int = 1, at: Partition = HERE, collection: Collection = SAMPLES
+) -> Record:
     """The live record that must stand under the n-th key."""
-    stored = await found(store, n, at, collection)
+    stored = await fetch_stored(store, n, at, collection)
     assert isinstance(stored, Record), f"a live record must stand here, not {stored}"
     return stored
 
 
-async def marked(store: Store, n: int = 1) -> Mark:
-    stored = await found(store, n)
+async def fetch_mark(store: Store, n: int = 1) -> Mark:
+    stored = await fetch_stored(store, n)
     assert isinstance(stored, Mark), f"a mark must stand here, not {stored}"
     return stored
 
 
-async def tombstoned(store: Store, n: int = 1) -> Tombstone:
-    stored = await found(store, n)
+async def fetch_tombstone(store: Store, n: int = 1) -> Tombstone:
+    stored = await fetch_stored(store, n)
     assert isinstance(stored, Tombstone), f"a tombstone must stand here, not {stored}"
     return stored
 
 
-async def asked(
+async def query_ids(
     store: Store, where: Where | None = None, part: Condition | None = None, **rest: Any
 ) -> list[str]:
     """The ids a query finds on its first page, in its order."""
@@ -136,14 +138,14 @@ async def asked(
     return [r.key.id for r in page.records]
 
 
-async def searched(
+async def search_hits(
     store: Store, text: str, where: Where | None = None, limit: int = 50, **rest: Any
 ) -> list[Hit]:
     return await store.search(Search(SAMPLES, where or within(HERE), Words(text), limit, **rest))
 
 
 async def hit_ids(store: Store, text: str, where: Where | None = None) -> set[str]:
-    return {hit.head.key.id for hit in await searched(store, text, where)}
+    return {hit.head.key.id for hit in await search_hits(store, text, where)}
 
 
 def everything_of(collection: Collection) -> frozenset[str]:
@@ -168,7 +170,7 @@ def ways(store: Store, text: str, *vector: float) -> list[Words | Near]:
     return words + ([Near(pack_vector(vector))] if store.capabilities.semantic else [])
 
 
-async def listed(store: Store, kind: RowType, collection: Collection = SAMPLES) -> Sequence[Stored]:
+async def list_rows(store: Store, kind: RowType, collection: Collection = SAMPLES) -> Sequence[Stored]:
     """Every mark or tombstone the store lists."""
     return (
         await store.query(Query(collection, Everywhere(), limit=MAX_LIMIT, types=frozenset({kind})))

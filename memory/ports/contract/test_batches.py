@@ -12,12 +12,12 @@ from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     HERE,
     T0,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
     hit_ids,
     id_of,
-    live,
     one,
     put,
     record,
@@ -39,8 +39,8 @@ async def test_an_empty_batch_and_an_empty_get_answer_nothing(store: Store) -> N
 @clause("get.order")
 @pytest.mark.asyncio
 async def test_answers_come_in_the_order_asked_also_for_repeated_and_missing_keys(store: Store) -> None:
-    await done(store, put(record(1)), put(record(2)))
-    one_, two = await live(store, 1), await live(store, 2)
+    await apply_all(store, put(record(1)), put(record(2)))
+    one_, two = await fetch_record(store, 1), await fetch_record(store, 2)
 
     got = await store.get(SAMPLES, [two.key, record(9).key, one_.key, two.key])
 
@@ -70,7 +70,7 @@ async def test_a_later_write_of_a_batch_sees_the_earlier_ones(store: Store) -> N
         "applied",
     ]
     assert [o.version for o in outcomes] == [1, 1, 3, 4, 4, 5]
-    assert (await live(store)).version == 5
+    assert (await fetch_record(store)).version == 5
 
 
 @clause("refused.record", "refused.by-name")
@@ -96,7 +96,7 @@ async def test_together_keeps_everything_when_everything_applies(store: Store) -
     )
     assert [o.status for o in outcomes] == ["applied"] * 4
     assert [
-        await found(store, n, collection=c) is not None
+        await fetch_stored(store, n, collection=c) is not None
         for n, c in ((1, SAMPLES), (1, PLAIN), (2, MORE_SAMPLES))
     ] == [True] * 3
 
@@ -105,7 +105,7 @@ async def test_together_keeps_everything_when_everything_applies(store: Store) -
 @needs("atomic", "conditional")
 @pytest.mark.asyncio
 async def test_together_keeps_nothing_when_one_write_conflicts(store: Store) -> None:
-    await done(store, put(record(2)), put(record(4)), put(record(5)), put(record(6, role=Role.CACHED)))
+    await apply_all(store, put(record(2)), put(record(4)), put(record(5)), put(record(6, role=Role.CACHED)))
     before = await store.get(SAMPLES, [record(n).key for n in range(1, 8)])
 
     outcomes = await store.apply(
@@ -125,8 +125,8 @@ async def test_together_keeps_nothing_when_one_write_conflicts(store: Store) -> 
 
     assert [o.status for o in outcomes] == ["skipped"] * 3 + ["conflict"] + ["skipped"] * 5
     assert await store.get(SAMPLES, [record(n).key for n in range(1, 8)]) == before
-    assert await found(store, 1, collection=MORE_SAMPLES) is None
-    assert await found(store, 3, collection=PLAIN) is None
+    assert await fetch_stored(store, 1, collection=MORE_SAMPLES) is None
+    assert await fetch_stored(store, 3, collection=PLAIN) is None
     assert (await one(store, RaiseGeneration(HERE, 0))).number == 0
 
 
@@ -134,7 +134,7 @@ async def test_together_keeps_nothing_when_one_write_conflicts(store: Store) -> 
 @needs("atomic", "conditional")
 @pytest.mark.asyncio
 async def test_together_tells_every_write_that_is_in_the_way(store: Store) -> None:
-    await done(store, put(record(1, version=4)), put(record(2, version=5)))
+    await apply_all(store, put(record(1, version=4)), put(record(2, version=5)))
     before = await store.get(SAMPLES, [record(n).key for n in range(1, 5)])
 
     writes: list[Write] = [
@@ -171,7 +171,7 @@ async def test_together_keeps_nothing_when_one_write_is_rejected(store: Store) -
 @needs("atomic", "conditional")
 @pytest.mark.asyncio
 async def test_together_keeps_nothing_when_one_generation_was_erased(store: Store) -> None:
-    await done(store, RaiseGeneration(HERE))
+    await apply_all(store, RaiseGeneration(HERE))
 
     outcomes = await store.apply(
         [put(record(1)), put(record(2, generation=0)), put(record(3))], together=True
@@ -191,7 +191,7 @@ async def test_together_judges_later_writes_by_earlier_ones(store: Store) -> Non
     )
 
     assert [o.status for o in outcomes] == ["applied"] * 3
-    assert await found(store) == Tombstone(record(1).key, 3)
+    assert await fetch_stored(store) == Tombstone(record(1).key, 3)
 
 
 @clause("apply.repeatable")
@@ -204,16 +204,20 @@ async def test_a_conditional_write_repeated_leaves_what_it_left_the_first_time(s
         delete(2, version=5),
         put(record(3), Absent(), MORE_SAMPLES),
     ]
-    await done(store, *writes)
-    before = [await found(store, 1), await found(store, 2), await found(store, 3, collection=MORE_SAMPLES)]
+    await apply_all(store, *writes)
+    before = [
+        await fetch_stored(store, 1),
+        await fetch_stored(store, 2),
+        await fetch_stored(store, 3, collection=MORE_SAMPLES),
+    ]
 
     again = await store.apply(writes)
 
     assert [o.status for o in again] == ["conflict"] * 4
     assert [
-        await found(store, 1),
-        await found(store, 2),
-        await found(store, 3, collection=MORE_SAMPLES),
+        await fetch_stored(store, 1),
+        await fetch_stored(store, 2),
+        await fetch_stored(store, 3, collection=MORE_SAMPLES),
     ] == before
 
 
@@ -227,7 +231,7 @@ async def test_bookkeeping_departures_and_generations_repeated_leave_what_they_l
     again.
     """
     step, other = Owed("k", "k", {"n": 1}), Owed("l", "l")
-    await done(
+    await apply_all(
         store,
         *[put(record(n, owed=(step, other))) for n in range(1, 5)],
         put(record(5, role=Role.CACHED)),
@@ -246,7 +250,7 @@ async def test_bookkeeping_departures_and_generations_repeated_leave_what_they_l
         put(record(8, version=3), Newer()),
     ]
     keys = [record(n).key for n in range(1, 9)]
-    await done(store, *writes)
+    await apply_all(store, *writes)
     before = await store.get(SAMPLES, keys)
     await store.apply(writes)
     assert await store.get(SAMPLES, keys) == before
@@ -259,13 +263,13 @@ async def test_bookkeeping_departures_and_generations_repeated_leave_what_they_l
 @clause("isolation.where", "apply.order")
 @pytest.mark.asyncio
 async def test_one_batch_may_write_to_several_collections_under_one_id(store: Store) -> None:
-    await done(
+    await apply_all(
         store, put(record(body={"in": "samples"})), put(record(body={"in": "plain"}), collection=PLAIN)
     )
 
-    assert dict((await live(store)).body) == {"in": "samples"}
-    assert dict((await live(store, collection=PLAIN)).body) == {"in": "plain"}
-    assert (await live(store)).key.id == id_of(1)
+    assert dict((await fetch_record(store)).body) == {"in": "samples"}
+    assert dict((await fetch_record(store, collection=PLAIN)).body) == {"in": "plain"}
+    assert (await fetch_record(store)).key.id == id_of(1)
 
 
 @clause("apply.order", "isolation.where")
@@ -273,7 +277,7 @@ async def test_one_batch_may_write_to_several_collections_under_one_id(store: St
 @pytest.mark.asyncio
 async def test_one_key_in_several_collections_is_answered_for_each(store: Store) -> None:
     """In the order of the batch, whatever is written where."""
-    await done(store, put(record(version=3)), put(record(version=7), collection=PLAIN))
+    await apply_all(store, put(record(version=3)), put(record(version=7), collection=PLAIN))
     writes: list[Write] = [
         put(record(version=8), AtVersion(7), PLAIN),
         put(record(version=2), Absent(), MORE_SAMPLES),
@@ -301,7 +305,7 @@ async def test_one_key_in_several_collections_is_answered_for_each(store: Store)
 @pytest.mark.asyncio
 async def test_together_that_failed_leaves_no_trace_in_generations_or_indexes(store: Store) -> None:
     vector = pack_vector([1.0])
-    await done(store, put(record(1)), put(record(1), Absent(), MORE_SAMPLES))
+    await apply_all(store, put(record(1)), put(record(1), Absent(), MORE_SAMPLES))
     for last in (
         put(record(1, version=2), Absent()),
         put(record(3, fields={"colour": "red"})),
@@ -318,7 +322,7 @@ async def test_together_that_failed_leaves_no_trace_in_generations_or_indexes(st
         )
         assert not any(o.applied for o in outcomes)
     assert (await one(store, RaiseGeneration(HERE, 0))).number == 0
-    assert await found(store, 6, collection=MORE_SAMPLES) is None
+    assert await fetch_stored(store, 6, collection=MORE_SAMPLES) is None
     assert (await store.count(Query(SAMPLES, within(HERE)))).records == 1
     if store.capabilities.lexical:
         assert await hit_ids(store, "lantern") == set()

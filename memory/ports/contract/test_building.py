@@ -14,7 +14,7 @@ from memory.domain.errors import ConfigError
 from memory.ports.adapter import Adapter
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import built
+from memory.ports.contract.judges import needs_urls
 
 SECRET = "hunter2-cormorant"  # noqa: S105
 _TOUCHES = frozenset(
@@ -50,7 +50,7 @@ def _adapter(harness: Harness, url: str) -> Adapter:
     return adapter
 
 
-def _refused(adapter: Adapter, url: str, options: dict[str, Any], named: str) -> None:
+def _assert_refused(adapter: Adapter, url: str, options: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError) as caught:
         adapter.build("of-the-contract", url, options)
     assert named in str(caught.value)
@@ -59,7 +59,7 @@ def _refused(adapter: Adapter, url: str, options: dict[str, Any], named: str) ->
 
 
 @clause("build.refuses", "build.no-io", "build.no-secrets")
-@built
+@needs_urls
 def test_an_adapter_refuses_wrong_urls_and_options_by_name_and_shows_no_secret(harness: Harness) -> None:
     global _touched
     sys.addaudithook(_watch)
@@ -76,7 +76,7 @@ def test_an_adapter_refuses_wrong_urls_and_options_by_name_and_shows_no_secret(h
         assert touched == [], "building does no I/O"
         assert second.name == "second"
         assert SECRET not in repr(second)
-        _refused(adapter, url, {"no_such_option": SECRET}, "no_such_option")
-        _refused(adapter, url, {"no_such_option": None}, "no_such_option")
-        _refused(adapter, f"{url}{'&' if '?' in url else '?'}no_such_option={SECRET}", {}, "")
-        _refused(adapter, f"no-such-scheme://user:{SECRET}@nowhere/db", {}, "")
+        _assert_refused(adapter, url, {"no_such_option": SECRET}, "no_such_option")
+        _assert_refused(adapter, url, {"no_such_option": None}, "no_such_option")
+        _assert_refused(adapter, f"{url}{'&' if '?' in url else '?'}no_such_option={SECRET}", {}, "")
+        _assert_refused(adapter, f"no-such-scheme://user:{SECRET}@nowhere/db", {}, "")

@@ -21,14 +21,14 @@ from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,
     T0,
-    done,
+    apply_all,
+    fetch_record,
     hit_ids,
     id_of,
     key_of,
-    live,
     put,
     record,
-    searched,
+    search_hits,
     ways,
 )
 from memory.ports.query import MAX_LIMIT, Near, Query, Search, Words, within
@@ -93,8 +93,8 @@ async def _works_at_once(store: Store, round_: int) -> None:
     for answers to these.
     """
     numbers = [10_000 + 10 * round_ + n for n in range(8)]
-    await asyncio.gather(*(done(store, put(_full(n, 1))) for n in numbers))
-    stands = await asyncio.gather(*(live(store, n) for n in numbers))
+    await asyncio.gather(*(apply_all(store, put(_full(n, 1))) for n in numbers))
+    stands = await asyncio.gather(*(fetch_record(store, n) for n in numbers))
     assert [s.key for s in stands] == [key_of(n) for n in numbers]
     assert all(_is_whole(s) for s in stands)
 
@@ -124,7 +124,7 @@ async def test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_i
     assert {key_of(n) for n in known} <= listed
     if store.capabilities.lexical:
         assert {id_of(n) for n in known} <= {
-            hit.head.key.id for hit in await searched(store, "version1", limit=10_000)
+            hit.head.key.id for hit in await search_hits(store, "version1", limit=10_000)
         }
 
 
@@ -136,16 +136,16 @@ async def test_changes_cut_off_leave_the_old_record_or_the_new_one_whole(
 ) -> None:
     """Whole also in what it is found by: the words of the one or of the other."""
     chance = random.Random(3)  # noqa: S311
-    await done(store, *[put(_full(n, 1)) for n in range(CUT_OFF)])
+    await apply_all(store, *[put(_full(n, 1)) for n in range(CUT_OFF)])
     for round_ in range(harness.depth.rounds):
-        before = [await live(store, n) for n in range(CUT_OFF)]
+        before = [await fetch_record(store, n) for n in range(CUT_OFF)]
         writes: list[Write] = [
             put(_full(n, old.version + 1), AtVersion(old.version)) for n, old in enumerate(before)
         ]
         answers = await _cut_off(chance, [store.apply([write]) for write in writes])
         await _works_at_once(store, round_)
 
-        after = [await live(store, n) for n in range(CUT_OFF)]
+        after = [await fetch_record(store, n) for n in range(CUT_OFF)]
         assert all(_is_whole(s) for s in after)
         for old, new, answer in zip(before, after, answers, strict=True):
             assert new.version in (old.version, old.version + 1)
@@ -183,7 +183,7 @@ async def test_a_creation_cut_off_and_made_again_is_made_once(harness: Harness, 
         first = await _cut_off(chance, [store.apply([put(_full(n, 1), Absent())]) for n in numbers])
         second = await asyncio.gather(*(store.apply([put(_full(n, 2), Absent())]) for n in numbers))
         for n, earlier, (outcome,) in zip(numbers, first, second, strict=True):
-            stands = await live(store, n)
+            stands = await fetch_record(store, n)
             assert _is_whole(stands)
             assert stands.version == (2 if outcome.applied else 1)
             assert not (earlier is not None and outcome.applied)
@@ -206,7 +206,7 @@ async def test_a_cancelled_call_ends_cancelled_and_the_store_works_on(store: Sto
     """Not swallowed, not told as an error of the store: who waits for the caller waits
     for exactly that. One that had ended has ended.
     """
-    await done(store, *[put(_full(n, 1)) for n in range(20)])
+    await apply_all(store, *[put(_full(n, 1)) for n in range(20)])
     unable = {"words": not store.capabilities.lexical, "meaning": not store.capabilities.semantic}
     async with asyncio.timeout(60):
         for turns in range(14):
@@ -221,7 +221,7 @@ async def test_a_cancelled_call_ends_cancelled_and_the_store_works_on(store: Sto
                     assert task.cancelled(), (
                         f"{name}, cancelled after {turns} turns, ended as {task.exception() or task.result()!r}"
                     )
-            await done(store, put(record(700 + turns)))
+            await apply_all(store, put(record(700 + turns)))
     assert [
         s is not None for s in await store.get(SAMPLES, [key_of(700 + turns) for turns in range(14)])
     ] == [True] * 14
@@ -250,7 +250,7 @@ async def test_an_erasure_cut_off_leaves_each_record_whole_or_deleted_and_repeat
             )
             for n in range(8)
         ]
-        await done(store, *map(put, made))
+        await apply_all(store, *map(put, made))
         everything = Query(SAMPLES, within(at), limit=MAX_LIMIT)
         call = asyncio.ensure_future(store.delete_matching(everything, 50, T0))
         for _ in range(turns):

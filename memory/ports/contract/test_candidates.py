@@ -18,7 +18,17 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, delete, done, id_of, key_of, put, record
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    FOREIGN,
+    HERE,
+    apply_all,
+    delete,
+    id_of,
+    key_of,
+    put,
+    record,
+)
 from memory.ports.nearness import by_nearness
 from memory.ports.query import (
     VECTOR,
@@ -47,7 +57,7 @@ PARTITIONS = (HERE, ELSEWHERE, FOREIGN)
 SELECT = frozenset({"type", "number", "conversation_id", "created_at", "tier", "version"})
 
 
-def drawn(chance: random.Random, n: int, at: Partition) -> Record:
+def random_record(chance: random.Random, n: int, at: Partition) -> Record:
     """One of a dense neighbourhood: two conversations, few words, some without a
     vector, a text, a place.
     """
@@ -67,19 +77,19 @@ def drawn(chance: random.Random, n: int, at: Partition) -> Record:
     )
 
 
-async def _filled(store: Store, chance: random.Random) -> list[Record]:
+async def _fill(store: Store, chance: random.Random) -> list[Record]:
     """Records of three partitions, some of them replaced and deleted since: what stands
     then.
     """
-    records = {(at, n): drawn(chance, n, at) for at in PARTITIONS for n in range(EVERYONE)}
-    await done(store, *[put(r) for r in records.values()])
+    records = {(at, n): random_record(chance, n, at) for at in PARTITIONS for n in range(EVERYONE)}
+    await apply_all(store, *[put(r) for r in records.values()])
     for at, n in chance.sample(sorted(records), 12):
         if n % 3:
-            records[at, n] = replace(drawn(chance, n, at), version=2)
-            await done(store, put(records[at, n], Newer()))
+            records[at, n] = replace(random_record(chance, n, at), version=2)
+            await apply_all(store, put(records[at, n], Newer()))
         else:
             del records[at, n]
-            await done(store, delete(n, at=at))
+            await apply_all(store, delete(n, at=at))
     return list(records.values())
 
 
@@ -95,12 +105,12 @@ def _beside(ids: Iterable[str], passing: Sequence[Record]) -> set[str]:
     """Those within reach of one of these, in its partition and its conversation."""
     by_id = {r.key.id: r for r in passing}
     centres = [
-        (c.scope, c.fields["conversation_id"], c.fields["number"]) for i in ids if _placed(c := by_id[i])
+        (c.scope, c.fields["conversation_id"], c.fields["number"]) for i in ids if _has_place(c := by_id[i])
     ]
     return {
         r.key.id
         for r in passing
-        if _placed(r)
+        if _has_place(r)
         for scope, group, number in centres
         if r.scope == scope
         and r.fields["conversation_id"] == group
@@ -108,11 +118,11 @@ def _beside(ids: Iterable[str], passing: Sequence[Record]) -> set[str]:
     }
 
 
-def _placed(one: Record) -> bool:
+def _has_place(one: Record) -> bool:
     return "conversation_id" in one.fields and "number" in one.fields
 
 
-async def _found(store: Store, asked: Candidates, passing: Sequence[Record]) -> set[str]:
+async def _expected_ids(store: Store, asked: Candidates, passing: Sequence[Record]) -> set[str]:
     """What has to be among the candidates: what the store's own searches find, and
     where it has none what they would.
     """
@@ -176,14 +186,14 @@ def _statistics(asked: Candidates, records: Sequence[Record]) -> Statistics:
     return Statistics(len(records), sum(length for _, length in counted), containing)
 
 
-async def _judged(store: Store, asked: Candidates, everything: Sequence[Record]) -> Measured:
+async def _check_candidates(store: Store, asked: Candidates, everything: Sequence[Record]) -> Measured:
     records = [r for r in everything if _inside(asked.where, r) and r.role in asked.roles]
     passing = [r for r in records if lets_through(asked.filter, r)]
     answer = await store.candidates(asked)
     ids = list(answer.ids)
     assert len(ids) == len(set(ids)), "a record comes once"
     assert set(ids) <= {r.key.id for r in passing}, "only what was asked for"
-    sought = await _found(store, asked, passing)
+    sought = await _expected_ids(store, asked, passing)
     assert sought <= set(ids), "what is found is among the candidates"
     if asked.around is not None:
         assert _beside(sought, passing) <= set(ids), "and what stands beside it"
@@ -239,10 +249,10 @@ async def test_candidates_are_what_was_asked_for_measured_by_what_they_say(
 ) -> None:
     if seed >= harness.depth.seeds:
         return
-    everything = await _filled(store, random.Random(seed))  # noqa: S311  the same each time
+    everything = await _fill(store, random.Random(seed))  # noqa: S311  the same each time
     for name, question in QUESTIONS.items():
         try:
-            await _judged(store, question, everything)
+            await _check_candidates(store, question, everything)
         except AssertionError as wrong:
             raise AssertionError(f"asked for {name}: {wrong}") from wrong
 
@@ -251,8 +261,10 @@ async def test_candidates_are_what_was_asked_for_measured_by_what_they_say(
 @needs("filter", "tenant_wide", "conditional")
 @pytest.mark.asyncio
 async def test_a_whole_tenant_is_asked_as_its_scopes_are(store: Store) -> None:
-    everything = await _filled(store, random.Random(5))  # noqa: S311
-    await _judged(store, replace(_ASKED, where=Tenant("acme"), around=BESIDE, select=SELECT), everything)
+    everything = await _fill(store, random.Random(5))  # noqa: S311
+    await _check_candidates(
+        store, replace(_ASKED, where=Tenant("acme"), around=BESIDE, select=SELECT), everything
+    )
 
 
 @clause("candidates.measured", "candidates.statistics")
@@ -279,8 +291,8 @@ async def test_candidates_follow_every_write_at_once(store: Store) -> None:
         counted=("lantern", "harbour"),
         select=SELECT,
     )
-    await done(store, *map(put, said))
-    assert set((await _judged(store, asked, said)).ids) == {id_of(1), id_of(2), id_of(3)}
+    await apply_all(store, *map(put, said))
+    assert set((await _check_candidates(store, asked, said)).ids) == {id_of(1), id_of(2), id_of(3)}
     said[2] = replace(
         said[2],
         version=2,
@@ -288,14 +300,14 @@ async def test_candidates_follow_every_write_at_once(store: Store) -> None:
         vector=pack_vector([0, 5]),
         fields={"conversation_id": "c", "number": 9},
     )
-    await done(store, put(said[2], Newer()))
-    assert id_of(3) not in (await _judged(store, asked, said)).ids
-    await done(
+    await apply_all(store, put(said[2], Newer()))
+    assert id_of(3) not in (await _check_candidates(store, asked, said)).ids
+    await apply_all(
         store, put(record(4, texts={"content": "lantern"}, fields={"conversation_id": "c", "number": 3}))
     )
     assert id_of(4) in (await store.candidates(asked)).ids
-    await done(store, delete(2), Release(SAMPLES, key_of(4), 1, "long"))
-    await _judged(store, asked, [said[0], said[2]])
+    await apply_all(store, delete(2), Release(SAMPLES, key_of(4), 1, "long"))
+    await _check_candidates(store, asked, [said[0], said[2]])
 
 
 @clause("candidates.found", "candidates.measured")
@@ -308,15 +320,17 @@ async def test_candidates_are_measured_by_the_vector_that_a_version_has_by_now(s
         for n in range(5)
     ]
     asked = replace(_ASKED, near=pack_vector([1, 0]), limit=2, counted=("lantern",), select=SELECT)
-    await done(store, *map(put, said))
-    await _judged(store, asked, said)
+    await apply_all(store, *map(put, said))
+    await _check_candidates(store, asked, said)
     for number, vector in ((4, [-1.0, 0.0]), (3, [1.0, 0.0, 0.0]), (0, [1.0, 0.0]), (2, None)):
         said[number] = replace(
             said[number], vector=None if vector is None else pack_vector(vector), fields={"type": "anew"}
         )
-        await done(store, put(said[number], AtVersion(1, Role.HOME)))
-        await _judged(store, asked, said)
-        await _judged(store, replace(asked, near=pack_vector([1, 0, 0]), filter=Eq("type", "anew")), said)
+        await apply_all(store, put(said[number], AtVersion(1, Role.HOME)))
+        await _check_candidates(store, asked, said)
+        await _check_candidates(
+            store, replace(asked, near=pack_vector([1, 0, 0]), filter=Eq("type", "anew")), said
+        )
 
 
 @clause("candidates.found")
@@ -335,11 +349,11 @@ async def test_candidates_bring_no_more_than_the_question_lets_through_however_m
         )
         for n in range(many)
     ]
-    await done(store, *map(put, said))
+    await apply_all(store, *map(put, said))
     asked = replace(
         _ASKED, near=pack_vector([1, 0]), filter=Eq("type", "a"), limit=many, counted=("lantern",)
     )
-    assert set((await _judged(store, asked, said)).ids) == {id_of(n) for n in range(0, many, 50)}
+    assert set((await _check_candidates(store, asked, said)).ids) == {id_of(n) for n in range(0, many, 50)}
 
 
 @clause("candidates.found", "candidates.around", "candidates.among", "candidates.statistics", since=2)
@@ -350,7 +364,7 @@ async def test_named_ones_and_what_stands_beside_them_come_without_a_filter(stor
         record(n, texts={"content": "lantern"}, fields={"conversation_id": f"c{n % 2}", "number": n // 2})
         for n in range(20)
     ]
-    await done(store, *map(put, said), put(record(7, ELSEWHERE, texts={"content": "lantern"})))
+    await apply_all(store, *map(put, said), put(record(7, ELSEWHERE, texts={"content": "lantern"})))
     asked = replace(
         _ASKED,
         text="",
@@ -358,8 +372,8 @@ async def test_named_ones_and_what_stands_beside_them_come_without_a_filter(stor
         among=(id_of(4), id_of(5), id_of(99), id_of(7, ELSEWHERE)),
         counted=("lantern",),
     )
-    assert set((await _judged(store, asked, said)).ids) == {id_of(4), id_of(5)}
-    beside = await _judged(store, replace(asked, around=BESIDE, select=SELECT), said)
+    assert set((await _check_candidates(store, asked, said)).ids) == {id_of(4), id_of(5)}
+    beside = await _check_candidates(store, replace(asked, around=BESIDE, select=SELECT), said)
     assert set(beside.ids) == {id_of(n) for n in range(10)}
     assert beside.statistics.documents == 20
 
@@ -372,7 +386,7 @@ async def test_what_stands_at_either_end_has_neighbours_on_one_side_and_what_has
 ) -> None:
     ends = {1: -(2**63), 2: -(2**63) + 2, 3: 2**63 - 1, 4: 2**63 - 3, 5: 0}
     said = [record(n, fields={"conversation_id": "c", "number": number}) for n, number in ends.items()]
-    await done(
+    await apply_all(
         store,
         *map(put, said),
         put(record(6, fields={"conversation_id": "c"})),
@@ -390,7 +404,7 @@ async def test_what_stands_at_either_end_has_neighbours_on_one_side_and_what_has
 @pytest.mark.asyncio
 async def test_neighbours_of_many_in_many_groups_all_come(store: Store) -> None:
     said = [record(n, fields={"conversation_id": f"c{n // 2}", "number": 16 * (n % 2)}) for n in range(400)]
-    await done(store, *map(put, said))
+    await apply_all(store, *map(put, said))
     asked = replace(_ASKED, text="", near=None, among=tuple(id_of(n) for n in range(0, 400, 2)))
     assert len(await store.candidates(replace(asked, around=replace(BESIDE, reach=15)))) == 200
     assert len(await store.candidates(replace(asked, around=replace(BESIDE, reach=16)))) == 400
@@ -401,7 +415,7 @@ async def test_neighbours_of_many_in_many_groups_all_come(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_what_has_neither_texts_nor_vectors_is_named(store: Store) -> None:
     said = [record(n, fields={}, texts={}) for n in (1, 2, 3)]
-    await done(store, *[put(one, collection=PLAIN) for one in said])
+    await apply_all(store, *[put(one, collection=PLAIN) for one in said])
     asked = Candidates(
         PLAIN,
         within(HERE),

@@ -21,11 +21,11 @@ from memory.ports.contract.support import (
     FOREIGN,
     HERE,
     T0,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
     key_of,
-    live,
     one,
     put,
     record,
@@ -63,7 +63,7 @@ async def _at_once(clients: Clients, writes: Sequence[Write]) -> list[Outcome]:
 
 
 async def _both_see_the_same(clients: Clients, n: int = 1) -> None:
-    assert await found(clients[0], n) == await found(clients[1], n)
+    assert await fetch_stored(clients[0], n) == await fetch_stored(clients[1], n)
 
 
 @clause("shared.decides")
@@ -72,7 +72,7 @@ async def _both_see_the_same(clients: Clients, n: int = 1) -> None:
 @pytest.mark.parametrize("stands", [False, True], ids=["creating", "changing"])
 async def test_of_many_writers_through_two_clients_exactly_one_wins(clients: Clients, stands: bool) -> None:
     if stands:
-        await done(clients[0], put(record(1)))
+        await apply_all(clients[0], put(record(1)))
     writes = [
         put(record(1, version=n + 2, body={"by": n}), AtVersion(1) if stands else Absent())
         for n in range(WRITERS)
@@ -81,7 +81,7 @@ async def test_of_many_writers_through_two_clients_exactly_one_wins(clients: Cli
     outcomes = await _at_once(clients, writes)
 
     (winner,) = [n for n, o in enumerate(outcomes) if o.applied]
-    assert (await live(clients[1])).version == winner + 2
+    assert (await fetch_record(clients[1])).version == winner + 2
     assert {o.version for o in outcomes} == {winner + 2}, "who lost is told what stands there"
     await _both_see_the_same(clients)
 
@@ -90,11 +90,11 @@ async def test_of_many_writers_through_two_clients_exactly_one_wins(clients: Cli
 @needs("shared", "conditional")
 @pytest.mark.asyncio
 async def test_no_increment_through_two_clients_is_lost(clients: Clients) -> None:
-    await done(clients[0], put(record(version=1, body={"n": 0})))
+    await apply_all(clients[0], put(record(version=1, body={"n": 0})))
 
     async def increment(client: Store) -> None:
         while True:
-            now = await live(client)
+            now = await fetch_record(client)
             if (
                 await one(
                     client,
@@ -106,7 +106,7 @@ async def test_no_increment_through_two_clients_is_lost(clients: Clients) -> Non
                 return
 
     await asyncio.gather(*(increment(clients[n % 2]) for n in range(24)))
-    assert dict((await live(clients[0])).body) == {"n": 24}
+    assert dict((await fetch_record(clients[0])).body) == {"n": 24}
 
 
 @clause("shared.decides", "write.table")
@@ -115,7 +115,7 @@ async def test_no_increment_through_two_clients_is_lost(clients: Clients) -> Non
 async def test_of_newer_writes_in_any_order_the_newest_stands(clients: Clients) -> None:
     versions = [n * 29 % WRITERS + 1 for n in range(WRITERS)]
     outcomes = await _at_once(clients, [put(record(version=v, body={"v": v}), Newer()) for v in versions])
-    assert (await live(clients[0])).body["v"] == WRITERS
+    assert (await fetch_record(clients[0])).body["v"] == WRITERS
     assert outcomes[versions.index(WRITERS)].applied
     await _both_see_the_same(clients)
 
@@ -134,11 +134,11 @@ async def test_generations_raised_through_two_clients_are_all_counted(clients: C
 async def test_accesses_and_settled_steps_through_two_clients_are_all_counted(clients: Clients) -> None:
     steps = tuple(Owed(f"deliver:{n}", "deliver", {"n": n}) for n in range(16))
     at = record().created_at
-    await done(clients[0], put(record(owed=steps)))
+    await apply_all(clients[0], put(record(owed=steps)))
     await _at_once(
         clients, [Annotate(SAMPLES, key_of(1), 1, settle=(step.id,), accessed_at=at) for step in steps[1:]]
     )
-    after = await live(clients[1])
+    after = await fetch_record(clients[1])
     assert (after.owed, after.accesses) == (steps[:1], 15)
     await _both_see_the_same(clients)
 
@@ -152,7 +152,7 @@ async def test_of_a_change_a_release_a_deletion_and_a_purge_at_one_version_exact
     """The one that was is what stands there: nothing of another's is left behind."""
     for n in range(24):
         role = Role.HOME if n % 3 else Role.CACHED
-        await done(clients[n % 2], put(record(n, role=role)))
+        await apply_all(clients[n % 2], put(record(n, role=role)))
         writes: list[Write] = [
             put(record(n, version=2, body={"changed": True}), AtVersion(1)),
             release(n),
@@ -163,7 +163,7 @@ async def test_of_a_change_a_release_a_deletion_and_a_purge_at_one_version_exact
         outcomes = await _at_once(clients, writes)
 
         carried_out = [write for write, outcome in zip(writes, outcomes, strict=True) if outcome.applied]
-        stands = await found(clients[0], n)
+        stands = await fetch_stored(clients[0], n)
         purged = [write for write in carried_out if isinstance(write, Purge)]
         others = [write for write in carried_out if not isinstance(write, Purge)]
         assert len(others) <= 1
@@ -225,7 +225,7 @@ async def test_a_generation_another_client_raised_a_moment_ago_binds_every_write
     """
     writing, raising = clients
     conditional = writing.capabilities.conditional
-    await done(
+    await apply_all(
         writing,
         put(record(1)),
         RaiseGeneration(HERE, 0),
@@ -250,12 +250,12 @@ async def test_a_generation_another_client_raised_a_moment_ago_binds_every_write
             assert (refused.status, refused.reason) == ("rejected", "generation")
             stamped = await one(writing, put(record(500 + now), Absent(), MORE_SAMPLES))
             assert stamped.generation == now
-        assert (await live(raising, 200 + now)).generation == now
-        assert await found(raising, 100 + now) is None
-    await done(raising, RaiseGeneration(HERE, 9))
+        assert (await fetch_record(raising, 200 + now)).generation == now
+        assert await fetch_stored(raising, 100 + now) is None
+    await apply_all(raising, RaiseGeneration(HERE, 9))
     assert not (await one(writing, put(record(600, generation=8)))).applied, "alone too"
-    await done(raising, RaiseGeneration(HERE, 12))
-    assert (await done(writing, put(record(601))))[0].generation == 12
+    await apply_all(raising, RaiseGeneration(HERE, 12))
+    assert (await apply_all(writing, put(record(601))))[0].generation == 12
 
 
 @clause("shared.erases", "generation.binds")
@@ -266,16 +266,16 @@ async def test_a_generation_another_client_raised_binds_one_that_does_nothing_bu
 ) -> None:
     """No put and no raise of its own tells it in between."""
     writing, raising = clients
-    await done(writing, put(record(1), Absent(), MORE_SAMPLES))
-    await done(raising, RaiseGeneration(HERE, 3))
+    await apply_all(writing, put(record(1), Absent(), MORE_SAMPLES))
+    await apply_all(raising, RaiseGeneration(HERE, 3))
     refused = await one(writing, put(record(2, generation=0), Absent(), MORE_SAMPLES))
     assert (refused.status, refused.reason) == ("rejected", "generation")
     stamped = await one(writing, put(record(3), Absent(), MORE_SAMPLES))
     assert stamped.generation == 3
-    assert (await live(raising, 3, collection=MORE_SAMPLES)).generation == 3
+    assert (await fetch_record(raising, 3, collection=MORE_SAMPLES)).generation == 3
 
 
-async def _seen(client: Store, word: str = "lantern") -> list[object]:
+async def _snapshot(client: Store, word: str = "lantern") -> list[object]:
     """What every question answers, about some partitions, a tenant and everything."""
     roles, can = frozenset(Role), client.capabilities
     wide: list[Where] = [Tenant(HERE.tenant), Tenant(FOREIGN.tenant), Everywhere()] if can.tenant_wide else []
@@ -324,24 +324,31 @@ async def test_a_client_sees_all_that_another_did_a_moment_ago(clients: Clients)
     """
     writing, looking = clients
 
-    def said(word: str) -> dict[str, Any]:
+    def text_and_vector(word: str) -> dict[str, Any]:
         return {
             "texts": {"content": word},
             "vector": pack_vector([1.0, 0.0]) if writing.capabilities.semantic else None,
         }
 
     turns: list[tuple[Write, ...]] = [
-        (put(record(1, **said("lantern"))), put(record(2, **said("lantern")))),
+        (put(record(1, **text_and_vector("lantern"))), put(record(2, **text_and_vector("lantern")))),
         (Annotate(SAMPLES, key_of(1), 1, tier="long", accessed_at=T0),),
-        (put(record(1, version=2, **said("harbour")), AtVersion(1)),),
-        (put(record(1, NEW, **said("lantern"))), put(record(1, FOREIGN, **said("lantern")))),
-        (RaiseGeneration(ELSEWHERE, 4), RaiseGeneration(NEW), put(record(4, ELSEWHERE, **said("lantern")))),
+        (put(record(1, version=2, **text_and_vector("harbour")), AtVersion(1)),),
+        (
+            put(record(1, NEW, **text_and_vector("lantern"))),
+            put(record(1, FOREIGN, **text_and_vector("lantern"))),
+        ),
+        (
+            RaiseGeneration(ELSEWHERE, 4),
+            RaiseGeneration(NEW),
+            put(record(4, ELSEWHERE, **text_and_vector("lantern"))),
+        ),
         (put(record(1), collection=PLAIN), put(record(2, FOREIGN), collection=PLAIN)),
         (release(2), delete(3, 5)),
         (
             delete(1, at=FOREIGN),
             delete(4, 2, at=ELSEWHERE),
-            put(record(4, version=2, **said("lantern")), Absent()),
+            put(record(4, version=2, **text_and_vector("lantern")), Absent()),
         ),
         (Annotate(SAMPLES, key_of(3), 5, discard_at=T0), Annotate(SAMPLES, key_of(2), 1, discard_at=T0)),
         (Purge(SAMPLES, key_of(2), 1), Purge(SAMPLES, key_of(3), 5), Purge(SAMPLES, key_of(1, FOREIGN), 100)),
@@ -349,12 +356,12 @@ async def test_a_client_sees_all_that_another_did_a_moment_ago(clients: Clients)
     ]
     await _generations(looking)
     for writes in turns:
-        await _seen(looking)
-        await done(writing, *writes)
-        assert await _seen(looking) == await _seen(writing), writes
+        await _snapshot(looking)
+        await apply_all(writing, *writes)
+        assert await _snapshot(looking) == await _snapshot(writing), writes
     assert await _generations(looking) == await _generations(writing)
     for at, erased in ((HERE, (2, 1)), (NEW, (1, 0)), (FOREIGN, (0, 1))):
-        await _seen(looking)
+        await _snapshot(looking)
         assert (
             tuple(
                 [
@@ -364,10 +371,10 @@ async def test_a_client_sees_all_that_another_did_a_moment_ago(clients: Clients)
             )
             == erased
         )
-        assert await _seen(looking) == await _seen(writing)
-    await _seen(looking)
+        assert await _snapshot(looking) == await _snapshot(writing)
+    await _snapshot(looking)
     assert await writing.forget_partitions(await writing.idle_partitions()) >= 1
-    assert await _seen(looking) == await _seen(writing)
+    assert await _snapshot(looking) == await _snapshot(writing)
     assert (await looking.count(Query(SAMPLES, within(*HOMELY)))).records == 0
 
 

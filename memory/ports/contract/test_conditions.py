@@ -13,11 +13,11 @@ from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     HERE,
     T0,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
     key_of,
-    live,
     one,
     put,
     record,
@@ -86,7 +86,7 @@ PUTS: list[tuple[str, When, int, bool]] = [
 ]
 
 
-def _named(cell: tuple[str, When, int, bool]) -> str:
+def _cell_name(cell: tuple[str, When, int, bool]) -> str:
     standing, when, version, applied = cell
     return (
         f"{when}-at-{version}-on-{standing}-{'applies' if applied else 'conflicts'}".replace(" ", "")
@@ -98,17 +98,17 @@ def _named(cell: tuple[str, When, int, bool]) -> str:
 @clause("write.table")
 @needs("conditional")
 @pytest.mark.asyncio
-@cells("cell", PUTS, ids=_named)
+@cells("cell", PUTS, ids=_cell_name)
 async def test_a_put_meets_what_stands_there_as_the_table_says(
     store: Store, cell: tuple[str, When, int, bool]
 ) -> None:
     standing, when, version, applies = cell
-    await done(store, *STANDING[standing])
-    before = await found(store)
+    await apply_all(store, *STANDING[standing])
+    before = await fetch_stored(store)
 
     outcome = await one(store, put(record(version=version, fields={"type": "new"}), when))
 
-    after = await found(store)
+    after = await fetch_stored(store)
     if applies:
         assert (outcome.status, outcome.version) == (Status.APPLIED, version)
         assert isinstance(after, Record)
@@ -176,27 +176,29 @@ async def test_what_owes_gives_way_only_to_who_carries_it_on_or_settles_it(
     failed: list[object] = []
     for owed, settles, gives_way in GIVES_WAY:
         for write, leaves in _over(standing, owed, settles):
-            await done(store, put(record(version=1)), *OWING_BOTH[standing])
-            before = await found(store)
+            await apply_all(store, put(record(version=1)), *OWING_BOTH[standing])
+            before = await fetch_stored(store)
             outcome = (await store.apply([write, put(record(2))]))[0] if batch else await one(store, write)
-            told = (outcome.applied, None if gives_way else outcome.stored, await found(store))
+            told = (outcome.applied, None if gives_way else outcome.stored, await fetch_stored(store))
             if told != ((True, None, leaves) if gives_way else (False, before, before)):
                 failed.append((write, outcome))
     assert failed == []
-    await done(store, put(record(version=1)), *OWING_BOTH[standing], put(record(version=1), Always()))
-    assert (await live(store)).owed == (), "caches owe nobody anything"
+    await apply_all(store, put(record(version=1)), *OWING_BOTH[standing], put(record(version=1), Always()))
+    assert (await fetch_record(store)).owed == (), "caches owe nobody anything"
 
 
 @clause("write.owing")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_what_was_settled_keeps_nobody_out_and_one_step_left_does(store: Store) -> None:
-    await done(
+    await apply_all(
         store, put(record(version=V, owed=KEPT_AND_SENT)), Annotate(SAMPLES, key_of(1), V, settle=("1",))
     )
     assert (await one(store, put(record(version=V + 1), Newer()))).status is Status.CONFLICT
-    await done(store, Annotate(SAMPLES, key_of(1), V, settle=("2",)), put(record(version=V + 1), Newer()))
-    assert (await live(store)).version == V + 1
+    await apply_all(
+        store, Annotate(SAMPLES, key_of(1), V, settle=("2",)), put(record(version=V + 1), Newer())
+    )
+    assert (await fetch_record(store)).version == V + 1
 
 
 DELETIONS = [cell for cell in PUTS if isinstance(cell[1], AtVersion | Newer)]
@@ -205,18 +207,18 @@ DELETIONS = [cell for cell in PUTS if isinstance(cell[1], AtVersion | Newer)]
 @clause("write.table", "delete.leaves")
 @needs("conditional")
 @pytest.mark.asyncio
-@cells("cell", DELETIONS, ids=_named)
+@cells("cell", DELETIONS, ids=_cell_name)
 async def test_a_delete_meets_what_stands_there_as_the_table_says(
     store: Store, cell: tuple[str, When, int, bool]
 ) -> None:
     standing, when, version, applies = cell
     assert isinstance(when, AtVersion | Newer)
-    await done(store, *STANDING[standing])
-    before = await found(store)
+    await apply_all(store, *STANDING[standing])
+    before = await fetch_stored(store)
 
     outcome = await one(store, Delete(SAMPLES, key_of(1), version, when, discard_at=T0))
 
-    after = await found(store)
+    after = await fetch_stored(store)
     if applies:
         assert (outcome.status, outcome.version) == (Status.APPLIED, version)
         assert after == Tombstone(key_of(1), version, discard_at=T0)
@@ -233,7 +235,7 @@ async def test_a_delete_meets_what_stands_there_as_the_table_says(
 @cells("role", [Role.HOME, Role.REPLICA, Role.ARRIVING, Role.CACHED])
 async def test_a_role_in_a_condition_asks_for_exactly_that_role(store: Store, role: Role) -> None:
     for asked in Role:
-        await done(store, put(record(version=V, role=role)))
+        await apply_all(store, put(record(version=V, role=role)))
         outcome = await one(store, put(record(version=11), AtVersion(V, asked)))
         assert outcome.applied is (asked is role)
 
@@ -242,7 +244,7 @@ async def test_a_role_in_a_condition_asks_for_exactly_that_role(store: Store, ro
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_tier_in_a_condition_asks_for_exactly_that_tier(store: Store) -> None:
-    await done(store, put(record(version=V, tier="mid")))
+    await apply_all(store, put(record(version=V, tier="mid")))
     for tier in ("short", "", "mid "):
         assert not (await one(store, put(record(version=11), AtVersion(V, tier=tier)))).applied, f"'{tier}'"
     assert (await one(store, put(record(version=11), AtVersion(V, Role.HOME, tier="mid")))).applied
@@ -256,7 +258,7 @@ async def test_a_tier_in_a_condition_asks_for_exactly_that_tier(store: Store) ->
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_tombstone_has_neither_role_nor_tier(store: Store) -> None:
-    await done(store, put(record(version=V - 1)), delete(version=V))
+    await apply_all(store, put(record(version=V - 1)), delete(version=V))
     for when in (AtVersion(V, Role.HOME), AtVersion(V, tier="mid")):
         assert not (await one(store, put(record(version=11), when))).applied
     assert (await one(store, put(record(version=11), AtVersion(V)))).applied
@@ -266,23 +268,23 @@ async def test_a_tombstone_has_neither_role_nor_tier(store: Store) -> None:
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_stale_copy_under_newer_does_not_bring_a_deleted_record_back(store: Store) -> None:
-    await done(store, put(record(version=5)), delete(version=9))
+    await apply_all(store, put(record(version=5)), delete(version=9))
 
     late = await one(store, put(record(version=5), Newer()))
 
     assert late.status is Status.CONFLICT
-    assert await found(store) == Tombstone(key_of(1), 9)
+    assert await fetch_stored(store) == Tombstone(key_of(1), 9)
 
 
 @clause("delete.stays")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_deleted_id_can_be_written_again_above_its_tombstone(store: Store) -> None:
-    await done(store, put(record(version=5)), delete(version=6))
+    await apply_all(store, put(record(version=5)), delete(version=6))
 
-    await done(store, put(record(version=7, fields={"type": "again"}), AtVersion(6)))
+    await apply_all(store, put(record(version=7, fields={"type": "again"}), AtVersion(6)))
 
-    after = await found(store)
+    after = await fetch_stored(store)
     assert isinstance(after, Record)
     assert after.fields["type"] == "again"
 
@@ -310,6 +312,6 @@ async def test_a_put_replaces_the_whole_record(store: Store) -> None:
     }
     conditions: tuple[When, ...] = (AtVersion(1), Newer(), Always())
     for version, when in zip((1, 3, 5), conditions, strict=True):
-        await done(store, put(record(version=version, **content, **books)))
-        await done(store, put(record(version=version + 1, fields={"source": "s"}), when, settles={"k"}))
-        assert await found(store) == record(version=version + 1, fields={"source": "s"}, generation=0)
+        await apply_all(store, put(record(version=version, **content, **books)))
+        await apply_all(store, put(record(version=version + 1, fields={"source": "s"}), when, settles={"k"}))
+        assert await fetch_stored(store) == record(version=version + 1, fields={"source": "s"}, generation=0)

@@ -16,9 +16,9 @@ from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,
     T0,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_stored,
     key_of,
     one,
     put,
@@ -100,15 +100,15 @@ def _that_do_not_hold(standing: str) -> list[Write]:
 async def test_every_kind_of_write_that_conflicts_tells_what_stands_there_and_leaves_it(
     store: Store, standing: str, batch: bool
 ) -> None:
-    await done(store, *STANDING[standing])
-    stands = await found(store, collection=AT)
+    await apply_all(store, *STANDING[standing])
+    stands = await fetch_stored(store, collection=AT)
     writes = _that_do_not_hold(standing)
 
     outcomes = await store.apply(writes) if batch else [await one(store, write) for write in writes]
 
     told = Outcome(Status.CONFLICT, None if stands is None else V, stands)
     assert dict(enumerate(outcomes)) == dict.fromkeys(range(len(writes)), told)
-    assert await found(store, collection=AT) == stands
+    assert await fetch_stored(store, collection=AT) == stands
 
 
 @clause("write.table", "generation.stamps")
@@ -152,8 +152,8 @@ async def test_every_kind_of_write_that_is_carried_out_tells_its_version_generat
 async def test_what_is_rejected_for_its_generation_tells_the_version_that_stands_there_and_nothing_of_it(
     store: Store, standing: str
 ) -> None:
-    await done(store, *STANDING[standing], RaiseGeneration(HERE, 2))
-    stands = await found(store, collection=AT)
+    await apply_all(store, *STANDING[standing], RaiseGeneration(HERE, 2))
+    stands = await fetch_stored(store, collection=AT)
     late: list[Write] = [
         put(record(version=V + 1, generation=1), when, AT) for when in (Newer(), AtVersion(V))
     ]
@@ -163,7 +163,7 @@ async def test_what_is_rejected_for_its_generation_tells_the_version_that_stands
     ]
     told = Outcome(Status.REJECTED, None if stands is None else V, reason="generation")
     assert await store.apply(late) == [told] * len(late)
-    assert await found(store, collection=AT) == stands
+    assert await fetch_stored(store, collection=AT) == stands
 
 
 @clause("put.whole", "delete.leaves", "release.mark")
@@ -177,14 +177,14 @@ async def test_nothing_of_what_stood_there_is_left_in_what_comes_after(store: St
     bare = record(version=V + 1, generation=0)
     settles = frozenset({"deliver", "erase"})
     plain: Write = delete(version=V + 1, collection=AT, settles=settles)
-    await done(store, *STANDING[standing], plain)
-    left = await found(store, collection=AT)
-    await done(store, Purge(AT, key_of(1), V + 1), plain)
-    assert await found(store, collection=AT) == left, "a tombstone is what it was given"
-    await done(store, Purge(AT, key_of(1), V + 1), *STANDING[standing], put(bare, collection=AT))
-    assert await found(store, collection=AT) == bare
-    await done(store, replace(release(version=V + 1), collection=AT))
-    mark = await found(store, collection=AT)
+    await apply_all(store, *STANDING[standing], plain)
+    left = await fetch_stored(store, collection=AT)
+    await apply_all(store, Purge(AT, key_of(1), V + 1), plain)
+    assert await fetch_stored(store, collection=AT) == left, "a tombstone is what it was given"
+    await apply_all(store, Purge(AT, key_of(1), V + 1), *STANDING[standing], put(bare, collection=AT))
+    assert await fetch_stored(store, collection=AT) == bare
+    await apply_all(store, replace(release(version=V + 1), collection=AT))
+    mark = await fetch_stored(store, collection=AT)
     assert (getattr(mark, "owed", None), getattr(mark, "discard_at", OWING)) == ((), None)
-    await done(store, Purge(AT, key_of(1), V + 1), put(bare, Absent(), AT))
-    assert await found(store, collection=AT) == bare
+    await apply_all(store, Purge(AT, key_of(1), V + 1), put(bare, Absent(), AT))
+    assert await fetch_stored(store, collection=AT) == bare

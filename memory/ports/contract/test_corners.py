@@ -22,20 +22,20 @@ from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,
     T0,
-    asked,
-    done,
+    apply_all,
     everything_of,
-    found,
+    fetch_mark,
+    fetch_record,
+    fetch_stored,
     hit_ids,
     id_of,
     key_of,
-    live,
-    marked,
     one,
     put,
+    query_ids,
     record,
     release,
-    searched,
+    search_hits,
     ways,
 )
 from memory.ports.query import And, Eq, Ge, Gt, IsNull, Not, Or, Query, Search, within
@@ -54,13 +54,13 @@ LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 @pytest.mark.asyncio
 async def test_a_partition_named_twice_is_asked_once(store: Store) -> None:
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
-    await done(
+    await apply_all(
         store,
         put(record(1, texts={"content": "lantern"}, vector=vector)),
         put(record(2, ELSEWHERE, texts={"content": "lantern"}, vector=vector)),
     )
     twice = within(HERE, ELSEWHERE, HERE, HERE)
-    assert await asked(store, twice) == sorted([id_of(1), id_of(2, ELSEWHERE)])
+    assert await query_ids(store, twice) == sorted([id_of(1), id_of(2, ELSEWHERE)])
     assert (await store.count(Query(SAMPLES, twice))).records == 2
     for by in ways(store, "lantern", 1.0, 0.0):
         hits = await store.search(Search(SAMPLES, twice, by, 10))
@@ -72,29 +72,29 @@ async def test_a_partition_named_twice_is_asked_once(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_many_partitions_are_asked_and_erased_together(store: Store) -> None:
     """The one that holds something is named last."""
-    await done(store, put(record(1, texts={"content": "lantern"})), put(record(2, ELSEWHERE)))
+    await apply_all(store, put(record(1, texts={"content": "lantern"})), put(record(2, ELSEWHERE)))
     many = within(*[Partition("acme", f"user:{n}") for n in range(1_200)], HERE)
-    assert await asked(store, many) == [id_of(1)]
+    assert await query_ids(store, many) == [id_of(1)]
     assert (await store.count(Query(SAMPLES, many))).records == 1
     if store.capabilities.lexical:
         assert await hit_ids(store, "lantern", many) == {id_of(1)}
     assert await store.delete_matching(Query(SAMPLES, many), 50) == 1
-    assert isinstance(await found(store, 1), Tombstone)
-    await live(store, 2, ELSEWHERE)
+    assert isinstance(await fetch_stored(store, 1), Tombstone)
+    await fetch_record(store, 2, ELSEWHERE)
 
 
 @clause("query.roles")
 @pytest.mark.asyncio
 async def test_of_no_role_there_is_nothing(store: Store) -> None:
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
-    await done(
+    await apply_all(
         store,
         *[
             put(record(n, role=role, texts={"content": "lantern"}, vector=vector))
             for n, role in enumerate(Role)
         ],
     )
-    assert await asked(store, roles=frozenset()) == []
+    assert await query_ids(store, roles=frozenset()) == []
     assert (await store.count(Query(SAMPLES, within(HERE), roles=frozenset()))).records == 0
     for by in ways(store, "lantern", 1.0, 0.0):
         assert await store.search(Search(SAMPLES, within(HERE), by, 10, roles=frozenset())) == []
@@ -126,7 +126,7 @@ async def test_hits_are_the_same_with_and_without_content_under_roles_filters_pl
         for m in (0, 1)
         for vector in [pack_vector([1.0, n + m / 2 + k / 5]) if semantic else None]
     ]
-    await done(store, *map(put, made))
+    await apply_all(store, *map(put, made))
     for by, where, part in product(
         ways(store, "lantern", 1.0, 0.1),
         (within(HERE), within(*places)),
@@ -155,7 +155,7 @@ async def test_hits_are_the_same_with_and_without_content_under_roles_filters_pl
 @clause("query.pages", "query.all")
 @pytest.mark.asyncio
 async def test_a_cursor_continues_with_pages_of_another_size(store: Store) -> None:
-    await done(store, *[put(record(n)) for n in range(7)])
+    await apply_all(store, *[put(record(n)) for n in range(7)])
     page = await store.query(Query(SAMPLES, within(HERE), limit=3))
     rest = await store.query(Query(SAMPLES, within(HERE), cursor=page.cursor))
     assert [r.key.id for r in rest.records] == [id_of(n) for n in range(3, 7)]
@@ -165,7 +165,7 @@ async def test_a_cursor_continues_with_pages_of_another_size(store: Store) -> No
 @clause("erase.all", "count.exact")
 @pytest.mark.asyncio
 async def test_erasing_takes_no_notice_of_a_cursor(store: Store) -> None:
-    await done(store, *[put(record(n)) for n in range(6)])
+    await apply_all(store, *[put(record(n)) for n in range(6)])
     page = await store.query(Query(SAMPLES, within(HERE), limit=2))
     further = Query(SAMPLES, within(HERE), limit=2, cursor=page.cursor)
     assert (await store.count(further)).records == 6
@@ -176,14 +176,14 @@ async def test_erasing_takes_no_notice_of_a_cursor(store: Store) -> None:
 @needs("filter")
 @pytest.mark.asyncio
 async def test_a_filter_of_many_parts_is_no_problem(store: Store) -> None:
-    await done(store, *[put(record(n, fields={"type": f"t{n}"})) for n in range(5)])
+    await apply_all(store, *[put(record(n, fields={"type": f"t{n}"})) for n in range(5)])
     names = [f"t{n}" for n in range(3, 500)]  # as a part and its negation each: just as many as there may be
     any_of, none_of = (
         Or(tuple(Eq("type", name) for name in names)),
         And(tuple(Not(Eq("type", name)) for name in names)),
     )
-    assert await asked(store, part=any_of) == [id_of(3), id_of(4)]
-    assert await asked(store, part=none_of) == [id_of(0), id_of(1), id_of(2)]
+    assert await query_ids(store, part=any_of) == [id_of(3), id_of(4)]
+    assert await query_ids(store, part=none_of) == [id_of(0), id_of(1), id_of(2)]
     assert (await store.count(Query(SAMPLES, within(HERE), any_of))).records == 2
     assert await store.delete_matching(Query(SAMPLES, within(HERE), none_of), 50) == 3
 
@@ -194,14 +194,14 @@ async def test_a_filter_of_many_parts_is_no_problem(store: Store) -> None:
 async def test_the_last_of_many_words_finds(store: Store) -> None:
     """Of a question, and of a text."""
     long = " ".join(f"w{n % 4_000}" for n in range(20_000))
-    await done(
+    await apply_all(
         store,
         put(record(1, texts={"content": "lantern"})),
         put(record(2, texts={"content": f"{long} harbour"})),
     )
-    assert {hit.head.key.id for hit in await searched(store, "harbour")} == {id_of(2)}
+    assert {hit.head.key.id for hit in await search_hits(store, "harbour")} == {id_of(2)}
     many = " ".join(f"word{n}" for n in range(400))
-    assert {hit.head.key.id for hit in await searched(store, f"{many} lantern")} == {id_of(1)}
+    assert {hit.head.key.id for hit in await search_hits(store, f"{many} lantern")} == {id_of(1)}
 
 
 @clause("life.at-once")
@@ -213,7 +213,7 @@ async def test_questions_at_once_are_answered_each_for_itself(store: Store) -> N
     places = [Partition("acme", f"user:{n}") for n in range(12)]
     for n, place in enumerate(places):
         vector = pack_vector([1.0, float(n)]) if semantic else None
-        await done(
+        await apply_all(
             store, *[put(record(m, place, texts={"content": texts[n]}, vector=vector)) for m in range(n + 1)]
         )
 
@@ -241,17 +241,17 @@ async def test_questions_at_once_are_answered_each_for_itself(store: Store) -> N
 async def test_what_is_past_its_time_is_counted_found_and_erased_as_all_else(store: Store) -> None:
     """Readers hide it; erasure must reach it."""
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
-    await done(
+    await apply_all(
         store,
         *[put(record(n, expires_at=LONG_AGO, texts={"content": "lantern"}, vector=vector)) for n in range(3)],
     )
-    assert len(await asked(store)) == 3
+    assert len(await query_ids(store)) == 3
     assert (await store.count(Query(SAMPLES, within(HERE)))).records == 3
     for by in ways(store, "lantern", 1.0, 0.0):
         for select in (frozenset[str](), everything_of(SAMPLES)):
             assert len(await store.search(Search(SAMPLES, within(HERE), by, 10, select=select))) == 3
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 3
-    assert [type(await found(store, n)) for n in range(3)] == [Tombstone] * 3
+    assert [type(await fetch_stored(store, n)) for n in range(3)] == [Tombstone] * 3
 
 
 # -- bookkeeping -----------------------------------------------------------------------
@@ -261,8 +261,8 @@ async def test_what_is_past_its_time_is_counted_found_and_erased_as_all_else(sto
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_equal_accesses_in_one_batch_are_each_counted(store: Store) -> None:
-    await done(store, put(record(1)), *[Annotate(SAMPLES, key_of(1), 1, accessed_at=T0)] * 5)
-    assert (await live(store, 1)).accesses == 5
+    await apply_all(store, put(record(1)), *[Annotate(SAMPLES, key_of(1), 1, accessed_at=T0)] * 5)
+    assert (await fetch_record(store, 1)).accesses == 5
 
 
 @clause("annotate.only")
@@ -290,24 +290,24 @@ async def test_an_annotation_keeps_all_other_bookkeeping(store: Store, changes: 
         cached_at=T0,
         epoch="run 4",
     )
-    await done(store, put(books))
-    before = await live(store, 1)
-    await done(store, Annotate(SAMPLES, key_of(1), 1, **changes))  # type: ignore[arg-type]
+    await apply_all(store, put(books))
+    before = await fetch_record(store, 1)
+    await apply_all(store, Annotate(SAMPLES, key_of(1), 1, **changes))  # type: ignore[arg-type]
     kept = {name: value for name, value in changes.items() if name in ("tier", "role", "accessed_at")}
     expected = replace(before, **kept)  # type: ignore[arg-type]
     if "accessed_at" in changes:
         expected = replace(expected, accesses=4)
     if "settle" in changes:
         expected = replace(expected, owed=(Owed("l", "l"),))
-    assert await live(store, 1) == expected
+    assert await fetch_record(store, 1) == expected
 
 
 @clause("annotate.only", "filter.holds")
 @needs("conditional", "filter")
 @pytest.mark.asyncio
 async def test_filters_see_what_annotations_left(store: Store) -> None:
-    await done(store, put(record(1, owed=(Owed("k", "k"),), tier="short")), put(record(2)))
-    await done(store, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0, tier="long", settle=("k",)))
+    await apply_all(store, put(record(1, owed=(Owed("k", "k"),), tier="short")), put(record(2)))
+    await apply_all(store, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0, tier="long", settle=("k",)))
     for part in (
         Gt("accesses", 0),
         Eq("accesses", 1),
@@ -315,10 +315,10 @@ async def test_filters_see_what_annotations_left(store: Store) -> None:
         Not(IsNull("accessed_at")),
         Eq("tier", "long"),
     ):
-        assert await asked(store, part=part) == [id_of(1)], part
+        assert await query_ids(store, part=part) == [id_of(1)], part
         assert (await store.count(Query(SAMPLES, within(HERE), part))).records == 1, part
     for part in (Eq("owing", True), Eq("tier", "short")):
-        assert await asked(store, part=part) == [], part
+        assert await query_ids(store, part=part) == [], part
 
 
 @clause("annotate.only", "search.heads")
@@ -326,10 +326,10 @@ async def test_filters_see_what_annotations_left(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_hits_without_content_show_the_tier_that_an_annotation_left(store: Store) -> None:
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
-    await done(
+    await apply_all(
         store, put(record(1, texts={"content": "lantern"}, vector=vector, tier="short", role=Role.ARRIVING))
     )
-    await done(store, Annotate(SAMPLES, key_of(1), 1, tier="long", role=Role.HOME))
+    await apply_all(store, Annotate(SAMPLES, key_of(1), 1, tier="long", role=Role.HOME))
     for by in ways(store, "lantern", 1.0, 0.0):
         for select in (frozenset[str](), everything_of(SAMPLES)):
             hits = await store.search(Search(SAMPLES, within(HERE), by, 5, select=select))
@@ -341,18 +341,18 @@ async def test_hits_without_content_show_the_tier_that_an_annotation_left(store:
 @pytest.mark.asyncio
 async def test_moments_of_other_zones_in_bookkeeping_are_the_same_moments(store: Store) -> None:
     there = T0.astimezone(timezone(timedelta(hours=5, minutes=30)))
-    await done(
+    await apply_all(
         store, put(record(1)), put(record(2)), release(2, discard_at=there), put(record(3)), release(3)
     )
-    await done(
+    await apply_all(
         store,
         Annotate(SAMPLES, key_of(1), 1, accessed_at=there),
         Annotate(SAMPLES, key_of(3), 1, discard_at=there),
     )
     moments = [
-        (await live(store, 1)).accessed_at,
-        (await marked(store, 2)).discard_at,
-        (await marked(store, 3)).discard_at,
+        (await fetch_record(store, 1)).accessed_at,
+        (await fetch_mark(store, 2)).discard_at,
+        (await fetch_mark(store, 3)).discard_at,
     ]
     assert [m and m.isoformat() for m in moments] == [T0.isoformat()] * 3
 
@@ -361,11 +361,11 @@ async def test_moments_of_other_zones_in_bookkeeping_are_the_same_moments(store:
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_cached_copy_is_purged_also_when_asked_for_by_its_role(store: Store) -> None:
-    await done(store, put(record(1, role=Role.CACHED)), put(record(2, role=Role.ARRIVING)))
+    await apply_all(store, put(record(1, role=Role.CACHED)), put(record(2, role=Role.ARRIVING)))
     assert not (await one(store, Purge(SAMPLES, key_of(2), 1, role_is=Role.CACHED))).applied
-    await done(store, Purge(SAMPLES, key_of(1), 1, role_is=Role.CACHED))
-    assert await found(store, 1) is None
-    await live(store, 2)
+    await apply_all(store, Purge(SAMPLES, key_of(1), 1, role_is=Role.CACHED))
+    assert await fetch_stored(store, 1) is None
+    await fetch_record(store, 2)
 
 
 @clause("generation.counts", "generation.binds")
@@ -376,7 +376,7 @@ async def test_large_generations_are_exact(store: Store) -> None:
     assert (await one(store, RaiseGeneration(HERE, 0))).number == high
     assert not (await one(store, put(record(1, generation=high - 1)))).applied
     assert (await one(store, put(record(1)))).generation == high
-    assert (await live(store, 1)).generation == high
+    assert (await fetch_record(store, 1)).generation == high
     assert (await one(store, RaiseGeneration(HERE))).number == high + 1
 
 
@@ -386,12 +386,12 @@ async def test_large_generations_are_exact(store: Store) -> None:
 @clause("life.close-keeps", "life.known")
 @pytest.mark.asyncio
 async def test_collections_that_a_store_is_not_opened_with_are_kept(harness: Harness, store: Store) -> None:
-    await done(
+    await apply_all(
         store, put(record(1)), put(record(1), collection=MORE_SAMPLES), put(record(1), collection=PLAIN)
     )
     again = await harness.reopen(store)
     await again.open((SAMPLES,))
-    kept = await found(again, 1) is not None
+    kept = await fetch_stored(again, 1) is not None
     for call in (
         again.get(PLAIN, [key_of(1)]),
         again.query(Query(MORE_SAMPLES, within(HERE))),
@@ -404,7 +404,7 @@ async def test_collections_that_a_store_is_not_opened_with_are_kept(harness: Har
         await last.open(DECLARED)
         assert kept or not last.capabilities.durable
         for collection in DECLARED:
-            assert (await found(last, 1, collection=collection) is not None) is kept, collection.name
+            assert (await fetch_stored(last, 1, collection=collection) is not None) is kept, collection.name
     finally:
         await last.close()
 
@@ -419,14 +419,14 @@ async def test_erasures_words_and_what_was_forgotten_survive_a_death(
     """Each was the last call before it."""
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
     empty = Partition("acme", "session:empty")
-    await done(
+    await apply_all(
         store,
         *[
             put(record(n, at, texts={"content": "lantern"}, vector=vector))
             for n, at in ((1, HERE), (2, ELSEWHERE))
         ],
     )
-    await done(store, RaiseGeneration(empty, 4))
+    await apply_all(store, RaiseGeneration(empty, 4))
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 1
     if last == "forgotten":
         assert await store.forget_partitions([(empty, 4)]) == 1
@@ -435,6 +435,6 @@ async def test_erasures_words_and_what_was_forgotten_survive_a_death(
     for by in ways(store, "lantern", 1.0, 0.0):
         hits = await store.search(Search(SAMPLES, within(HERE, ELSEWHERE), by, 5))
         assert [hit.head.key.id for hit in hits] == [id_of(2, ELSEWHERE)]
-    assert isinstance(await found(store, 1), Tombstone)
+    assert isinstance(await fetch_stored(store, 1), Tombstone)
     assert (await one(store, RaiseGeneration(empty, 0))).number == (0 if last == "forgotten" else 4)
     await store.close()

@@ -20,16 +20,16 @@ from memory.ports.contract.support import (
     FOREIGN,
     HERE,
     T0,
-    asked,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
     hit_ids,
     id_of,
     key_of,
-    live,
     one,
     put,
+    query_ids,
     record,
     release,
 )
@@ -57,7 +57,7 @@ def _full(n: int, at: Partition = HERE, version: int = 7) -> Record:
 
 
 @asynccontextmanager
-async def _damaged(harness: Harness, store: Store, *keys: Key) -> AsyncIterator[Store]:
+async def _damage_and_reopen(harness: Harness, store: Store, *keys: Key) -> AsyncIterator[Store]:
     """The store opened again after these entries were damaged."""
     await store.close()
     for key in keys or (key_of(DAMAGED),):
@@ -66,9 +66,11 @@ async def _damaged(harness: Harness, store: Store, *keys: Key) -> AsyncIterator[
     yield store
 
 
-async def _filled(store: Store) -> list[Record]:
-    await done(store, *[put(_full(n)) for n in NUMBERS], put(_full(0, ELSEWHERE)), put(_full(0, FOREIGN)))
-    return [await live(store, n) for n in NUMBERS]
+async def _fill(store: Store) -> list[Record]:
+    await apply_all(
+        store, *[put(_full(n)) for n in NUMBERS], put(_full(0, ELSEWHERE)), put(_full(0, FOREIGN))
+    )
+    return [await fetch_record(store, n) for n in NUMBERS]
 
 
 @clause("damage.apart")
@@ -77,9 +79,9 @@ async def _filled(store: Store) -> list[Record]:
 async def test_a_damaged_record_is_answered_as_corrupt_and_its_neighbours_as_they_were(
     harness: Harness, store: Store
 ) -> None:
-    wrote = await _filled(store)
-    others = [await live(store, 0, at) for at in (ELSEWHERE, FOREIGN)]
-    async with _damaged(harness, store):
+    wrote = await _fill(store)
+    others = [await fetch_record(store, 0, at) for at in (ELSEWHERE, FOREIGN)]
+    async with _damage_and_reopen(harness, store):
         for _ in range(2):  # also once it is in quarantine
             answers = await store.get(SAMPLES, [key_of(n) for n in NUMBERS])
             damaged = answers[DAMAGED]
@@ -87,14 +89,14 @@ async def test_a_damaged_record_is_answered_as_corrupt_and_its_neighbours_as_the
             assert damaged.key == key_of(DAMAGED)
             assert damaged.problem
             assert [answers[n] for n in SOUND] == [wrote[n] for n in SOUND]
-        assert [await live(store, 0, at) for at in (ELSEWHERE, FOREIGN)] == others
+        assert [await fetch_record(store, 0, at) for at in (ELSEWHERE, FOREIGN)] == others
 
 
 @clause("damage.apart")
 @needs("durable")
 @pytest.mark.asyncio
 async def test_damage_is_met_in_every_collection(harness: Harness, store: Store) -> None:
-    await done(
+    await apply_all(
         store,
         *[
             put(record(n, body={"said": "what was said " * 20}), collection=c)
@@ -107,8 +109,8 @@ async def test_damage_is_met_in_every_collection(harness: Harness, store: Store)
         await harness.damage(store, collection, key_of(1))
     await store.open(DECLARED)
     for collection in DECLARED:
-        assert isinstance(await found(store, 1, collection=collection), Corrupt), collection.name
-        await live(store, 2, collection=collection)
+        assert isinstance(await fetch_stored(store, 1, collection=collection), Corrupt), collection.name
+        await fetch_record(store, 2, collection=collection)
 
 
 @clause("damage.counted")
@@ -119,16 +121,16 @@ async def test_damage_is_met_in_every_collection(harness: Harness, store: Store)
 async def test_what_was_found_damaged_is_counted_until_it_is_deleted(
     harness: Harness, store: Store, by: str
 ) -> None:
-    await _filled(store)
+    await _fill(store)
     assert (await store.check()).quarantined == 0
-    async with _damaged(harness, store):
+    async with _damage_and_reopen(harness, store):
         for _ in range(2):
             if by == "get":
-                assert isinstance(await found(store, DAMAGED), Corrupt)
+                assert isinstance(await fetch_stored(store, DAMAGED), Corrupt)
             else:
                 assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == (key_of(DAMAGED),)
             assert (await store.check()).quarantined == 1
-        await done(store, delete(DAMAGED))
+        await apply_all(store, delete(DAMAGED))
         assert (await store.check()).quarantined == 0
 
 
@@ -138,8 +140,8 @@ async def test_what_was_found_damaged_is_counted_until_it_is_deleted(
 async def test_what_was_found_damaged_is_counted_until_its_scope_is_erased(
     harness: Harness, store: Store
 ) -> None:
-    await _filled(store)
-    async with _damaged(harness, store, key_of(1), key_of(DAMAGED), key_of(0, ELSEWHERE)):
+    await _fill(store)
+    async with _damage_and_reopen(harness, store, key_of(1), key_of(DAMAGED), key_of(0, ELSEWHERE)):
         answers = await store.get(SAMPLES, [key_of(1), key_of(DAMAGED), key_of(0, ELSEWHERE)])
         assert all(isinstance(answer, Corrupt) for answer in answers)
         assert (await store.check()).quarantined == 3
@@ -155,9 +157,9 @@ async def test_an_audit_names_every_damaged_record_and_no_other(
     harness: Harness, store: Store, repair: bool
 ) -> None:
     """Of every collection and tenant, once and again; those beside it are no problem."""
-    await _filled(store)
-    await done(store, put(record(5, body={"said": "what was said " * 20}), collection=MORE_SAMPLES))
-    async with _damaged(harness, store, key_of(DAMAGED), key_of(0, FOREIGN)):
+    await _fill(store)
+    await apply_all(store, put(record(5, body={"said": "what was said " * 20}), collection=MORE_SAMPLES))
+    async with _damage_and_reopen(harness, store, key_of(DAMAGED), key_of(0, FOREIGN)):
         await store.close()
         await harness.damage(store, MORE_SAMPLES, key_of(5))
         await store.open(DECLARED)
@@ -173,9 +175,9 @@ async def test_an_audit_names_every_damaged_record_and_no_other(
             }
             assert len(audit.damaged) == 3
             assert (await store.check()).quarantined == 3
-        assert [await live(store, n) for n in SOUND]
-        assert await asked(store) == [id_of(n) for n in SOUND]
-        await done(store, delete(DAMAGED), delete(0, at=FOREIGN), delete(5, collection=MORE_SAMPLES))
+        assert [await fetch_record(store, n) for n in SOUND]
+        assert await query_ids(store) == [id_of(n) for n in SOUND]
+        await apply_all(store, delete(DAMAGED), delete(0, at=FOREIGN), delete(5, collection=MORE_SAMPLES))
         assert ((await store.audit()).damaged, (await store.check()).quarantined) == ((), 0)
 
 
@@ -191,9 +193,9 @@ def _wheres(store: Store) -> list[Where]:
 @needs("durable")
 @pytest.mark.asyncio
 async def test_queries_serve_the_neighbours_and_name_the_corrupt_key(harness: Harness, store: Store) -> None:
-    await _filled(store)
+    await _fill(store)
     orders = [(), (Order("created_at", True),), (Order("type"),)] if store.capabilities.order else [()]
-    async with _damaged(harness, store):
+    async with _damage_and_reopen(harness, store):
         for where in _wheres(store):
             for order in orders:
                 page = await store.query(Query(SAMPLES, where, order=order))
@@ -209,8 +211,8 @@ async def test_queries_serve_the_neighbours_and_name_the_corrupt_key(harness: Ha
 @needs("durable")
 @pytest.mark.asyncio
 async def test_pages_around_a_corrupt_record_lose_and_repeat_nothing(harness: Harness, store: Store) -> None:
-    await _filled(store)
-    async with _damaged(harness, store):
+    await _fill(store)
+    async with _damage_and_reopen(harness, store):
         for limit in (1, 2, 3):
             walked: list[str] = []
             corrupt: set[Key] = set()
@@ -229,8 +231,8 @@ async def test_pages_around_a_corrupt_record_lose_and_repeat_nothing(harness: Ha
 @pytest.mark.asyncio
 async def test_counting_does_not_fail_over_a_corrupt_record(harness: Harness, store: Store) -> None:
     """Whether a store that counts without reading counts it too is its own affair."""
-    await _filled(store)
-    async with _damaged(harness, store):
+    await _fill(store)
+    async with _damage_and_reopen(harness, store):
         assert (await store.count(Query(SAMPLES, within(HERE)))).records in (len(SOUND), len(NUMBERS))
         assert (await store.count(Query(SAMPLES, within(ELSEWHERE)))).records == 1
 
@@ -242,8 +244,8 @@ async def test_search_by_words_does_not_fail_over_a_corrupt_record(harness: Harn
     """Heads are not held against checksums: its own may be found. Who shows it reads it
     by its key.
     """
-    await _filled(store)
-    async with _damaged(harness, store):
+    await _fill(store)
+    async with _damage_and_reopen(harness, store):
         for _ in range(2):
             assert {id_of(n) for n in SOUND} <= await hit_ids(store, "lantern") <= {id_of(n) for n in NUMBERS}
             assert await hit_ids(store, f"word{DAMAGED}") <= {id_of(DAMAGED)}
@@ -254,8 +256,8 @@ async def test_search_by_words_does_not_fail_over_a_corrupt_record(harness: Harn
 @needs("durable", "semantic")
 @pytest.mark.asyncio
 async def test_search_by_meaning_does_not_fail_over_a_corrupt_record(harness: Harness, store: Store) -> None:
-    await _filled(store)
-    async with _damaged(harness, store):
+    await _fill(store)
+    async with _damage_and_reopen(harness, store):
         for _ in range(2):
             near = Search(SAMPLES, within(HERE), Near(pack_vector([1.0, DAMAGED])), len(NUMBERS))
             assert (
@@ -278,7 +280,7 @@ async def test_no_condition_on_what_stands_there_holds_for_a_corrupt_record(
     quarantine.
     """
     roles = {6: Role.CACHED, 7: Role.ARRIVING}
-    await done(store, *[put(replace(_full(n), role=roles.get(n, Role.HOME))) for n in range(1, 8)])
+    await apply_all(store, *[put(replace(_full(n), role=roles.get(n, Role.HOME))) for n in range(1, 8)])
     writes: dict[int, Write] = {
         1: put(_full(1, version=99), Absent()),
         4: release(4, 7),
@@ -286,11 +288,11 @@ async def test_no_condition_on_what_stands_there_holds_for_a_corrupt_record(
         6: Purge(SAMPLES, key_of(6), 7),
         7: Purge(SAMPLES, key_of(7), 7, role_is=Role.ARRIVING),
     }
-    async with _damaged(harness, store, *map(key_of, writes)):
+    async with _damage_and_reopen(harness, store, *map(key_of, writes)):
         for _ in range(2):
             for n, write in writes.items():
                 assert not (await one(store, write)).applied, write
-                assert isinstance(await found(store, n), Corrupt), write
+                assert isinstance(await fetch_stored(store, n), Corrupt), write
 
 
 @clause("damage.writes")
@@ -300,22 +302,22 @@ async def test_a_version_is_that_of_a_sound_record(harness: Harness, store: Stor
     """Damage that was met has none. Over damage that nobody has met a write at its
     version may hold, and then leaves something whole.
     """
-    await done(store, *[put(_full(n)) for n in range(1, 5)])
+    await apply_all(store, *[put(_full(n)) for n in range(1, 5)])
     replaced, deleted, met, met_too = (
         put(_full(1, version=99), AtVersion(7)),
         delete(2),
         put(_full(3, version=99), AtVersion(7)),
         delete(4),
     )
-    async with _damaged(harness, store, *map(key_of, range(1, 5))):
-        assert [type(await found(store, n)) for n in (3, 4)] == [Corrupt, Corrupt]
+    async with _damage_and_reopen(harness, store, *map(key_of, range(1, 5))):
+        assert [type(await fetch_stored(store, n)) for n in (3, 4)] == [Corrupt, Corrupt]
         for n, write in ((3, met), (4, replace(met_too, when=AtVersion(7)))):
             assert not (await one(store, write)).applied
-            assert isinstance(await found(store, n), Corrupt)
+            assert isinstance(await fetch_stored(store, n), Corrupt)
         stands = Record if (await one(store, replaced)).applied else Corrupt
-        assert type(await found(store, 1)) is stands
+        assert type(await fetch_stored(store, 1)) is stands
         stands_too = Tombstone if (await one(store, replace(deleted, when=AtVersion(7)))).applied else Corrupt
-        assert type(await found(store, 2)) is stands_too
+        assert type(await fetch_stored(store, 2)) is stands_too
 
 
 @clause("damage.writes")
@@ -323,7 +325,7 @@ async def test_a_version_is_that_of_a_sound_record(harness: Harness, store: Stor
 @pytest.mark.asyncio
 async def test_a_creation_does_not_replace_a_corrupt_record(harness: Harness, store: Store) -> None:
     first = put(record(1, body={"said": "what was said " * 20}), Absent(), MORE_SAMPLES)
-    await done(store, first)
+    await apply_all(store, first)
     await store.close()
     await harness.damage(store, MORE_SAMPLES, key_of(1))
     await store.open(DECLARED)
@@ -331,7 +333,7 @@ async def test_a_creation_does_not_replace_a_corrupt_record(harness: Harness, st
 
 
 async def _is_healed(store: Store, wrote: Record, numbers: Sequence[int] = NUMBERS) -> None:
-    healed = await live(store, DAMAGED)
+    healed = await fetch_record(store, DAMAGED)
     assert healed == replace(wrote, generation=healed.generation)
     page = await store.query(Query(SAMPLES, within(HERE)))
     assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(n) for n in numbers], ())
@@ -351,12 +353,12 @@ async def test_a_new_put_heals(harness: Harness, store: Store, met: bool) -> Non
     """Whether the damage was met before or not. A write that is newer than anything
     goes through too, where there are conditions.
     """
-    await _filled(store)
+    await _fill(store)
     conditions: list[When] = [Always(), Newer()] if store.capabilities.conditional else [Always()]
     for version, when in enumerate(conditions, start=50):
-        async with _damaged(harness, store):
+        async with _damage_and_reopen(harness, store):
             if met:
-                assert isinstance(await found(store, DAMAGED), Corrupt)
+                assert isinstance(await fetch_stored(store, DAMAGED), Corrupt)
             wrote = replace(
                 _full(DAMAGED, version=version),
                 owed=STEP,
@@ -366,7 +368,7 @@ async def test_a_new_put_heals(harness: Harness, store: Store, met: bool) -> Non
                 accessed_at=T0,
                 expires_at=T0,
             )
-            await done(store, put(wrote, when))
+            await apply_all(store, put(wrote, when))
             await _is_healed(store, wrote)
 
 
@@ -378,26 +380,26 @@ async def test_a_deletion_that_is_not_newer_is_refused_over_damage_as_such_a_put
     harness: Harness, store: Store, met: bool
 ) -> None:
     """Where the version can no longer be read, both go through."""
-    await _filled(store)
-    async with _damaged(harness, store):
+    await _fill(store)
+    async with _damage_and_reopen(harness, store):
         if met:
-            assert isinstance(await found(store, DAMAGED), Corrupt)
+            assert isinstance(await fetch_stored(store, DAMAGED), Corrupt)
         for version in (3, 7):
             if (await one(store, put(_full(DAMAGED, version=version), Newer()))).applied:
                 return
             assert not (await one(store, delete(DAMAGED, version=version))).applied
-            assert isinstance(await found(store, DAMAGED), Corrupt)
-        await done(store, delete(DAMAGED, version=8))
+            assert isinstance(await fetch_stored(store, DAMAGED), Corrupt)
+        await apply_all(store, delete(DAMAGED, version=8))
 
 
 @clause("damage.writes")
 @needs("durable", "conditional")
 @pytest.mark.asyncio
 async def test_a_delete_heals(harness: Harness, store: Store) -> None:
-    await _filled(store)
-    async with _damaged(harness, store):
-        await done(store, delete(DAMAGED, version=60, owed=STEP, note={"digest": "d"}, discard_at=T0))
-        assert await found(store, DAMAGED) == Tombstone(key_of(DAMAGED), 60, STEP, {"digest": "d"}, T0)
+    await _fill(store)
+    async with _damage_and_reopen(harness, store):
+        await apply_all(store, delete(DAMAGED, version=60, owed=STEP, note={"digest": "d"}, discard_at=T0))
+        assert await fetch_stored(store, DAMAGED) == Tombstone(key_of(DAMAGED), 60, STEP, {"digest": "d"}, T0)
         page = await store.query(Query(SAMPLES, within(HERE)))
         assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(n) for n in SOUND], ())
 
@@ -410,20 +412,20 @@ async def test_together_with_a_corrupt_record_nothing_is_kept(
     harness: Harness, store: Store, met: bool
 ) -> None:
     """Unseen it may be written over at its version, and then all is kept."""
-    await _filled(store)
-    async with _damaged(harness, store):
+    await _fill(store)
+    async with _damage_and_reopen(harness, store):
         if met:
-            assert isinstance(await found(store, DAMAGED), Corrupt)
+            assert isinstance(await fetch_stored(store, DAMAGED), Corrupt)
         for when in (Absent(), AtVersion(7)):
             outcomes = await store.apply(
                 [put(_full(8)), put(_full(DAMAGED, version=99), when), put(_full(9))], together=True
             )
             applied = [o.applied for o in outcomes]
             if applied == [True] * 3 and not met and when == AtVersion(7):
-                assert await asked(store) == [id_of(n) for n in sorted([*SOUND, DAMAGED, 8, 9])]
+                assert await query_ids(store) == [id_of(n) for n in sorted([*SOUND, DAMAGED, 8, 9])]
                 return
             assert applied == [False] * 3
-            assert [await found(store, 8), await found(store, 9)] == [None, None]
+            assert [await fetch_stored(store, 8), await fetch_stored(store, 9)] == [None, None]
 
 
 @clause("damage.erased")
@@ -433,17 +435,17 @@ async def test_together_with_a_corrupt_record_nothing_is_kept(
 async def test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_other(
     harness: Harness, store: Store, met: bool
 ) -> None:
-    await _filled(store)
+    await _fill(store)
     part = Eq("type", "no such") if store.capabilities.filter else None
     elsewhere = key_of(0, ELSEWHERE)
-    async with _damaged(harness, store, key_of(DAMAGED), elsewhere):
+    async with _damage_and_reopen(harness, store, key_of(DAMAGED), elsewhere):
         if met:
-            assert isinstance(await found(store, DAMAGED), Corrupt)
+            assert isinstance(await fetch_stored(store, DAMAGED), Corrupt)
         assert await store.delete_matching(Query(SAMPLES, within(HERE), part), 50, T0) == (
             1 if part else len(NUMBERS)
         )
-        assert await found(store, DAMAGED) == Tombstone(key_of(DAMAGED), 50, discard_at=T0)
-        assert await asked(store) == ([id_of(n) for n in SOUND] if part else [])
+        assert await fetch_stored(store, DAMAGED) == Tombstone(key_of(DAMAGED), 50, discard_at=T0)
+        assert await query_ids(store) == ([id_of(n) for n in SOUND] if part else [])
         assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
         assert isinstance((await store.get(SAMPLES, [elsewhere]))[0], Corrupt), (
             "another partition's damage stands"
@@ -455,7 +457,7 @@ async def test_erasure_reaches_a_corrupt_record_of_the_asked_partitions_and_no_o
 @needs("durable")
 @pytest.mark.asyncio
 async def test_erasure_reaches_a_corrupt_record_in_every_collection(harness: Harness, store: Store) -> None:
-    await done(
+    await apply_all(
         store,
         *[
             put(record(n, version=7, body={"said": "what was said " * 20}), collection=c)
@@ -480,16 +482,16 @@ async def test_erasure_reaches_a_corrupt_record_in_every_collection(harness: Har
 async def test_erasing_a_whole_tenant_reaches_its_corrupt_records_and_no_others(
     harness: Harness, store: Store, met: bool
 ) -> None:
-    await _filled(store)
+    await _fill(store)
     part = Eq("type", "no such") if store.capabilities.filter else None
     foreign = key_of(0, FOREIGN)
-    async with _damaged(harness, store, key_of(DAMAGED), foreign):
+    async with _damage_and_reopen(harness, store, key_of(DAMAGED), foreign):
         if met:
-            assert isinstance(await found(store, DAMAGED), Corrupt)
+            assert isinstance(await fetch_stored(store, DAMAGED), Corrupt)
         assert await store.delete_matching(Query(SAMPLES, Tenant(HERE.tenant), part), 50, T0) == (
             1 if part else len(NUMBERS) + 1
         )
-        assert await found(store, DAMAGED) == Tombstone(key_of(DAMAGED), 50, discard_at=T0)
+        assert await fetch_stored(store, DAMAGED) == Tombstone(key_of(DAMAGED), 50, discard_at=T0)
         assert isinstance((await store.get(SAMPLES, [foreign]))[0], Corrupt), "another tenant's damage stands"
         assert await store.delete_matching(Query(SAMPLES, Everywhere(), part), 50) == 1
         assert isinstance((await store.get(SAMPLES, [foreign]))[0], Tombstone)
@@ -499,13 +501,13 @@ async def test_erasing_a_whole_tenant_reaches_its_corrupt_records_and_no_others(
 @needs("durable")
 @pytest.mark.asyncio
 async def test_a_corrupt_record_stays_corrupt_when_opened_again(harness: Harness, store: Store) -> None:
-    await _filled(store)
-    async with _damaged(harness, store):
-        assert isinstance(await found(store, DAMAGED), Corrupt)
+    await _fill(store)
+    async with _damage_and_reopen(harness, store):
+        assert isinstance(await fetch_stored(store, DAMAGED), Corrupt)
         again = await harness.reopen(store)
         try:
             await again.open(DECLARED)
-            assert isinstance(await found(again, DAMAGED), Corrupt)
+            assert isinstance(await fetch_stored(again, DAMAGED), Corrupt)
             assert (await again.query(Query(SAMPLES, within(HERE)))).corrupt == (key_of(DAMAGED),)
         finally:
             await again.close()

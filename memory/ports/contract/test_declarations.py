@@ -19,15 +19,15 @@ from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     HERE,
     T0,
-    asked,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
     id_of,
     key_of,
-    live,
     one,
     put,
+    query_ids,
     record,
 )
 from memory.ports.query import And, Eq, Gt, In, IsNull, Not, Order, Query, Search, Words, within
@@ -72,7 +72,7 @@ def wide(narrow: Collection) -> Collection:
 
 
 @pytest_asyncio.fixture
-async def unopened(harness: Harness) -> AsyncIterator[Store]:
+async def unopened_store(harness: Harness) -> AsyncIterator[Store]:
     made = await harness.make()
     try:
         yield made
@@ -80,7 +80,7 @@ async def unopened(harness: Harness) -> AsyncIterator[Store]:
         await harness.dispose(made)
 
 
-async def _found(store: Store, collection: Collection, word: str) -> list[str]:
+async def _search_ids(store: Store, collection: Collection, word: str) -> list[str]:
     hits = await store.search(Search(collection, within(HERE), Words(word), 10))
     return sorted(hit.head.key.id for hit in hits)
 
@@ -96,25 +96,25 @@ async def test_a_store_opened_with_fields_more_keeps_what_it_has_and_takes_them(
         record(n, fields={"shade": "dark", "seen": T0}, texts={"content": "lantern"}, role=role)
         for n, role in enumerate(Role)
     ]
-    await done(unopened, RaiseGeneration(HERE, 3), *[put(r, collection=narrow) for r in old])
-    before = [await live(unopened, n, collection=narrow) for n in range(len(old))]
+    await apply_all(unopened, RaiseGeneration(HERE, 3), *[put(r, collection=narrow) for r in old])
+    before = [await fetch_record(unopened, n, collection=narrow) for n in range(len(old))]
     again = await harness.reopen(unopened)
     try:
         await again.open((wide,))
         if not (again.capabilities.durable or again is unopened):
             return
-        assert [await live(again, n, collection=wide) for n in range(len(old))] == before
-        await done(again, put(record(10, fields=GIVEN, texts={"content": "lantern"}), collection=wide))
-        assert (await live(again, 10, collection=wide)).fields == GIVEN
+        assert [await fetch_record(again, n, collection=wide) for n in range(len(old))] == before
+        await apply_all(again, put(record(10, fields=GIVEN, texts={"content": "lantern"}), collection=wide))
+        assert (await fetch_record(again, 10, collection=wide)).fields == GIVEN
         if claims.conditional:
-            await done(again, Annotate(wide, key_of(0), 1, accessed_at=T0), delete(1, collection=wide))
-            assert (await live(again, 0, collection=wide)).fields == old[0].fields
-            assert isinstance(await found(again, 1, collection=wide), Tombstone)
-        await done(again, put(replace(old[2], version=2, fields=GIVEN), collection=wide))
-        assert (await live(again, 2, collection=wide)).fields == GIVEN
+            await apply_all(again, Annotate(wide, key_of(0), 1, accessed_at=T0), delete(1, collection=wide))
+            assert (await fetch_record(again, 0, collection=wide)).fields == old[0].fields
+            assert isinstance(await fetch_stored(again, 1, collection=wide), Tombstone)
+        await apply_all(again, put(replace(old[2], version=2, fields=GIVEN), collection=wide))
+        assert (await fetch_record(again, 2, collection=wide)).fields == GIVEN
         roles = frozenset(Role)
         there = [id_of(n) for n in ((0, 2, 3, 10) if claims.conditional else (0, 1, 2, 3, 10))]
-        assert sorted(await asked(again, collection=wide, roles=roles)) == there
+        assert sorted(await query_ids(again, collection=wide, roles=roles)) == there
         if claims.filter:
             given, lacking = [id_of(2), id_of(10)], [i for i in there if i not in (id_of(2), id_of(10))]
             for part in (
@@ -127,20 +127,21 @@ async def test_a_store_opened_with_fields_more_keeps_what_it_has_and_takes_them(
                 ),
                 And((Eq("shade", "dark"), Eq("ordinal", 2**60 + 1))),
             ):
-                assert sorted(await asked(again, part=part, collection=wide, roles=roles)) == given, part
+                assert sorted(await query_ids(again, part=part, collection=wide, roles=roles)) == given, part
                 assert (await again.count(Query(wide, within(HERE), part, roles=roles))).records == 2
             for field in ("colour", "weight", "marks", "ordinal", "due"):
                 assert (
-                    sorted(await asked(again, part=IsNull(field), collection=wide, roles=roles)) == lacking
+                    sorted(await query_ids(again, part=IsNull(field), collection=wide, roles=roles))
+                    == lacking
                 ), field
         if claims.order:
-            ordered = await asked(
+            ordered = await query_ids(
                 again, order=(Order("ordinal"), Order("created_at")), collection=wide, roles=roles
             )
             assert ordered[-2:] == [id_of(2), id_of(10)]
         if claims.lexical:
             homes = [n for n, role in enumerate(Role) if role is Role.HOME and id_of(n) in there]
-            assert await _found(again, wide, "lantern") == [*map(id_of, homes), id_of(10)]
+            assert await _search_ids(again, wide, "lantern") == [*map(id_of, homes), id_of(10)]
         assert (await again.audit()).problems == ()
     finally:
         await again.close()
@@ -152,7 +153,7 @@ async def test_what_a_store_opened_with_fewer_fields_does_not_declare_stays_with
     harness: Harness, unopened: Store, narrow: Collection, wide: Collection
 ) -> None:
     await unopened.open((wide,))
-    await done(
+    await apply_all(
         unopened,
         *[put(record(n, fields=GIVEN, texts={"content": "lantern"}), collection=wide) for n in range(3)],
     )
@@ -163,18 +164,18 @@ async def test_what_a_store_opened_with_fewer_fields_does_not_declare_stays_with
         claims = earlier.capabilities
         if not (claims.durable or earlier is unopened):
             return
-        assert [_declared(await live(earlier, n, collection=narrow), narrow) for n in range(3)] == [
-            {"shade": "dark"}
-        ] * 3
+        assert [
+            _declared_fields(await fetch_record(earlier, n, collection=narrow), narrow) for n in range(3)
+        ] == [{"shade": "dark"}] * 3
         if claims.filter:
-            assert await asked(earlier, part=Eq("shade", "dark"), collection=narrow) == [
+            assert await query_ids(earlier, part=Eq("shade", "dark"), collection=narrow) == [
                 id_of(n) for n in range(3)
             ]
         if claims.lexical:
-            assert await _found(earlier, narrow, "lantern") == [id_of(n) for n in range(3)]
+            assert await _search_ids(earlier, narrow, "lantern") == [id_of(n) for n in range(3)]
         if claims.conditional:
-            await done(earlier, Annotate(narrow, key_of(0), 1, accessed_at=T0))
-        await done(
+            await apply_all(earlier, Annotate(narrow, key_of(0), 1, accessed_at=T0))
+        await apply_all(
             earlier,
             put(record(1, version=2, fields={"shade": "pale"}), collection=narrow),
             put(record(3), collection=narrow),
@@ -182,12 +183,12 @@ async def test_what_a_store_opened_with_fewer_fields_does_not_declare_stays_with
         assert (await earlier.audit()).problems == ()
         later = await harness.reopen(earlier)
         await later.open((wide,))
-        fields = [(await live(later, n, collection=wide)).fields for n in range(4)]
+        fields = [(await fetch_record(later, n, collection=wide)).fields for n in range(4)]
         assert fields == [GIVEN, {"shade": "pale"}, GIVEN, {}], "a put replaces the whole record"
         if claims.filter:
-            assert await asked(later, part=Eq("colour", "red"), collection=wide) == [id_of(0), id_of(2)]
-            assert await asked(later, part=Eq("weight", 0.1), collection=wide) == [id_of(0), id_of(2)]
-            assert await asked(later, part=Not(IsNull("marks")), collection=wide) == [id_of(0), id_of(2)]
+            assert await query_ids(later, part=Eq("colour", "red"), collection=wide) == [id_of(0), id_of(2)]
+            assert await query_ids(later, part=Eq("weight", 0.1), collection=wide) == [id_of(0), id_of(2)]
+            assert await query_ids(later, part=Not(IsNull("marks")), collection=wide) == [id_of(0), id_of(2)]
         assert (await later.audit()).problems == ()
     finally:
         await later.close()
@@ -203,7 +204,7 @@ async def test_a_store_that_is_open_goes_on_beside_one_that_was_opened_with_fiel
     writes, and takes none of them for damaged.
     """
     await unopened.open((narrow,))
-    await done(
+    await apply_all(
         unopened,
         *[
             put(record(n, fields={"shade": "dark"}, texts={"content": "lantern"}), collection=narrow)
@@ -214,35 +215,35 @@ async def test_a_store_that_is_open_goes_on_beside_one_that_was_opened_with_fiel
     try:
         await other.open((wide,))
         given = [record(n, version=2, fields=GIVEN, texts={"content": "lantern"}) for n in range(3)]
-        await done(other, *[put(r, collection=wide) for r in given])
+        await apply_all(other, *[put(r, collection=wide) for r in given])
         claims = unopened.capabilities
-        assert [_declared(await live(unopened, n, collection=narrow), narrow) for n in range(4)] == [
-            {"shade": "dark"}
-        ] * 4
-        assert sorted(await asked(unopened, collection=narrow)) == [id_of(n) for n in range(4)]
+        assert [
+            _declared_fields(await fetch_record(unopened, n, collection=narrow), narrow) for n in range(4)
+        ] == [{"shade": "dark"}] * 4
+        assert sorted(await query_ids(unopened, collection=narrow)) == [id_of(n) for n in range(4)]
         if claims.lexical:
-            assert await _found(unopened, narrow, "lantern") == [id_of(n) for n in range(4)]
+            assert await _search_ids(unopened, narrow, "lantern") == [id_of(n) for n in range(4)]
         if claims.conditional:
-            await done(unopened, Annotate(narrow, key_of(0), 2, accessed_at=T0))
-        await done(
+            await apply_all(unopened, Annotate(narrow, key_of(0), 2, accessed_at=T0))
+        await apply_all(
             unopened,
             put(record(1, version=3, fields={"shade": "pale"}), collection=narrow),
             put(record(9), collection=narrow),
         )
-        assert [(await live(other, n, collection=wide)).fields for n in (0, 1, 2, 9)] == [
+        assert [(await fetch_record(other, n, collection=wide)).fields for n in (0, 1, 2, 9)] == [
             GIVEN,
             {"shade": "pale"},
             GIVEN,
             {},
         ]
         if claims.filter:
-            assert await asked(other, part=Eq("colour", "red"), collection=wide) == [id_of(0), id_of(2)]
+            assert await query_ids(other, part=Eq("colour", "red"), collection=wide) == [id_of(0), id_of(2)]
         assert (await other.audit()).problems == () == (await unopened.audit()).problems
     finally:
         await other.close()
 
 
-def _declared(stored: Record, collection: Collection) -> dict[str, object]:
+def _declared_fields(stored: Record, collection: Collection) -> dict[str, object]:
     """What the record has of the fields that a collection declares: stores may tell of
     others too.
     """
@@ -264,8 +265,8 @@ async def test_a_record_without_a_required_field_is_rejected_and_an_order_by_it_
         refused = await one(unopened, put(record(1, fields=fields), collection=numbered))
         assert refused.status is Status.REJECTED
         assert "'place'" in refused.reason
-    assert await found(unopened, 1, collection=numbered) is None
-    await done(
+    assert await fetch_stored(unopened, 1, collection=numbered) is None
+    await apply_all(
         unopened,
         *[
             put(record(n, fields={"shade": "dark" if n % 2 else "pale", "place": -n}), collection=numbered)
@@ -283,7 +284,7 @@ async def test_a_record_without_a_required_field_is_rejected_and_an_order_by_it_
             query = replace(query, cursor=page.cursor)
         assert ids == [id_of(n) for n in range(6, -1, -1)]
         if unopened.capabilities.filter:
-            dark = await asked(
+            dark = await query_ids(
                 unopened,
                 part=Eq("shade", "dark"),
                 order=(Order("place", descending=True),),

@@ -17,21 +17,21 @@ from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     HERE,
     T0,
-    asked,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_mark,
+    fetch_record,
+    fetch_stored,
+    fetch_tombstone,
     hit_ids,
     key_of,
-    listed,
-    live,
-    marked,
+    list_rows,
     one,
     put,
+    query_ids,
     record,
     release,
     step_ids,
-    tombstoned,
     ways,
 )
 from memory.ports.query import Query, RowType, Search, within
@@ -54,11 +54,11 @@ def _annotate(n: int = 1, at: int = 1, **changes: Any) -> Annotate:
 
 async def _refused_without_change(store: Store, write: Write) -> Outcome:
     """The outcome of a write that must conflict, say what stands there and leave it."""
-    before = await found(store)
+    before = await fetch_stored(store)
     outcome = await one(store, write)
     assert outcome.status is Status.CONFLICT
     assert outcome.stored == before
-    assert await found(store) == before
+    assert await fetch_stored(store) == before
     return outcome
 
 
@@ -69,8 +69,8 @@ async def _refused_without_change(store: Store, write: Write) -> Outcome:
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_delete_leaves_a_tombstone_with_what_it_was_given(store: Store) -> None:
-    await done(store, put(record(version=3)))
-    await done(
+    await apply_all(store, put(record(version=3)))
+    await apply_all(
         store,
         Delete(
             SAMPLES,
@@ -82,7 +82,9 @@ async def test_a_delete_leaves_a_tombstone_with_what_it_was_given(store: Store) 
             discard_at=LATER,
         ),
     )
-    assert await found(store) == Tombstone(key_of(1), 4, STEPS, {"digest": "abc", "n": [1, None]}, LATER)
+    assert await fetch_stored(store) == Tombstone(
+        key_of(1), 4, STEPS, {"digest": "abc", "n": [1, None]}, LATER
+    )
 
 
 @clause("delete.nothing-said")
@@ -95,13 +97,15 @@ async def test_nothing_of_a_deleted_records_content_stays_readable(store: Store)
         texts={"content": SAID, "title": SAID},
         owed=(Owed(SAID, SAID),),
     )
-    await done(store, put(whole))
-    assert SAID in repr(await found(store)), "the text must be readable before, or this test proves nothing"
+    await apply_all(store, put(whole))
+    assert SAID in repr(await fetch_stored(store)), (
+        "the text must be readable before, or this test proves nothing"
+    )
 
-    await done(store, delete(settles=frozenset({SAID})))
+    await apply_all(store, delete(settles=frozenset({SAID})))
 
-    assert await found(store) == Tombstone(key_of(1), 100)
-    assert await asked(store) == []
+    assert await fetch_stored(store) == Tombstone(key_of(1), 100)
+    assert await query_ids(store) == []
 
 
 @clause("delete.nothing-said", "lexical.follows")
@@ -109,10 +113,10 @@ async def test_nothing_of_a_deleted_records_content_stays_readable(store: Store)
 @pytest.mark.asyncio
 @cells("write", [delete(), release()], ids=["deleted", "released"])
 async def test_what_left_is_no_longer_found_by_words(store: Store, write: Write) -> None:
-    await done(store, put(record(texts={"content": SAID})))
+    await apply_all(store, put(record(texts={"content": SAID})))
     assert await hit_ids(store, "cormorant") == {key_of(1).id}
 
-    await done(store, write)
+    await apply_all(store, write)
 
     assert await hit_ids(store, "cormorant") == set()
 
@@ -121,8 +125,8 @@ async def test_what_left_is_no_longer_found_by_words(store: Store, write: Write)
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_delete_under_newer_leaves_a_tombstone_where_nothing_stood(store: Store) -> None:
-    await done(store, delete(version=7))
-    assert await tombstoned(store) == Tombstone(key_of(1), 7)
+    await apply_all(store, delete(version=7))
+    assert await fetch_tombstone(store) == Tombstone(key_of(1), 7)
 
 
 # -- release ---------------------------------------------------------------------------
@@ -132,13 +136,13 @@ async def test_a_delete_under_newer_leaves_a_tombstone_where_nothing_stood(store
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_release_leaves_a_mark_that_says_where_the_record_lives_now(store: Store) -> None:
-    await done(store, put(record(version=5, texts={"content": SAID}, body={"s": SAID})))
+    await apply_all(store, put(record(version=5, texts={"content": SAID}, body={"s": SAID})))
 
-    outcome = (await done(store, release(version=5, to="long", owed=STEPS, discard_at=LATER)))[0]
+    outcome = (await apply_all(store, release(version=5, to="long", owed=STEPS, discard_at=LATER)))[0]
 
     assert outcome.version == 5
-    assert await found(store) == Mark(key_of(1), HERE.scope, 5, "long", STEPS, LATER)
-    assert await asked(store) == []
+    assert await fetch_stored(store) == Mark(key_of(1), HERE.scope, 5, "long", STEPS, LATER)
+    assert await query_ids(store) == []
 
 
 @clause("release.mark", "delete.leaves")
@@ -149,8 +153,8 @@ async def test_what_leaves_owes_what_its_departure_says_and_nothing_of_what_it_o
 ) -> None:
     owing: dict[str, Any] = {"owed": STEPS[:1], "expires_at": LATER}
     leaving = (release(0), release(1, owed=STEPS[1:2]), delete(2), delete(3, owed=STEPS[1:2]))
-    await done(store, *[put(record(n, **owing)) for n in range(4)])
-    await done(store, *[replace(write, settles=frozenset({"deliver"})) for write in leaving])
+    await apply_all(store, *[put(record(n, **owing)) for n in range(4)])
+    await apply_all(store, *[replace(write, settles=frozenset({"deliver"})) for write in leaving])
     marks = [Mark(key_of(n), HERE.scope, 1, "mid", owed) for n, owed in ((0, ()), (1, STEPS[1:2]))]
     assert await store.get(SAMPLES, [key_of(n) for n in range(4)]) == [
         *marks,
@@ -163,14 +167,14 @@ async def test_what_leaves_owes_what_its_departure_says_and_nothing_of_what_it_o
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing(store: Store) -> None:
-    await done(
+    await apply_all(
         store, put(record()), release(owed=STEPS, discard_at=LATER), _annotate(settle=step_ids(STEPS[:1]))
     )
-    before = await marked(store)
+    before = await fetch_mark(store)
 
     for again in (release(owed=STEPS, discard_at=LATER), release(), release(owed=STEPS[:1], discard_at=T0)):
-        await done(store, again)
-        assert await marked(store) == before, "whatever else the repeated one says"
+        await apply_all(store, again)
+        assert await fetch_mark(store) == before, "whatever else the repeated one says"
 
 
 @clause("release.home")
@@ -178,7 +182,7 @@ async def test_a_release_repeated_on_its_own_mark_is_applied_and_changes_nothing
 @pytest.mark.asyncio
 @cells("role", [Role.REPLICA, Role.ARRIVING, Role.CACHED])
 async def test_only_the_home_copy_can_be_released(store: Store, role: Role) -> None:
-    await done(store, put(record(role=role)))
+    await apply_all(store, put(record(role=role)))
     await _refused_without_change(store, release())
 
 
@@ -187,7 +191,7 @@ async def test_only_the_home_copy_can_be_released(store: Store, role: Role) -> N
 @pytest.mark.asyncio
 async def test_a_release_at_another_version_or_of_what_is_not_there_conflicts(store: Store) -> None:
     assert (await _refused_without_change(store, release())).version is None
-    await done(store, put(record(version=5)))
+    await apply_all(store, put(record(version=5)))
     assert (await _refused_without_change(store, release(version=4))).version == 5
     await _refused_without_change(store, release(version=6))
 
@@ -196,10 +200,10 @@ async def test_a_release_at_another_version_or_of_what_is_not_there_conflicts(st
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_release_meeting_anothers_mark_or_a_tombstone_conflicts(store: Store) -> None:
-    await done(store, put(record()), release(to="mid"))
+    await apply_all(store, put(record()), release(to="mid"))
     await _refused_without_change(store, release(to="long"))
     await _refused_without_change(store, release(version=2))
-    await done(store, delete(version=9))
+    await apply_all(store, delete(version=9))
     await _refused_without_change(store, release(version=9))
 
 
@@ -219,14 +223,14 @@ async def test_an_annotation_changes_bookkeeping_and_nothing_else(store: Store) 
         owed=STEPS,
         tier="short",
     )
-    await done(store, put(whole))
-    before = await live(store)
+    await apply_all(store, put(whole))
+    before = await fetch_record(store)
 
     outcome = (
-        await done(store, _annotate(at=3, role=Role.REPLICA, tier="long", settle=step_ids(STEPS[1:])))
+        await apply_all(store, _annotate(at=3, role=Role.REPLICA, tier="long", settle=step_ids(STEPS[1:])))
     )[0]
 
-    after = await live(store)
+    after = await fetch_record(store)
     assert outcome.version == 3
     assert after.same_content(before)
     assert (after.role, after.tier, after.owed, after.accesses, after.accessed_at) == (
@@ -242,18 +246,18 @@ async def test_an_annotation_changes_bookkeeping_and_nothing_else(store: Store) 
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_settling_takes_away_exactly_the_named_steps_and_keeps_the_others_order(store: Store) -> None:
-    await done(store, put(record(owed=STEPS)))
-    await done(store, _annotate(settle=(STEPS[1].id, "deliver", "never")))
-    assert (await live(store)).owed == (STEPS[0], STEPS[2])
-    await done(store, _annotate(settle=step_ids(STEPS)), _annotate(settle=step_ids(STEPS)))
-    assert (await live(store)).owed == ()
+    await apply_all(store, put(record(owed=STEPS)))
+    await apply_all(store, _annotate(settle=(STEPS[1].id, "deliver", "never")))
+    assert (await fetch_record(store)).owed == (STEPS[0], STEPS[2])
+    await apply_all(store, _annotate(settle=step_ids(STEPS)), _annotate(settle=step_ids(STEPS)))
+    assert (await fetch_record(store)).owed == ()
     many = tuple(Owed(f"step {n}", "deliver", {"n": n}) for n in range(300))
-    await done(
+    await apply_all(
         store,
         put(record(version=2, owed=many)),
         _annotate(at=2, settle=("unknown", *step_ids(many[:-1]), "never")),
     )
-    assert (await live(store)).owed == many[-1:]
+    assert (await fetch_record(store)).owed == many[-1:]
 
 
 @clause("annotate.only", "owed.untouched", "apply.repeatable")
@@ -270,29 +274,29 @@ async def test_steps_are_told_apart_by_their_ids_alone(store: Store, standing: s
         "mark": [put(record()), release(owed=owed)],
         "tombstone": [delete(version=1, owed=owed)],
     }
-    await done(store, *left[standing])
-    first = await found(store)
+    await apply_all(store, *left[standing])
+    first = await fetch_stored(store)
     for settle, remain in ((("n",), owed[1:]), (("1", "1", "é"), (*owed[1:3], owed[4], *owed[6:]))):
         for _ in range(2):
-            await done(store, _annotate(settle=settle))
-            assert await found(store) == replace(first, owed=remain)  # type: ignore[type-var]
+            await apply_all(store, _annotate(settle=settle))
+            assert await fetch_stored(store) == replace(first, owed=remain)  # type: ignore[type-var]
 
 
 @clause("annotate.only")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_each_recorded_access_counts_one(store: Store) -> None:
-    await done(
+    await apply_all(
         store,
         put(record(accesses=2)),
         _annotate(accessed_at=T0),
         _annotate(accessed_at=LATER),
         _annotate(tier="x"),
     )
-    after = await live(store)
+    after = await fetch_record(store)
     assert (after.accesses, after.accessed_at) == (4, LATER)
-    await done(store, _annotate(accessed_at=T0))
-    assert ((await live(store)).accesses, (await live(store)).accessed_at) == (5, T0), (
+    await apply_all(store, _annotate(accessed_at=T0))
+    assert ((await fetch_record(store)).accesses, (await fetch_record(store)).accessed_at) == (5, T0), (
         "what was asked for, also where it is earlier"
     )
 
@@ -301,18 +305,20 @@ async def test_each_recorded_access_counts_one(store: Store) -> None:
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_marks_and_tombstones_can_be_settled_and_given_an_end(store: Store) -> None:
-    await done(store, put(record(1)), release(1, owed=STEPS), delete(2, version=1, owed=STEPS, note={"k": 1}))
+    await apply_all(
+        store, put(record(1)), release(1, owed=STEPS), delete(2, version=1, owed=STEPS, note={"k": 1})
+    )
 
-    await done(
+    await apply_all(
         store,
         _annotate(1, settle=step_ids(STEPS[:2]), discard_at=LATER),
         _annotate(2, settle=step_ids(STEPS), discard_at=LATER),
     )
 
-    assert await found(store, 1) == Mark(key_of(1), HERE.scope, 1, "mid", STEPS[2:], LATER)
-    assert await found(store, 2) == Tombstone(key_of(2), 1, (), {"k": 1}, LATER)
-    await done(store, _annotate(1, settle=step_ids(STEPS)))
-    assert await found(store, 1) == Mark(key_of(1), HERE.scope, 1, "mid", (), LATER)
+    assert await fetch_stored(store, 1) == Mark(key_of(1), HERE.scope, 1, "mid", STEPS[2:], LATER)
+    assert await fetch_stored(store, 2) == Tombstone(key_of(2), 1, (), {"k": 1}, LATER)
+    await apply_all(store, _annotate(1, settle=step_ids(STEPS)))
+    assert await fetch_stored(store, 1) == Mark(key_of(1), HERE.scope, 1, "mid", (), LATER)
 
 
 @clause("annotate.holds")
@@ -326,9 +332,9 @@ async def test_marks_and_tombstones_can_be_settled_and_given_an_end(store: Store
 async def test_what_only_live_copies_have_cannot_be_annotated_on_marks_and_tombstones(
     store: Store, changes: dict[str, Any]
 ) -> None:
-    await done(store, put(record()), release())
+    await apply_all(store, put(record()), release())
     await _refused_without_change(store, _annotate(**changes))
-    await done(store, delete(version=2))
+    await apply_all(store, delete(version=2))
     await _refused_without_change(store, _annotate(at=2, **changes))
 
 
@@ -337,12 +343,12 @@ async def test_what_only_live_copies_have_cannot_be_annotated_on_marks_and_tombs
 @pytest.mark.asyncio
 async def test_an_annotation_at_another_version_or_role_or_of_nothing_conflicts(store: Store) -> None:
     await _refused_without_change(store, _annotate(tier="x"))
-    await done(store, put(record(version=3, role=Role.ARRIVING, owed=STEPS)))
+    await apply_all(store, put(record(version=3, role=Role.ARRIVING, owed=STEPS)))
     await _refused_without_change(store, _annotate(at=2, settle=step_ids(STEPS)))
     await _refused_without_change(store, _annotate(at=4, settle=step_ids(STEPS)))
     await _refused_without_change(store, _annotate(at=3, role_is=Role.HOME, settle=step_ids(STEPS)))
-    await done(store, _annotate(at=3, role_is=Role.ARRIVING, role=Role.HOME))
-    assert (await live(store)).role is Role.HOME
+    await apply_all(store, _annotate(at=3, role_is=Role.ARRIVING, role=Role.HOME))
+    assert (await fetch_record(store)).role is Role.HOME
 
 
 # -- purge -----------------------------------------------------------------------------
@@ -352,11 +358,11 @@ async def test_an_annotation_at_another_version_or_role_or_of_nothing_conflicts(
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_marks_tombstones_and_cached_copies_can_be_purged(store: Store) -> None:
-    await done(
+    await apply_all(
         store, put(record(1)), release(1), delete(2, version=4), put(record(3, version=5, role=Role.CACHED))
     )
 
-    outcomes = await done(
+    outcomes = await apply_all(
         store, *[Purge(SAMPLES, key_of(n), version) for n, version in ((1, 1), (2, 4), (3, 5))]
     )
 
@@ -368,7 +374,7 @@ async def test_marks_tombstones_and_cached_copies_can_be_purged(store: Store) ->
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_an_arriving_copy_is_purged_only_when_asked_for_by_its_role(store: Store) -> None:
-    await done(
+    await apply_all(
         store,
         put(record(1, role=Role.ARRIVING)),
         put(record(2)),
@@ -377,7 +383,7 @@ async def test_an_arriving_copy_is_purged_only_when_asked_for_by_its_role(store:
         release(4),
     )
 
-    await done(store, Purge(SAMPLES, key_of(1), 1, role_is=Role.ARRIVING))
+    await apply_all(store, Purge(SAMPLES, key_of(1), 1, role_is=Role.ARRIVING))
     for n in (2, 3, 4):
         assert (
             await one(store, Purge(SAMPLES, key_of(n), 1, role_is=Role.ARRIVING))
@@ -399,7 +405,7 @@ async def test_purging_what_is_missing_is_applied(store: Store) -> None:
 @pytest.mark.asyncio
 @cells("role", [Role.HOME, Role.REPLICA, Role.ARRIVING])
 async def test_a_live_copy_that_is_no_cache_is_never_purged(store: Store, role: Role) -> None:
-    await done(store, put(record(role=role)))
+    await apply_all(store, put(record(role=role)))
     await _refused_without_change(store, Purge(SAMPLES, key_of(1), 1))
 
 
@@ -407,7 +413,7 @@ async def test_a_live_copy_that_is_no_cache_is_never_purged(store: Store, role: 
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_purge_at_another_version_conflicts(store: Store) -> None:
-    await done(store, delete(version=4))
+    await apply_all(store, delete(version=4))
     await _refused_without_change(store, Purge(SAMPLES, key_of(1), 3))
     await _refused_without_change(store, Purge(SAMPLES, key_of(1), 5))
 
@@ -419,13 +425,13 @@ async def test_a_purge_at_another_version_conflicts(store: Store) -> None:
 @needs("conditional", "tenant_wide")
 @pytest.mark.asyncio
 async def test_marks_and_tombstones_are_listed_apart_from_records(store: Store) -> None:
-    await done(
+    await apply_all(
         store, put(record(1)), put(record(2)), release(2, owed=STEPS), delete(3, version=7, note={"k": 1})
     )
 
-    assert list(await listed(store, RowType.MARK)) == [await marked(store, 2)]
-    assert list(await listed(store, RowType.TOMBSTONE)) == [await tombstoned(store, 3)]
-    assert list(await listed(store, RowType.RECORD)) == [await live(store, 1)]
+    assert list(await list_rows(store, RowType.MARK)) == [await fetch_mark(store, 2)]
+    assert list(await list_rows(store, RowType.TOMBSTONE)) == [await fetch_tombstone(store, 3)]
+    assert list(await list_rows(store, RowType.RECORD)) == [await fetch_record(store, 1)]
 
 
 @clause("lexical.follows", "semantic.follows", "delete.nothing-said")
@@ -449,7 +455,7 @@ async def test_what_is_found_follows_every_kind_of_departure_and_change_of_role(
         return [{key_of(n).id for n in numbers}] * (store.capabilities.lexical + store.capabilities.semantic)
 
     roles = {1: Role.CACHED, 2: Role.ARRIVING, 6: Role.ARRIVING}
-    await done(
+    await apply_all(
         store,
         *[
             put(record(n, role=roles.get(n, Role.HOME), texts={"content": SAID}, vector=vector))
@@ -457,11 +463,11 @@ async def test_what_is_found_follows_every_kind_of_departure_and_change_of_role(
         ],
     )
     assert await hits() == only(*range(1, 9))
-    await done(store, Purge(SAMPLES, key_of(1), 1), Purge(SAMPLES, key_of(2), 1, role_is=Role.ARRIVING))
+    await apply_all(store, Purge(SAMPLES, key_of(1), 1), Purge(SAMPLES, key_of(2), 1, role_is=Role.ARRIVING))
     assert await hits() == only(*range(3, 9))
-    await done(store, release(3), delete(4))
+    await apply_all(store, release(3), delete(4))
     assert await hits() == only(*range(5, 9))
-    await done(
+    await apply_all(
         store,
         Annotate(SAMPLES, key_of(5), 1, role=Role.REPLICA),
         Annotate(SAMPLES, key_of(6), 1, role_is=Role.ARRIVING, role=Role.HOME),
@@ -471,7 +477,7 @@ async def test_what_is_found_follows_every_kind_of_departure_and_change_of_role(
     assert await hits(Role.ARRIVING) == only()
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 300) == 3
     assert await hits() == only(5)
-    await done(
+    await apply_all(
         store, put(record(7, version=400, texts={"content": "another"}, vector=pack_vector([2.0, 1.0])))
     )
     assert [ids - {key_of(7).id} for ids in await hits()] == only(5)

@@ -13,7 +13,7 @@ from memory.ports.collections import Collection
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.judges import needs, without
-from memory.ports.contract.support import FOREIGN, T0, delete, done, key_of, put, record, release
+from memory.ports.contract.support import FOREIGN, T0, apply_all, delete, key_of, put, record, release
 from memory.ports.due import DueRow, Why
 from memory.ports.record import Owed, Role
 from memory.ports.store import Store
@@ -29,7 +29,7 @@ def _flat(row: DueRow) -> Told:
     return (row.collection.name, row.key.tenant, row.key.id, row.version, row.why, row.tier)
 
 
-async def _told(
+async def _fetch_due(
     store: Store, limit: int = 500, now: datetime = NOW, expired: Mapping[Collection, datetime] | None = None
 ) -> list[Told]:
     """All pages, each of which may be no longer than asked."""
@@ -45,14 +45,14 @@ async def _told(
     pytest.fail("the pages of what is due do not end")
 
 
-def _expected(n: int, version: int, why: Why, tier: str = "", collection: Collection = SAMPLES) -> Told:
+def _due_row(n: int, version: int, why: Why, tier: str = "", collection: Collection = SAMPLES) -> Told:
     key = key_of(n)
     return (collection.name, key.tenant, key.id, version, why, tier)
 
 
 async def _fill(store: Store) -> list[Told]:
     """Something of each sort, due or just not; what of it is due."""
-    await done(
+    await apply_all(
         store,
         put(record(1, version=3, tier="mid", owed=STEP)),
         put(record(2, role=Role.ARRIVING, tier="long", owed=STEP)),
@@ -81,17 +81,17 @@ async def _fill(store: Store) -> list[Told]:
     )
     foreign = key_of(18, FOREIGN)
     return [
-        _expected(1, 3, Why.OWES, "mid"),
-        _expected(2, 1, Why.OWES, "long"),
-        _expected(2, 1, Why.ARRIVING, "long"),
-        _expected(3, 1, Why.ARRIVING, "mid"),
-        _expected(9, 1, Why.OWES),
-        _expected(10, 1, Why.DISCARD),
-        _expected(12, 100, Why.OWES),
-        _expected(13, 7, Why.DISCARD),
-        _expected(17, 1, Why.OWES, collection=PLAIN),
+        _due_row(1, 3, Why.OWES, "mid"),
+        _due_row(2, 1, Why.OWES, "long"),
+        _due_row(2, 1, Why.ARRIVING, "long"),
+        _due_row(3, 1, Why.ARRIVING, "mid"),
+        _due_row(9, 1, Why.OWES),
+        _due_row(10, 1, Why.DISCARD),
+        _due_row(12, 100, Why.OWES),
+        _due_row(13, 7, Why.DISCARD),
+        _due_row(17, 1, Why.OWES, collection=PLAIN),
         *[
-            _expected(n, 100, Why.DISCARD, collection=collection)
+            _due_row(n, 100, Why.DISCARD, collection=collection)
             for collection in (MORE_SAMPLES, PLAIN)
             for n in (19, 20, 21)
         ],
@@ -103,17 +103,17 @@ async def _fill(store: Store) -> list[Told]:
 @needs("tenant_wide", "filter", "conditional")
 @pytest.mark.asyncio
 async def test_everything_due_is_told_with_why_and_nothing_else(store: Store) -> None:
-    assert await _told(store) == []
+    assert await _fetch_due(store) == []
     due = await _fill(store)
-    assert sorted(await _told(store)) == sorted(due)
-    assert sorted(await _told(store, expired={SAMPLES: NOW})) == sorted(
-        [*due, _expected(5, 1, Why.EXPIRED, "short")]
+    assert sorted(await _fetch_due(store)) == sorted(due)
+    assert sorted(await _fetch_due(store, expired={SAMPLES: NOW})) == sorted(
+        [*due, _due_row(5, 1, Why.EXPIRED, "short")]
     )
-    assert sorted(await _told(store, expired={PLAIN: NOW, SAMPLES: T0})) == sorted(
-        [*due, _expected(17, 1, Why.EXPIRED, "", PLAIN)]
+    assert sorted(await _fetch_due(store, expired={PLAIN: NOW, SAMPLES: T0})) == sorted(
+        [*due, _due_row(17, 1, Why.EXPIRED, "", PLAIN)]
     )
-    later = [_expected(11, 1, Why.DISCARD), _expected(14, 100, Why.DISCARD)]
-    assert sorted(await _told(store, now=NOW + MICROSECOND)) == sorted([*due, *later])
+    later = [_due_row(11, 1, Why.DISCARD), _due_row(14, 100, Why.DISCARD)]
+    assert sorted(await _fetch_due(store, now=NOW + MICROSECOND)) == sorted([*due, *later])
 
 
 @clause("due.exact")
@@ -121,69 +121,69 @@ async def test_everything_due_is_told_with_why_and_nothing_else(store: Store) ->
 @pytest.mark.asyncio
 async def test_one_thing_alone_is_told_whatever_it_is_due_for(store: Store) -> None:
     """A store may ask first whether there is anything at all."""
-    await done(store, put(record(5)))
+    await apply_all(store, put(record(5)))
     for write, told, seen_to in (
         (
             put(record(1, owed=STEP), collection=PLAIN),
-            _expected(1, 1, Why.OWES, "", PLAIN),
+            _due_row(1, 1, Why.OWES, "", PLAIN),
             Annotate(PLAIN, key_of(1), at=1, settle=("1",)),
         ),
         (
             put(record(2, role=Role.ARRIVING)),
-            _expected(2, 1, Why.ARRIVING),
+            _due_row(2, 1, Why.ARRIVING),
             Annotate(SAMPLES, key_of(2), at=1, role=Role.HOME),
         ),
-        (delete(3, discard_at=T0), _expected(3, 100, Why.DISCARD), Purge(SAMPLES, key_of(3), 100)),
+        (delete(3, discard_at=T0), _due_row(3, 100, Why.DISCARD), Purge(SAMPLES, key_of(3), 100)),
         (
             delete(4, owed=STEP),
-            _expected(4, 100, Why.OWES),
+            _due_row(4, 100, Why.OWES),
             Annotate(SAMPLES, key_of(4), at=100, settle=("1",)),
         ),
-        (release(5, discard_at=T0), _expected(5, 1, Why.DISCARD), Purge(SAMPLES, key_of(5), 1)),
+        (release(5, discard_at=T0), _due_row(5, 1, Why.DISCARD), Purge(SAMPLES, key_of(5), 1)),
         (
             (put(record(7)), release(7), _ends(7, 1)),
-            _expected(7, 1, Why.DISCARD),
+            _due_row(7, 1, Why.DISCARD),
             Purge(SAMPLES, key_of(7), 1),
         ),
-        ((delete(8), _ends(8, 100)), _expected(8, 100, Why.DISCARD), Purge(SAMPLES, key_of(8), 100)),
+        ((delete(8), _ends(8, 100)), _due_row(8, 100, Why.DISCARD), Purge(SAMPLES, key_of(8), 100)),
         (
             (delete(9, discard_at=NOW), _ends(9, 100)),
-            _expected(9, 100, Why.DISCARD),
+            _due_row(9, 100, Why.DISCARD),
             Annotate(SAMPLES, key_of(9), 100, discard_at=NOW),
         ),
         (
             (put(record(10)), _becomes(10, role=Role.ARRIVING)),
-            _expected(10, 1, Why.ARRIVING),
+            _due_row(10, 1, Why.ARRIVING),
             put(record(10, version=2)),
         ),
         (
             (put(record(11, role=Role.ARRIVING)), _becomes(11, tier="long")),
-            _expected(11, 1, Why.ARRIVING, "long"),
+            _due_row(11, 1, Why.ARRIVING, "long"),
             delete(11),
         ),
         (
             (put(record(12)), put(record(12, version=2, owed=STEP))),
-            _expected(12, 2, Why.OWES),
+            _due_row(12, 2, Why.OWES),
             release(12, 2, settles=frozenset({"keep"})),
         ),
         (
             (put(record(13, owed=STEP, role=Role.REPLICA)), _becomes(13, role=Role.HOME)),
-            _expected(13, 1, Why.OWES),
+            _due_row(13, 1, Why.OWES),
             _becomes(13, role=Role.REPLICA),
         ),
     ):
-        await done(store, *(write if isinstance(write, tuple) else (write,)))
-        assert await _told(store) == [told]
-        await done(store, seen_to)
-        assert await _told(store) == []
-    await done(store, put(record(6, expires_at=T0)))
-    assert await _told(store, expired={PLAIN: NOW, SAMPLES: NOW}) == [_expected(6, 1, Why.EXPIRED)]
-    await done(store, _becomes(6, role=Role.REPLICA))
-    assert await _told(store, expired={PLAIN: NOW, SAMPLES: NOW}) == []
-    await done(store, _becomes(6, role=Role.HOME))
-    assert await _told(store, expired={PLAIN: NOW, SAMPLES: NOW}) == [_expected(6, 1, Why.EXPIRED)]
-    await done(store, put(record(6, version=2, expires_at=NOW)))
-    assert await _told(store, expired={PLAIN: NOW, SAMPLES: NOW}) == []
+        await apply_all(store, *(write if isinstance(write, tuple) else (write,)))
+        assert await _fetch_due(store) == [told]
+        await apply_all(store, seen_to)
+        assert await _fetch_due(store) == []
+    await apply_all(store, put(record(6, expires_at=T0)))
+    assert await _fetch_due(store, expired={PLAIN: NOW, SAMPLES: NOW}) == [_due_row(6, 1, Why.EXPIRED)]
+    await apply_all(store, _becomes(6, role=Role.REPLICA))
+    assert await _fetch_due(store, expired={PLAIN: NOW, SAMPLES: NOW}) == []
+    await apply_all(store, _becomes(6, role=Role.HOME))
+    assert await _fetch_due(store, expired={PLAIN: NOW, SAMPLES: NOW}) == [_due_row(6, 1, Why.EXPIRED)]
+    await apply_all(store, put(record(6, version=2, expires_at=NOW)))
+    assert await _fetch_due(store, expired={PLAIN: NOW, SAMPLES: NOW}) == []
 
 
 def _becomes(n: int, **changes: Any) -> Annotate:
@@ -199,15 +199,15 @@ def _ends(n: int, version: int) -> Annotate:
 @pytest.mark.asyncio
 async def test_what_has_been_seen_to_is_due_no_longer(store: Store) -> None:
     due = await _fill(store)
-    assert sorted(await _told(store)) == sorted(due)
+    assert sorted(await _fetch_due(store)) == sorted(due)
     settled = [
         Annotate(SAMPLES, key_of(n), at=version, settle=("1",))
         for n, version in ((1, 3), (2, 1), (9, 1), (12, 100))
     ]
     home = [Annotate(SAMPLES, key_of(n), at=1, role_is=Role.ARRIVING, role=Role.HOME) for n in (2, 3)]
-    await done(store, *settled, *home, Purge(SAMPLES, key_of(10), 1), Purge(SAMPLES, key_of(13), 7))
-    left = [told for told in await _told(store) if told[0] == SAMPLES.name]
-    assert sorted(left) == sorted([_expected(9, 1, Why.DISCARD), _expected(12, 100, Why.DISCARD)])
+    await apply_all(store, *settled, *home, Purge(SAMPLES, key_of(10), 1), Purge(SAMPLES, key_of(13), 7))
+    left = [told for told in await _fetch_due(store) if told[0] == SAMPLES.name]
+    assert sorted(left) == sorted([_due_row(9, 1, Why.DISCARD), _due_row(12, 100, Why.DISCARD)])
 
 
 @clause("due.pages")
@@ -216,12 +216,12 @@ async def test_what_has_been_seen_to_is_due_no_longer(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_pages_of_what_is_due_are_together_what_is_told_at_once(store: Store, limit: int) -> None:
     await _fill(store)
-    await done(
+    await apply_all(
         store,
         *[put(record(n, owed=STEP), collection=collection) for n in range(22, 26) for collection in DECLARED],
     )
-    at_once = await _told(store, expired={SAMPLES: NOW})
-    assert sorted(await _told(store, limit, expired={SAMPLES: NOW})) == sorted(at_once)
+    at_once = await _fetch_due(store, expired={SAMPLES: NOW})
+    assert sorted(await _fetch_due(store, limit, expired={SAMPLES: NOW})) == sorted(at_once)
     assert len(at_once) == 29
 
 
@@ -229,7 +229,7 @@ async def test_pages_of_what_is_due_are_together_what_is_told_at_once(store: Sto
 @needs("tenant_wide", "filter", "conditional")
 @pytest.mark.asyncio
 async def test_what_is_seen_to_between_two_pages_hides_nothing_behind_it(store: Store) -> None:
-    await done(
+    await apply_all(
         store,
         *[delete(n, discard_at=T0) for n in range(1, 12)],
         *[put(record(n, owed=STEP)) for n in range(20, 25)],
@@ -245,16 +245,16 @@ async def test_what_is_seen_to_between_two_pages_hides_nothing_behind_it(store: 
             for row in found.rows
             if row.why is Why.OWES
         ]
-        await done(store, *purges, *settled)
+        await apply_all(store, *purges, *settled)
         cursor = found.cursor
         if cursor is None:
             break
     expected = [
-        *[_expected(n, 100, Why.DISCARD) for n in range(1, 12)],
-        *[_expected(n, 1, Why.OWES) for n in range(20, 25)],
+        *[_due_row(n, 100, Why.DISCARD) for n in range(1, 12)],
+        *[_due_row(n, 1, Why.OWES) for n in range(20, 25)],
     ]
     assert sorted(told) == sorted(expected)
-    assert await _told(store) == []
+    assert await _fetch_due(store) == []
 
 
 @clause("refused.questions")

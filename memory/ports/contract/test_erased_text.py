@@ -12,8 +12,18 @@ import pytest
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import in_files, needs
-from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, hit_ids, id_of, key_of, put, record
+from memory.ports.contract.judges import needs, needs_files
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    HERE,
+    apply_all,
+    delete,
+    hit_ids,
+    id_of,
+    key_of,
+    put,
+    record,
+)
 from memory.ports.query import Query, within
 from memory.ports.record import Owed, Partition, Record
 from memory.ports.store import Store
@@ -24,7 +34,7 @@ WORD = "qzarbon"
 SAID = f"the {WORD} nests at dawn"
 
 
-def _saying(n: int, at: Partition = HERE) -> Record:
+def _record_with_text(n: int, at: Partition = HERE) -> Record:
     """One that says the text wherever a record can."""
     fields = {"source": SAID, "tags": (SAID,), "seal": SAID.encode()}
     return record(
@@ -41,12 +51,12 @@ def _saying(n: int, at: Partition = HERE) -> Record:
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_nothing_of_what_an_erasing_put_replaced_is_read_or_found(store: Store) -> None:
-    await done(store, *[put(_saying(n)) for n in (1, 2)])
+    await apply_all(store, *[put(_record_with_text(n)) for n in (1, 2)])
     wrote = [
         record(1, version=2, texts={"content": "harbour"}, generation=0),
         record(2, version=2, generation=0),
     ]
-    await done(
+    await apply_all(
         store,
         *[
             Put(SAMPLES, r, when, frozenset({SAID}), erases=True)
@@ -59,18 +69,20 @@ async def test_nothing_of_what_an_erasing_put_replaced_is_read_or_found(store: S
 
 
 @clause("erase.files", "put.erases", "delete.nothing-said")
-@in_files
+@needs_files
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_erased_text_is_in_no_file_after_a_vacuum(harness: Harness, store: Store) -> None:
     """Deleted, erased with its scope, or replaced by an erasing put."""
-    await done(store, *[put(_saying(n)) for n in range(40)], put(_saying(1, ELSEWHERE)))
+    await apply_all(
+        store, *[put(_record_with_text(n)) for n in range(40)], put(_record_with_text(1, ELSEWHERE))
+    )
     assert _files_with(WORD, harness, store), "the text must be in a file before, or this test proves nothing"
-    await done(
+    await apply_all(
         store,
         *[Put(SAMPLES, record(n, version=2), Newer(), frozenset({SAID}), erases=True) for n in range(20)],
     )
-    await done(store, *[delete(n, settles=frozenset({SAID})) for n in range(20, 40)])
+    await apply_all(store, *[delete(n, settles=frozenset({SAID})) for n in range(20, 40)])
     assert await store.delete_matching(Query(SAMPLES, within(ELSEWHERE)), 100) == 1
     await store.vacuum()
     assert _files_with(WORD, harness, store) == []

@@ -19,19 +19,19 @@ from memory.ports.contract.support import (
     FOREIGN,
     HERE,
     T0,
-    asked,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
+    fetch_tombstone,
     hit_ids,
     id_of,
     key_of,
-    live,
     one,
     put,
+    query_ids,
     record,
     release,
-    tombstoned,
 )
 from memory.ports.query import (
     MAX_LIMIT,
@@ -65,7 +65,7 @@ from memory.ports.writes import Absent, Newer, Status
 @cells("collection", DECLARED, ids=lambda c: c.name)
 async def test_counts_tell_records_and_roughly_their_size(store: Store, collection: Collection) -> None:
     assert await store.count(Query(collection, within(HERE))) == Count(0, 0)
-    await done(
+    await apply_all(
         store,
         *[put(record(n, body={"text": "x" * 10_000}), collection=collection) for n in range(9)],
         put(record(1, ELSEWHERE), collection=collection),
@@ -85,7 +85,7 @@ async def test_counts_tell_records_and_roughly_their_size(store: Store, collecti
 @needs("order")
 @pytest.mark.asyncio
 async def test_a_count_takes_no_notice_of_limit_order_and_cursor(store: Store) -> None:
-    await done(store, *[put(record(n)) for n in range(5)])
+    await apply_all(store, *[put(record(n)) for n in range(5)])
     page = await store.query(Query(SAMPLES, within(HERE), limit=2, order=(Order("type"),)))
     assert (
         await store.count(Query(SAMPLES, within(HERE), limit=2, order=(Order("type"),), cursor=page.cursor))
@@ -96,14 +96,14 @@ async def test_a_count_takes_no_notice_of_limit_order_and_cursor(store: Store) -
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_count_leaves_out_marks_and_tombstones(store: Store) -> None:
-    await done(store, *[put(record(n)) for n in range(4)], release(1), delete(2))
+    await apply_all(store, *[put(record(n)) for n in range(4)], release(1), delete(2))
     assert (await store.count(Query(SAMPLES, within(HERE)))).records == 2
 
 
 @clause("erase.matches", "isolation.where")
 @pytest.mark.asyncio
 async def test_deleting_what_matches_leaves_tombstones_above_both_versions(store: Store) -> None:
-    await done(
+    await apply_all(
         store,
         put(record(1, version=3)),
         put(record(2, version=70)),
@@ -114,14 +114,14 @@ async def test_deleting_what_matches_leaves_tombstones_above_both_versions(store
 
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50, T0 + timedelta(days=1)) == 2
 
-    assert await found(store, 1) == Tombstone(key_of(1), 50, discard_at=T0 + timedelta(days=1))
-    assert await found(store, 2) == Tombstone(key_of(2), 71, discard_at=T0 + timedelta(days=1))
-    assert await asked(store) == []
-    await live(store, 3, ELSEWHERE)
-    await live(store, 1, FOREIGN)
-    await live(store, 1, collection=PLAIN)
+    assert await fetch_stored(store, 1) == Tombstone(key_of(1), 50, discard_at=T0 + timedelta(days=1))
+    assert await fetch_stored(store, 2) == Tombstone(key_of(2), 71, discard_at=T0 + timedelta(days=1))
+    assert await query_ids(store) == []
+    await fetch_record(store, 3, ELSEWHERE)
+    await fetch_record(store, 1, FOREIGN)
+    await fetch_record(store, 1, collection=PLAIN)
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 60) == 0
-    assert await found(store, 1) == Tombstone(key_of(1), 50, discard_at=T0 + timedelta(days=1))
+    assert await fetch_stored(store, 1) == Tombstone(key_of(1), 50, discard_at=T0 + timedelta(days=1))
 
 
 @clause("erase.carries")
@@ -136,7 +136,7 @@ async def test_tombstones_go_on_owing_the_steps_that_are_carried_and_nothing_els
         Owed("delete", "erase"),
         Owed("y", "delete", {"n": 1}),
     )
-    await done(
+    await apply_all(
         store,
         put(record(1, owed=owed)),
         put(record(2, owed=owed[:1])),
@@ -152,21 +152,23 @@ async def test_tombstones_go_on_owing_the_steps_that_are_carried_and_nothing_els
     )
 
     left = [(owed[1], owed[3]), (), (), owed[1:2]]
-    assert [await found(store, n) for n in (1, 2, 3, 4)] == [
+    assert [await fetch_stored(store, n) for n in (1, 2, 3, 4)] == [
         Tombstone(key_of(n), 50, steps, discard_at=T0) for n, steps in enumerate(left, start=1)
     ]
-    await done(store, put(record(5, owed=owed)))
+    await apply_all(store, put(record(5, owed=owed)))
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 1
-    assert await found(store, 5) == Tombstone(key_of(5), 50)
+    assert await fetch_stored(store, 5) == Tombstone(key_of(5), 50)
 
 
 @clause("erase.matches")
 @needs("filter")
 @pytest.mark.asyncio
 async def test_deleting_what_matches_keeps_what_does_not(store: Store) -> None:
-    await done(store, *[put(record(n, fields={"type": "even" if n % 2 == 0 else "odd"})) for n in range(10)])
+    await apply_all(
+        store, *[put(record(n, fields={"type": "even" if n % 2 == 0 else "odd"})) for n in range(10)]
+    )
     assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "odd")), 50) == 5
-    assert await asked(store) == [id_of(n) for n in range(0, 10, 2)]
+    assert await query_ids(store) == [id_of(n) for n in range(0, 10, 2)]
 
 
 @clause("erase.all", "erase.matches")
@@ -174,9 +176,9 @@ async def test_deleting_what_matches_keeps_what_does_not(store: Store) -> None:
 async def test_deleting_what_matches_takes_no_notice_of_the_limit_and_keeps_to_the_roles(
     store: Store,
 ) -> None:
-    await done(store, *[put(record(n)) for n in range(4)], put(record(9, role=Role.REPLICA)))
+    await apply_all(store, *[put(record(n)) for n in range(4)], put(record(9, role=Role.REPLICA)))
     assert await store.delete_matching(Query(SAMPLES, within(HERE), limit=1), 50) == 4
-    assert (await live(store, 9)).role is Role.REPLICA
+    assert (await fetch_record(store, 9)).role is Role.REPLICA
     assert await store.delete_matching(Query(SAMPLES, within(HERE), roles=frozenset(Role)), 50) == 1
 
 
@@ -184,16 +186,16 @@ async def test_deleting_what_matches_takes_no_notice_of_the_limit_and_keeps_to_t
 @needs("tenant_wide")
 @pytest.mark.asyncio
 async def test_a_whole_tenant_is_deleted_and_no_other(store: Store) -> None:
-    await done(
+    await apply_all(
         store,
         put(record(1)),
         put(record(2, ELSEWHERE, texts={"content": "lantern"})),
         put(record(3, FOREIGN)),
     )
     assert await store.delete_matching(Query(SAMPLES, Tenant("acme")), 50) == 2
-    await live(store, 3, FOREIGN)
+    await fetch_record(store, 3, FOREIGN)
     if store.capabilities.lexical:
-        await done(store, put(record(2, ELSEWHERE, version=60, texts={"content": "harbour"})))
+        await apply_all(store, put(record(2, ELSEWHERE, version=60, texts={"content": "harbour"})))
         assert await hit_ids(store, "lantern", Tenant("acme")) == set(), (
             "what is written again is not found by what was erased"
         )
@@ -203,7 +205,7 @@ async def test_a_whole_tenant_is_deleted_and_no_other(store: Store) -> None:
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_what_was_deleted_by_matching_is_not_resurrected_by_a_late_copy(store: Store) -> None:
-    await done(store, put(record(version=3)))
+    await apply_all(store, put(record(version=3)))
     await store.delete_matching(Query(SAMPLES, within(HERE)), 50)
     assert (await one(store, put(record(version=3), Newer()))).status is Status.CONFLICT
     assert (await one(store, put(record(version=60), Absent()))).status is Status.CONFLICT
@@ -213,7 +215,7 @@ async def test_what_was_deleted_by_matching_is_not_resurrected_by_a_late_copy(st
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_what_was_deleted_by_matching_is_no_longer_found_by_words(store: Store) -> None:
-    await done(store, put(record(texts={"content": "cormorant"})))
+    await apply_all(store, put(record(texts={"content": "cormorant"})))
     assert await hit_ids(store, "cormorant") == {id_of(1)}
     await store.delete_matching(Query(SAMPLES, within(HERE)), 50)
     assert await hit_ids(store, "cormorant") == set()
@@ -233,12 +235,14 @@ async def test_deleting_under_every_kind_of_filter_deletes_what_a_query_finds(st
     ]  # fmt: skip
     places = [Partition("acme", f"user:erased {n}") for n in range(len(parts))]
     for place in places:
-        await done(store, *[put(_varied(n, place)) for n in range(10)])
+        await apply_all(store, *[put(_varied_record(n, place)) for n in range(10)])
     for place, part in zip(places, parts, strict=True):
         everything = Query(SAMPLES, within(place), limit=MAX_LIMIT)
         asked_for = {r.key for r in (await store.query(replace(everything, filter=part))).records}
         expected = {
-            r.key for n in range(10) if lets_through(part, r := replace(_varied(n, place), generation=0))
+            r.key
+            for n in range(10)
+            if lets_through(part, r := replace(_varied_record(n, place), generation=0))
         }
         assert asked_for == expected, part
         assert await store.delete_matching(replace(everything, filter=part), 50) == len(expected), part
@@ -250,7 +254,7 @@ async def test_deleting_under_every_kind_of_filter_deletes_what_a_query_finds(st
         } - expected, part
 
 
-def _varied(n: int, place: Partition) -> Record:
+def _varied_record(n: int, place: Partition) -> Record:
     fields: dict[str, FieldValue] = {
         "type": "abc"[n % 3],
         "confidence": n / 10,
@@ -275,7 +279,7 @@ def _varied(n: int, place: Partition) -> Record:
 @pytest.mark.asyncio
 async def test_deleting_what_matches_touches_no_mark_and_no_tombstone(store: Store) -> None:
     ends = T0 + timedelta(days=9)
-    await done(
+    await apply_all(
         store,
         *[put(record(n)) for n in range(5)],
         release(1, owed=(Owed("k", "k"),), discard_at=ends),
@@ -291,12 +295,12 @@ async def test_deleting_what_matches_touches_no_mark_and_no_tombstone(store: Sto
 @clause("erase.matches", "moments.utc")
 @pytest.mark.asyncio
 async def test_tombstones_of_an_erasure_keep_their_end_in_utc(store: Store) -> None:
-    await done(store, put(record(1)))
+    await apply_all(store, put(record(1)))
     there = T0.astimezone(timezone(timedelta(hours=-7)))
 
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50, there) == 1
 
-    first = await tombstoned(store, 1)
+    first = await fetch_tombstone(store, 1)
     assert first == Tombstone(key_of(1), 50, discard_at=T0)
     assert first.discard_at is not None
     assert first.discard_at.utcoffset() == timedelta(0)
@@ -319,7 +323,7 @@ async def test_what_is_erased_leaves_nothing_but_its_id_version_and_end_in_every
         "body": {"said": "lantern"},
     }
     numbers = {n: (version, max(version + 1, 50)) for n, version in enumerate((1, 49, 50, 51, 2**40))}
-    await done(
+    await apply_all(
         store,
         *[
             put(record(n, version=version, **books), collection=collection)
@@ -348,7 +352,7 @@ async def test_wherever_it_is_asked_a_count_and_an_erasure_keep_to_filter_and_ro
         for n, role in enumerate(Role)
         for m in (0, 1)
     ]
-    await done(store, *map(put, made))
+    await apply_all(store, *map(put, made))
     inside = {HERE, ELSEWHERE} | ({FOREIGN, third} if isinstance(where, Everywhere) else set())
     gone: set[Key] = set()
     for roles in ({Role.HOME}, {Role.REPLICA, Role.CACHED}, set(Role)):

@@ -25,17 +25,17 @@ from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     HERE,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_mark,
+    fetch_record,
+    fetch_stored,
+    fetch_tombstone,
     id_of,
     key_of,
-    live,
-    marked,
     put,
     record,
     release,
-    tombstoned,
 )
 from memory.ports.query import (
     MAX_LIMIT,
@@ -75,7 +75,7 @@ async def exact(harness: Harness) -> AsyncIterator[Store]:
         await harness.dispose(made)
 
 
-def _told(value: Any) -> str:
+def _exact_text(value: Any) -> str:
     """The value with its type and all its bits; long ones by both ends. Nought has no
     sign in a field: databases drop it.
     """
@@ -93,11 +93,11 @@ def _canonical(value: Any) -> str:
 
 async def _keep(store: Store, values: ExactValues) -> None:
     """Once: cells of a table share the store."""
-    if await found(store, 0, collection=EVERY_TYPE) is None:
-        await done(store, *[put(r, collection=EVERY_TYPE) for r in values.records()])
+    if await fetch_stored(store, 0, collection=EVERY_TYPE) is None:
+        await apply_all(store, *[put(r, collection=EVERY_TYPE) for r in values.records()])
 
 
-async def _found(store: Store, part: Condition) -> set[int]:
+async def _query_numbers(store: Store, part: Condition) -> set[int]:
     page = await store.query(Query(EVERY_TYPE, within(HERE), part, limit=MAX_LIMIT))
     return {_number[r.key.id] for r in page.records}
 
@@ -121,9 +121,9 @@ async def test_every_value_comes_back_to_the_last_bit(exact: Store, seed: int) -
     for n, (wanted, got) in enumerate(zip(values.records(), stored, strict=True)):
         assert isinstance(got, Record), f"record {n} cannot be read: {got}"
         wrong += [
-            f"{f.name} of record {n}: {_told(wanted.fields[f.name])} came back as {_told(got.fields.get(f.name))}"
+            f"{f.name} of record {n}: {_exact_text(wanted.fields[f.name])} came back as {_exact_text(got.fields.get(f.name))}"
             for f in EVERY_TYPE.fields
-            if _told(wanted.fields[f.name]) != _told(got.fields.get(f.name))
+            if _exact_text(wanted.fields[f.name]) != _exact_text(got.fields.get(f.name))
         ]
         assert dict(got.texts) == dict(wanted.texts), n
     assert not wrong
@@ -135,7 +135,7 @@ async def test_every_value_comes_back_to_the_last_bit(exact: Store, seed: int) -
 async def test_json_in_a_body_and_in_owed_steps_comes_back_to_the_letter(store: Store, seed: int) -> None:
     values = ExactValues(seed)
     documents = [values.document() for _ in range(40)]
-    await done(
+    await apply_all(
         store,
         *[
             put(record(n, body=d, owed=(Owed("first", "first", d), Owed("second", "second", {"d": [d]}))))
@@ -143,7 +143,7 @@ async def test_json_in_a_body_and_in_owed_steps_comes_back_to_the_letter(store: 
         ],
     )
     for n, document in enumerate(documents):
-        stored = await live(store, n)
+        stored = await fetch_record(store, n)
         assert _canonical(dict(stored.body)) == _canonical(document)
         assert [_canonical(dict(step.data)) for step in stored.owed] == [
             _canonical(document),
@@ -162,11 +162,11 @@ async def test_json_in_notes_and_in_what_marks_and_tombstones_owe_comes_back_to_
     documents = [values.document() for _ in range(20)]
     for n, document in enumerate(documents):
         owed = (Owed("step", "step", document),)
-        await done(
+        await apply_all(
             store, delete(n, note=document, owed=owed), put(record(100 + n)), release(100 + n, owed=owed)
         )
     for n, document in enumerate(documents):
-        tombstone, mark = await tombstoned(store, n), await marked(store, 100 + n)
+        tombstone, mark = await fetch_tombstone(store, n), await fetch_mark(store, 100 + n)
         assert _canonical(dict(tombstone.note)) == _canonical(document)
         assert [_canonical(dict(step.data)) for step in (*tombstone.owed, *mark.owed)] == [
             _canonical(document)
@@ -188,7 +188,7 @@ async def test_every_value_is_the_same_after_a_restart(harness: Harness, exact: 
         await again.open((*DECLARED, EVERY_TYPE))
         after = await again.get(EVERY_TYPE, [key_of(n) for n in range(COUNT)])
         assert all(isinstance(stored, Record) for stored in after)
-        assert [_told(stored) for stored in after] == [_told(stored) for stored in before]
+        assert [_exact_text(stored) for stored in after] == [_exact_text(stored) for stored in before]
     finally:
         await again.close()
 
@@ -240,7 +240,7 @@ async def test_a_value_is_found_by_itself_and_by_nothing_else(
     ):
         for part, holds in _asked_by(fields[n % len(fields)], n, value):
             wanted = {i for i, other in enumerate(drawn) if holds(other)}
-            if (got := await _found(exact, part)) != wanted:
+            if (got := await _query_numbers(exact, part)) != wanted:
                 wrong.append(f"{part}: {sorted(got ^ wanted)} wrongly"[:300])
     assert not wrong
 
@@ -298,6 +298,6 @@ async def test_what_is_deleted_by_a_value_is_exactly_what_has_it(exact: Store, s
     least = sorted(drawn)[COUNT // 2]
     await exact.delete_matching(Query(EVERY_TYPE, within(HERE), Lt("real_plain", least)), 9)
     for n, value in enumerate(drawn):
-        assert isinstance(await found(exact, n, collection=EVERY_TYPE), Record) == (not value < least), repr(
-            value
-        )
+        assert isinstance(await fetch_stored(exact, n, collection=EVERY_TYPE), Record) == (
+            not value < least
+        ), repr(value)

@@ -16,7 +16,7 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, T0, asked, done, id_of, put, record, ways
+from memory.ports.contract.support import HERE, T0, apply_all, id_of, put, query_ids, record, ways
 from memory.ports.query import (
     And,
     Condition,
@@ -72,13 +72,13 @@ RECORDS = [
 ]
 
 
-async def _filled(store: Store) -> None:
-    await done(store, *[put(r) for r in RECORDS])
+async def _fill(store: Store) -> None:
+    await apply_all(store, *[put(r) for r in RECORDS])
 
 
 async def _numbers(store: Store, part: Condition) -> list[int]:
     by_id = {r.key.id: n for n, r in ((int(r.created_at.timestamp() - T0.timestamp()), r) for r in RECORDS)}
-    return sorted(by_id[i] for i in await asked(store, part=part))
+    return sorted(by_id[i] for i in await query_ids(store, part=part))
 
 
 def _texts(*wanted: str) -> list[int]:
@@ -180,7 +180,7 @@ CASES: dict[str, tuple[Condition, list[int]]] = {
 @needs("filter")
 @pytest.mark.asyncio
 async def test_every_operator_holds_for_exactly_what_it_says(store: Store) -> None:
-    await _filled(store)
+    await _fill(store)
     wrong = {
         why: (await _numbers(store, part), expected)
         for why, (part, expected) in CASES.items()
@@ -193,7 +193,7 @@ async def test_every_operator_holds_for_exactly_what_it_says(store: Store) -> No
 @needs("filter")
 @pytest.mark.asyncio
 async def test_counts_agree_with_what_filters_find(store: Store) -> None:
-    await _filled(store)
+    await _fill(store)
     counted = {
         why: (await store.count(Query(SAMPLES, within(HERE), part))).records
         for why, (part, _) in CASES.items()
@@ -206,7 +206,7 @@ async def test_counts_agree_with_what_filters_find(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_integers_compare_as_numbers_over_all_64_bits(store: Store) -> None:
     values = [-(2**63), -10, -9, 0, 9, 10, 2**53, 2**53 + 1, 2**63 - 1]
-    await done(
+    await apply_all(
         store,
         *[
             put(record(n, fields={"stored_version": v}), collection=MORE_SAMPLES)
@@ -214,8 +214,8 @@ async def test_integers_compare_as_numbers_over_all_64_bits(store: Store) -> Non
         ],
     )
     for n, value in enumerate(values):
-        below = await asked(store, part=Lt("stored_version", value), collection=MORE_SAMPLES)
-        equal = await asked(store, part=Eq("stored_version", value), collection=MORE_SAMPLES)
+        below = await query_ids(store, part=Lt("stored_version", value), collection=MORE_SAMPLES)
+        equal = await query_ids(store, part=Eq("stored_version", value), collection=MORE_SAMPLES)
         assert (set(below), equal) == ({id_of(i) for i in range(n)}, [id_of(n)])
 
 
@@ -223,7 +223,7 @@ async def test_integers_compare_as_numbers_over_all_64_bits(store: Store) -> Non
 @needs("filter")
 @pytest.mark.asyncio
 async def test_a_large_choice_of_values_is_no_problem(store: Store) -> None:
-    await _filled(store)
+    await _fill(store)
     many = tuple(f"none-{n}" for n in range(3000))
     assert await _numbers(store, In("type", (*many, "ab"))) == _texts("ab")
 
@@ -270,7 +270,7 @@ PREFIXED = [
 @pytest.mark.asyncio
 async def test_texts_are_found_by_how_they_begin_character_by_character(store: Store) -> None:
     texts = dict(enumerate(PREFIXED, start=1))
-    await done(
+    await apply_all(
         store,
         put(record(0)),
         *[put(record(n, fields={"type": text}, tier=text)) for n, text in texts.items()],
@@ -284,8 +284,8 @@ async def test_texts_are_found_by_how_they_begin_character_by_character(store: S
             if field == "tier" and prefix == "":
                 begin, others = [id_of(n) for n in range(len(texts) + 1)], []  # every record has a tier
             found = (
-                await asked(store, part=StartsWith(field, prefix)),
-                await asked(store, part=Not(StartsWith(field, prefix))),
+                await query_ids(store, part=StartsWith(field, prefix)),
+                await query_ids(store, part=Not(StartsWith(field, prefix))),
             )
             wrong |= {} if found == (begin, others) else {prefix: found}
         assert not wrong, field
@@ -373,7 +373,7 @@ _FILTERS = st.recursive(
 
 
 @cache
-def _drawn(examples: int) -> tuple[Condition, ...]:
+def _random_filters(examples: int) -> tuple[Condition, ...]:
     """The same each time, so that they are drawn once for all stores; least parts
     first, so that the first that fails is small.
     """
@@ -399,11 +399,11 @@ def _drawn(examples: int) -> tuple[Condition, ...]:
 @needs("filter")
 @pytest.mark.asyncio
 async def test_any_filter_finds_what_an_independent_evaluator_finds(harness: Harness, store: Store) -> None:
-    await _filled(store)
+    await _fill(store)
     parted = [
         p
-        for p in _drawn(harness.depth.examples)
-        if set(await asked(store, part=p)) != {r.key.id for r in RECORDS if _holds(p, r)}
+        for p in _random_filters(harness.depth.examples)
+        if set(await query_ids(store, part=p)) != {r.key.id for r in RECORDS if _holds(p, r)}
     ]
     assert parted == []
 
@@ -416,7 +416,7 @@ async def test_a_moment_of_another_zone_asks_for_the_same_moment(store: Store) -
     system's.
     """
     minutes = [T0 + timedelta(minutes=n) for n in range(5)]
-    await done(
+    await apply_all(
         store,
         *[
             put(
@@ -445,7 +445,7 @@ async def test_a_moment_of_another_zone_asks_for_the_same_moment(store: Store) -
             }
             for part, expected in cases.items():
                 wanted = [id_of(n) for n in expected]
-                assert await asked(store, part=part) == wanted, part
+                assert await query_ids(store, part=part) == wanted, part
                 assert (await store.count(Query(SAMPLES, within(HERE), part))).records == len(wanted), part
                 for by in ways(store, "lantern", 1.0):
                     assert [
@@ -453,4 +453,4 @@ async def test_a_moment_of_another_zone_asks_for_the_same_moment(store: Store) -
                     ] == wanted, part
     there = minutes[2].astimezone(timezone(timedelta(hours=2)))
     assert await store.delete_matching(Query(SAMPLES, within(HERE), Le("valid_from", there)), 50) == 3
-    assert await asked(store) == [id_of(n) for n in (3, 4)]
+    assert await query_ids(store) == [id_of(n) for n in (3, 4)]

@@ -13,24 +13,24 @@ from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs, refused, works
+from memory.ports.contract.judges import needs, refuses, works
 from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,
     HERE,
-    asked,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
     hit_ids,
     id_of,
     key_of,
-    live,
     one,
     put,
+    query_ids,
     record,
     release,
-    searched,
+    search_hits,
 )
 from memory.ports.pace import AT_A_TIME
 from memory.ports.query import (
@@ -53,7 +53,7 @@ from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, Raise
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 
 
-async def _refused(call: object, flag: str, store: Store) -> None:
+async def _assert_refused(call: object, flag: str, store: Store) -> None:
     """The call must be refused, and the refusal must name the flag and the store."""
     with pytest.raises(Unsupported) as caught:
         await call  # type: ignore[misc]
@@ -85,16 +85,16 @@ async def test_a_store_has_a_name_for_messages(store: Store) -> None:
 async def test_what_was_acknowledged_survives_the_death_of_a_durable_store(
     harness: Harness, store: Store
 ) -> None:
-    await done(store, *[put(record(n, body={"n": n}, texts={"content": "lantern"})) for n in range(20)])
+    await apply_all(store, *[put(record(n, body={"n": n}, texts={"content": "lantern"})) for n in range(20)])
     before = await store.get(SAMPLES, [key_of(n) for n in range(20)])
     epoch = store.epoch
-    await done(store, RaiseGeneration(ELSEWHERE, 4))
+    await apply_all(store, RaiseGeneration(ELSEWHERE, 4))
 
     again = await harness.restart(store)
     try:
         await again.open(DECLARED)
         assert await again.get(SAMPLES, [key_of(n) for n in range(20)]) == before
-        assert len(await asked(again)) == 20
+        assert len(await query_ids(again)) == 20
         if again.capabilities.lexical:
             assert len(await hit_ids(again, "lantern")) == 20
         assert (await one(again, RaiseGeneration(ELSEWHERE, 0))).number == 4
@@ -104,7 +104,7 @@ async def test_what_was_acknowledged_survives_the_death_of_a_durable_store(
 
 
 @clause("epoch.tells", "flag.refused")
-@refused("durable")
+@refuses("durable")
 @pytest.mark.asyncio
 async def test_a_store_that_may_lose_data_tells_by_its_epoch_that_it_was_restarted(
     harness: Harness, store: Store
@@ -138,15 +138,15 @@ async def test_two_clients_of_a_shared_store_see_each_others_acknowledged_writes
     other = await harness.client(store)
     try:
         await other.open(DECLARED)
-        await done(store, put(record(1, texts={"content": "lantern"}, vector=pack_vector([1.0]))))
-        assert await found(other, 1) == await live(store, 1)
-        assert await asked(store) == [id_of(1)] == await asked(other)
-        await done(
+        await apply_all(store, put(record(1, texts={"content": "lantern"}, vector=pack_vector([1.0]))))
+        assert await fetch_stored(other, 1) == await fetch_record(store, 1)
+        assert await query_ids(store) == [id_of(1)] == await query_ids(other)
+        await apply_all(
             other,
             put(record(2, texts={"content": "lantern"}, vector=pack_vector([1.0]))),
             RaiseGeneration(HERE, 2),
         )
-        assert await asked(store) == [id_of(1), id_of(2)] == await asked(other)
+        assert await query_ids(store) == [id_of(1), id_of(2)] == await query_ids(other)
         assert (await one(store, RaiseGeneration(HERE, 0))).number == 2
         if store.capabilities.lexical:
             assert await hit_ids(store, "lantern") == {id_of(1), id_of(2)} == await hit_ids(other, "lantern")
@@ -157,16 +157,16 @@ async def test_two_clients_of_a_shared_store_see_each_others_acknowledged_writes
             ]
             assert [[hit.head.key.id for hit in found_] for found_ in hits] == [[id_of(1), id_of(2)]] * 2
         await other.close()
-        assert await asked(store) == [id_of(1), id_of(2)]
+        assert await query_ids(store) == [id_of(1), id_of(2)]
     finally:
         await other.close()
 
 
 @clause("flag.refused")
-@refused("shared")
+@refuses("shared")
 @pytest.mark.asyncio
 async def test_a_store_that_is_not_shared_has_no_second_client(harness: Harness, store: Store) -> None:
-    await _refused(harness.client(store), "shared", store)
+    await _assert_refused(harness.client(store), "shared", store)
 
 
 # -- ttl -------------------------------------------------------------------------------
@@ -180,17 +180,17 @@ async def test_a_store_with_ttl_forgets_what_is_past_its_time(harness: Harness, 
     cached = [
         record(n, role=Role.CACHED, expires_at=at) for n, at in ((1, LONG_AGO), (2, None), (3, tomorrow))
     ]
-    await done(store, *map(put, cached))
+    await apply_all(store, *map(put, cached))
     if store.capabilities.conditional:
-        await done(store, delete(4, discard_at=LONG_AGO), delete(5))
+        await apply_all(store, delete(4, discard_at=LONG_AGO), delete(5))
     deadline = asyncio.get_running_loop().time() + harness.ttl_patience.total_seconds()
 
-    while [await found(store, 1), await found(store, 4)] != [None, None]:
+    while [await fetch_stored(store, 1), await fetch_stored(store, 4)] != [None, None]:
         assert asyncio.get_running_loop().time() < deadline, f"not forgotten within {harness.ttl_patience}"
 
-    await live(store, 2)
-    await live(store, 3)
-    assert (await found(store, 5) is not None) is store.capabilities.conditional
+    await fetch_record(store, 2)
+    await fetch_record(store, 3)
+    assert (await fetch_stored(store, 5) is not None) is store.capabilities.conditional
 
 
 @clause("ttl.kinds")
@@ -205,27 +205,27 @@ async def test_a_store_with_ttl_forgets_no_record_but_cached_copies(store: Store
         for n, role in enumerate((Role.HOME, Role.REPLICA, Role.ARRIVING), 1)
     ]
     owing = record(4, role=Role.CACHED, expires_at=LONG_AGO, owed=(Owed("deliver", "deliver", {}),))
-    await done(store, *map(put, [*kept, owing, record(9, role=Role.CACHED, expires_at=LONG_AGO)]))
+    await apply_all(store, *map(put, [*kept, owing, record(9, role=Role.CACHED, expires_at=LONG_AGO)]))
     deadline = asyncio.get_running_loop().time() + harness.ttl_patience.total_seconds()
 
-    while await found(store, 9) is not None:  # it has had time for the others too
+    while await fetch_stored(store, 9) is not None:  # it has had time for the others too
         assert asyncio.get_running_loop().time() < deadline, f"not forgotten within {harness.ttl_patience}"
 
     for n in (1, 2, 3, 4):
-        await live(store, n)
+        await fetch_record(store, n)
 
 
 @clause("ttl.kinds", "flag.refused")
-@refused("ttl")
+@refuses("ttl")
 @pytest.mark.asyncio
 async def test_a_store_without_ttl_keeps_what_is_past_its_time(store: Store) -> None:
     assert store.capabilities.missing(Capabilities(ttl=True)) == ["ttl"]
-    await done(store, put(record(1, expires_at=LONG_AGO)))
-    assert (await live(store, 1)).expires_at == LONG_AGO
-    assert await asked(store) == [id_of(1)]
+    await apply_all(store, put(record(1, expires_at=LONG_AGO)))
+    assert (await fetch_record(store, 1)).expires_at == LONG_AGO
+    assert await query_ids(store) == [id_of(1)]
     if store.capabilities.conditional:
-        await done(store, delete(2, discard_at=LONG_AGO))
-        assert await found(store, 2) is not None
+        await apply_all(store, delete(2, discard_at=LONG_AGO))
+        assert await fetch_stored(store, 2) is not None
 
 
 # -- conditional -----------------------------------------------------------------------
@@ -237,7 +237,7 @@ async def test_a_store_without_ttl_keeps_what_is_past_its_time(store: Store) -> 
 async def test_conditions_are_decided_by_the_store_in_one_step(store: Store) -> None:
     outcomes = await asyncio.gather(*(one(store, put(record(version=n + 1), Absent())) for n in range(8)))
     assert sum(o.applied for o in outcomes) == 1
-    stands = await live(store)
+    stands = await fetch_record(store)
     assert [o.stored for o in outcomes if not o.applied] == [stands] * 7
 
 
@@ -253,14 +253,14 @@ _CONDITIONAL: dict[str, Write] = {
 
 
 @clause("flag.refused")
-@refused("conditional")
+@refuses("conditional")
 @pytest.mark.asyncio
 @cells("write", _CONDITIONAL)
 async def test_conditional_writes_are_refused_by_name(store: Store, write: str) -> None:
-    await done(store, put(record()))
-    before = await live(store)
-    await _refused(store.apply([put(record(2)), _CONDITIONAL[write]]), "conditional", store)
-    assert [await found(store, 1), await found(store, 2)] == [before, None]
+    await apply_all(store, put(record()))
+    before = await fetch_record(store)
+    await _assert_refused(store.apply([put(record(2)), _CONDITIONAL[write]]), "conditional", store)
+    assert [await fetch_stored(store, 1), await fetch_stored(store, 2)] == [before, None]
 
 
 # -- atomic ----------------------------------------------------------------------------
@@ -279,7 +279,7 @@ async def test_writes_together_are_kept_whole_or_not_at_all(store: Store) -> Non
         [put(record(3)), put(record(4, fields={"colour": "x"})), put(record(5))], together=True
     )
     assert [o.status for o in bad] == ["skipped", "rejected", "skipped"]
-    assert await asked(store) == [id_of(n) for n in range(3)]
+    assert await query_ids(store) == [id_of(n) for n in range(3)]
 
 
 @clause("atomic.cut-off")
@@ -308,11 +308,11 @@ async def test_a_call_that_is_cut_off_is_kept_whole_or_not_at_all(store: Store, 
 
 
 @clause("flag.refused")
-@refused("atomic")
+@refuses("atomic")
 @pytest.mark.asyncio
 async def test_writes_together_are_refused_by_name(store: Store) -> None:
-    await _refused(store.apply([put(record())], together=True), "atomic", store)
-    assert await found(store) is None
+    await _assert_refused(store.apply([put(record())], together=True), "atomic", store)
+    assert await fetch_stored(store) is None
 
 
 # -- fenced ----------------------------------------------------------------------------
@@ -339,7 +339,7 @@ async def test_nothing_of_a_lower_generation_comes_to_stand_after_a_raise_was_ac
             for _ in range(turn):
                 await asyncio.sleep(0)
             raised = (await one(store, RaiseGeneration(at))).number
-            stood = set(await asked(store, within(at)))
+            stood = set(await query_ids(store, within(at)))
             for write in writes[turn % 3 :: 3]:
                 write.cancel()
             await asyncio.gather(*writes, return_exceptions=True)
@@ -356,31 +356,31 @@ async def test_nothing_of_a_lower_generation_comes_to_stand_after_a_raise_was_ac
 
 
 @clause("fenced.holds")
-@refused("fenced")
+@refuses("fenced")
 @pytest.mark.asyncio
 async def test_what_a_writer_that_died_brought_of_an_erased_generation_is_taken_by_one_repeat_of_the_erasure(
     harness: Harness, store: Store
 ) -> None:
-    async def erased() -> int:
+    async def erase_older() -> int:
         older = Lt("generation", 1) if store.capabilities.filter else None
         return await store.delete_matching(Query(SAMPLES, within(HERE), older, roles=frozenset(Role)), 50)
 
     async def erase() -> None:
-        await done(store, RaiseGeneration(HERE))
-        assert await erased() == 0
+        await apply_all(store, RaiseGeneration(HERE))
+        assert await erase_older() == 0
 
     await harness.cut_short(store, put(record(generation=0, texts={"content": "cormorant"})), erase)
-    assert (await live(store)).generation == 0, (
+    assert (await fetch_record(store)).generation == 0, (
         "it stands: where that cannot be, the store may claim `fenced`"
     )
 
-    assert await erased() == 1
+    assert await erase_older() == 1
 
-    assert isinstance(await found(store), Tombstone)
-    assert await asked(store) == []
+    assert isinstance(await fetch_stored(store), Tombstone)
+    assert await query_ids(store) == []
     if store.capabilities.lexical:
         assert await hit_ids(store, "cormorant") == set()
-    assert await erased() == 0
+    assert await erase_older() == 0
 
 
 # -- filter, order, tenant_wide --------------------------------------------------------
@@ -390,58 +390,58 @@ async def test_what_a_writer_that_died_brought_of_an_erased_generation_is_taken_
 @works("filter")
 @pytest.mark.asyncio
 async def test_a_filter_chooses_records(store: Store) -> None:
-    await done(store, *[put(record(n, fields={"type": "ab"[n % 2]})) for n in range(6)])
-    assert await asked(store, part=Eq("type", "b")) == [id_of(n) for n in (1, 3, 5)]
+    await apply_all(store, *[put(record(n, fields={"type": "ab"[n % 2]})) for n in range(6)])
+    assert await query_ids(store, part=Eq("type", "b")) == [id_of(n) for n in (1, 3, 5)]
 
 
 @clause("flag.refused")
-@refused("filter")
+@refuses("filter")
 @pytest.mark.asyncio
 async def test_filters_are_refused_by_name(store: Store) -> None:
     query = Query(SAMPLES, within(HERE), Eq("type", "b"))
-    await done(store, put(record()))
-    await _refused(store.query(query), "filter", store)
-    await _refused(store.count(query), "filter", store)
-    await _refused(store.delete_matching(query, 5), "filter", store)
-    await _refused(
+    await apply_all(store, put(record()))
+    await _assert_refused(store.query(query), "filter", store)
+    await _assert_refused(store.count(query), "filter", store)
+    await _assert_refused(store.delete_matching(query, 5), "filter", store)
+    await _assert_refused(
         store.search(Search(SAMPLES, within(HERE), Words("x"), 5, Eq("type", "b"))), "filter", store
     )
-    await live(store)
+    await fetch_record(store)
 
 
 @clause("flag.works")
 @works("order")
 @pytest.mark.asyncio
 async def test_an_order_sorts_records(store: Store) -> None:
-    await done(store, *[put(record(n, fields={"type": t})) for n, t in enumerate("bca")])
-    assert await asked(store, order=(Order("type", True),)) == [id_of(n) for n in (1, 0, 2)]
+    await apply_all(store, *[put(record(n, fields={"type": t})) for n, t in enumerate("bca")])
+    assert await query_ids(store, order=(Order("type", True),)) == [id_of(n) for n in (1, 0, 2)]
 
 
 @clause("flag.refused")
-@refused("order")
+@refuses("order")
 @pytest.mark.asyncio
 async def test_orders_are_refused_by_name(store: Store) -> None:
-    await _refused(store.query(Query(SAMPLES, within(HERE), order=(Order("type"),))), "order", store)
+    await _assert_refused(store.query(Query(SAMPLES, within(HERE), order=(Order("type"),))), "order", store)
 
 
 @clause("flag.works", "everywhere.all")
 @works("tenant_wide")
 @pytest.mark.asyncio
 async def test_a_whole_tenant_and_everywhere_can_be_asked(store: Store) -> None:
-    await done(store, put(record(1)), put(record(2, ELSEWHERE)), put(record(3, FOREIGN)))
-    assert set(await asked(store, Tenant("acme"))) == {id_of(1), id_of(2, ELSEWHERE)}
-    assert set(await asked(store, Everywhere())) == {id_of(1), id_of(2, ELSEWHERE), id_of(3, FOREIGN)}
+    await apply_all(store, put(record(1)), put(record(2, ELSEWHERE)), put(record(3, FOREIGN)))
+    assert set(await query_ids(store, Tenant("acme"))) == {id_of(1), id_of(2, ELSEWHERE)}
+    assert set(await query_ids(store, Everywhere())) == {id_of(1), id_of(2, ELSEWHERE), id_of(3, FOREIGN)}
 
 
 @clause("flag.refused")
-@refused("tenant_wide")
+@refuses("tenant_wide")
 @pytest.mark.asyncio
 async def test_whole_tenants_and_everywhere_are_refused_by_name(store: Store) -> None:
     for where in (Tenant("acme"), Everywhere()):
-        await _refused(store.query(Query(SAMPLES, where)), "tenant_wide", store)
-        await _refused(store.count(Query(SAMPLES, where)), "tenant_wide", store)
-        await _refused(store.delete_matching(Query(SAMPLES, where), 5), "tenant_wide", store)
-        await _refused(store.search(Search(SAMPLES, where, Words("x"), 5)), "tenant_wide", store)
+        await _assert_refused(store.query(Query(SAMPLES, where)), "tenant_wide", store)
+        await _assert_refused(store.count(Query(SAMPLES, where)), "tenant_wide", store)
+        await _assert_refused(store.delete_matching(Query(SAMPLES, where), 5), "tenant_wide", store)
+        await _assert_refused(store.search(Search(SAMPLES, where, Words("x"), 5)), "tenant_wide", store)
 
 
 # -- lexical, semantic, tenant_statistics ----------------------------------------------
@@ -451,33 +451,35 @@ async def test_whole_tenants_and_everywhere_are_refused_by_name(store: Store) ->
 @works("lexical")
 @pytest.mark.asyncio
 async def test_records_are_found_by_words(store: Store) -> None:
-    await done(
+    await apply_all(
         store, put(record(1, texts={"content": "a lantern"})), put(record(2, texts={"content": "a harbour"}))
     )
     assert await hit_ids(store, "lanterns") == {id_of(1)}
 
 
 @clause("flag.refused")
-@refused("lexical")
+@refuses("lexical")
 @pytest.mark.asyncio
 async def test_search_by_words_is_refused_by_name(store: Store) -> None:
-    await _refused(store.search(Search(SAMPLES, within(HERE), Words("x"), 5)), "lexical", store)
+    await _assert_refused(store.search(Search(SAMPLES, within(HERE), Words("x"), 5)), "lexical", store)
 
 
 @clause("flag.works")
 @works("semantic")
 @pytest.mark.asyncio
 async def test_records_are_found_by_meaning(store: Store) -> None:
-    await done(store, put(record(1, vector=pack_vector([1, 0]))), put(record(2, vector=pack_vector([0, 1]))))
+    await apply_all(
+        store, put(record(1, vector=pack_vector([1, 0]))), put(record(2, vector=pack_vector([0, 1])))
+    )
     hits = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([0.1, 1])), 1))
     assert [hit.head.key.id for hit in hits] == [id_of(2)]
 
 
 @clause("flag.refused")
-@refused("semantic")
+@refuses("semantic")
 @pytest.mark.asyncio
 async def test_search_by_meaning_is_refused_by_name(store: Store) -> None:
-    await _refused(
+    await _assert_refused(
         store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0])), 5)), "semantic", store
     )
 
@@ -494,30 +496,30 @@ async def test_what_others_store_changes_neither_rank_nor_score(store: Store) ->
         "tide",
         "tide tide lantern harbour",
     ]
-    await done(store, *[put(record(n, texts={"content": text})) for n, text in enumerate(mine)])
-    before = [(hit.head.key, hit.score) for hit in await searched(store, "lantern harbour tide")]
+    await apply_all(store, *[put(record(n, texts={"content": text})) for n, text in enumerate(mine)])
+    before = [(hit.head.key, hit.score) for hit in await search_hits(store, "lantern harbour tide")]
     assert len(before) == 5
 
     for at in (FOREIGN, ELSEWHERE):
-        await done(
+        await apply_all(
             store, *[put(record(n, at, texts={"content": "lantern " * 40 + "tide"})) for n in range(60)]
         )
 
-    assert [(hit.head.key, hit.score) for hit in await searched(store, "lantern harbour tide")] == before
+    assert [(hit.head.key, hit.score) for hit in await search_hits(store, "lantern harbour tide")] == before
 
 
 @clause("flag.refused", "isolation.where")
-@refused("tenant_statistics")
+@refuses("tenant_statistics")
 @pytest.mark.asyncio
 async def test_a_store_of_common_statistics_says_so_and_still_shows_no_one_elses_records(
     store: Store,
 ) -> None:
     assert store.capabilities.missing(Capabilities(tenant_statistics=True)) == ["tenant_statistics"]
-    await done(
+    await apply_all(
         store,
         put(record(1, texts={"content": "lantern"})),
         put(record(2, FOREIGN, texts={"content": "lantern"})),
     )
     if store.capabilities.lexical:
         assert await hit_ids(store, "lantern") == {id_of(1)}
-    assert await asked(store) == [id_of(1)]
+    assert await query_ids(store) == [id_of(1)]

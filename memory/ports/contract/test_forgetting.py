@@ -18,14 +18,14 @@ from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     HERE,
-    asked,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_stored,
     id_of,
     key_of,
-    listed,
+    list_rows,
     put,
+    query_ids,
     record,
     release,
     step_ids,
@@ -40,12 +40,12 @@ LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 STEP = (Owed("deliver", "deliver", {"to": "long"}),)
 
 
-def _cached(n: int, **parts: Any) -> Record:
+def _cached_record(n: int, **parts: Any) -> Record:
     """Of records a store forgets cached copies alone."""
     return record(n, role=Role.CACHED, **parts)
 
 
-async def _forgotten(harness: Harness, store: Store, numbers: Sequence[int]) -> None:
+async def _wait_until_forgotten(harness: Harness, store: Store, numbers: Sequence[int]) -> None:
     """Wait until these are."""
     deadline = asyncio.get_running_loop().time() + harness.ttl_patience.total_seconds()
     while await store.get(SAMPLES, [key_of(n) for n in numbers]) != [None] * len(numbers):
@@ -60,13 +60,13 @@ async def test_what_owes_a_step_is_not_forgotten_until_it_is_settled(harness: Ha
     """What owes nothing is forgotten beside it, by which one knows that the store has
     been about.
     """
-    await done(
+    await apply_all(
         store,
-        put(_cached(1, expires_at=LONG_AGO, owed=STEP)),
+        put(_cached_record(1, expires_at=LONG_AGO, owed=STEP)),
         put(record(2)),
         release(2, owed=STEP, discard_at=LONG_AGO),
         delete(3, owed=STEP, discard_at=LONG_AGO),
-        put(_cached(4, expires_at=LONG_AGO)),
+        put(_cached_record(4, expires_at=LONG_AGO)),
         put(record(5)),
         release(5, discard_at=LONG_AGO),
         delete(6, discard_at=LONG_AGO),
@@ -75,8 +75,8 @@ async def test_what_owes_a_step_is_not_forgotten_until_it_is_settled(harness: Ha
         release(7),
         delete(8),
     )
-    await _forgotten(harness, store, (4, 5, 6))
-    assert [type(await found(store, n)) for n in (1, 2, 3, 7, 8, 9)] == [
+    await _wait_until_forgotten(harness, store, (4, 5, 6))
+    assert [type(await fetch_stored(store, n)) for n in (1, 2, 3, 7, 8, 9)] == [
         Record,
         Mark,
         Tombstone,
@@ -89,14 +89,14 @@ async def test_what_owes_a_step_is_not_forgotten_until_it_is_settled(harness: Ha
         Annotate(SAMPLES, key_of(n), version, settle=step_ids(STEP))
         for n, version in ((1, 1), (2, 1), (3, 100))
     ]
-    await done(
+    await apply_all(
         store,
         *settled,
         Annotate(SAMPLES, key_of(7), 1, discard_at=LONG_AGO),
         Annotate(SAMPLES, key_of(8), 100, discard_at=LONG_AGO),
     )
-    await _forgotten(harness, store, (1, 2, 3, 7, 8))
-    assert await asked(store) == [id_of(9)], "a record that is no cached copy is its reader's to forget"
+    await _wait_until_forgotten(harness, store, (1, 2, 3, 7, 8))
+    assert await query_ids(store) == [id_of(9)], "a record that is no cached copy is its reader's to forget"
 
 
 @clause("ttl.not-early")
@@ -105,15 +105,15 @@ async def test_what_owes_a_step_is_not_forgotten_until_it_is_settled(harness: Ha
 async def test_nothing_is_forgotten_before_its_time(harness: Harness, store: Store) -> None:
     for n, ahead in enumerate((timedelta(minutes=2), timedelta(minutes=15), timedelta(hours=13)), start=1):
         soon = datetime.now(UTC) + ahead
-        await done(
+        await apply_all(
             store,
-            put(_cached(n, expires_at=soon)),
+            put(_cached_record(n, expires_at=soon)),
             put(record(10 * n)),
             release(10 * n, discard_at=soon),
             delete(100 * n, discard_at=soon),
         )
-    await done(store, put(_cached(9, expires_at=LONG_AGO)))
-    await _forgotten(harness, store, (9,))
+    await apply_all(store, put(_cached_record(9, expires_at=LONG_AGO)))
+    await _wait_until_forgotten(harness, store, (9,))
 
     stands = await store.get(SAMPLES, [key_of(n) for n in (1, 2, 3, 10, 20, 30, 100, 200, 300)])
     assert [type(s) for s in stands] == [Record] * 3 + [Mark] * 3 + [Tombstone] * 3
@@ -128,12 +128,12 @@ async def test_nothing_is_forgotten_in_the_part_of_a_second_before_its_time(stor
     """
     begin = datetime.now(UTC)
     ends = {n: begin + timedelta(milliseconds=200 + 130 * n) for n in range(1, 9)}
-    writes: list[Write] = [put(_cached(n, expires_at=at)) for n, at in ends.items()]
+    writes: list[Write] = [put(_cached_record(n, expires_at=at)) for n, at in ends.items()]
     writes += [delete(100 + n, discard_at=at) for n, at in ends.items()]
     writes += [
         write for n, at in ends.items() for write in (put(record(200 + n)), release(200 + n, discard_at=at))
     ]
-    await done(store, *writes)
+    await apply_all(store, *writes)
     numbers = [kind + n for kind in (0, 100, 200) for n in ends]
     while datetime.now(UTC) < ends[8]:
         stands = await store.get(SAMPLES, [key_of(n) for n in numbers])
@@ -158,14 +158,14 @@ async def test_what_was_forgotten_is_forgotten_in_every_question_and_leaves_noth
         "vector": pack_vector([1.0, 0.0]) if store.capabilities.semantic else None,
     }
     gone, roles = (1, 2, 3), frozenset(Role)
-    await done(
+    await apply_all(
         store,
-        put(_cached(1, expires_at=LONG_AGO, accesses=3, **said)),
+        put(_cached_record(1, expires_at=LONG_AGO, accesses=3, **said)),
         put(record(2, **said)),
         release(2, discard_at=LONG_AGO),
     )
-    await done(store, put(record(3, **said)), delete(3, discard_at=LONG_AGO), put(record(4, **said)))
-    await _forgotten(harness, store, gone)
+    await apply_all(store, put(record(3, **said)), delete(3, discard_at=LONG_AGO), put(record(4, **said)))
+    await _wait_until_forgotten(harness, store, gone)
 
     async def hits() -> list[list[str]]:
         searches = [
@@ -173,11 +173,11 @@ async def test_what_was_forgotten_is_forgotten_in_every_question_and_leaves_noth
         ]
         return [[hit.head.key.id for hit in await store.search(search)] for search in searches]
 
-    assert await asked(store, roles=roles) == [id_of(4)]
+    assert await query_ids(store, roles=roles) == [id_of(4)]
     assert (await store.count(Query(SAMPLES, within(HERE), roles=roles))).records == 1
     assert await hits() == [[id_of(4)]] * len(ways(store, "", 1))
     if store.capabilities.tenant_wide:
-        assert [s.key for kind in RowType for s in await listed(store, kind)] == [key_of(4)]
+        assert [s.key for kind in RowType for s in await list_rows(store, kind)] == [key_of(4)]
     assert (await store.audit()).problems == ()
     again: list[Write] = [
         put(record(1, generation=0), Absent()),
@@ -187,7 +187,7 @@ async def test_what_was_forgotten_is_forgotten_in_every_question_and_leaves_noth
     ]
     outcomes = await store.apply(again)
     assert [o.status for o in outcomes] == ["applied", "applied", "applied", "conflict"]
-    assert await found(store, 1) == record(1, generation=0)
+    assert await fetch_stored(store, 1) == record(1, generation=0)
     assert await hits() == [[id_of(4)]] * len(ways(store, "", 1))
 
 
@@ -199,23 +199,27 @@ async def test_an_end_that_is_moved_is_the_end_that_counts(harness: Harness, sto
     by that.
     """
     ahead = datetime.now(UTC) + timedelta(days=1)
-    await done(
+    await apply_all(
         store,
-        put(_cached(1, expires_at=ahead)),
-        put(_cached(2, expires_at=ahead)),
-        put(_cached(3, expires_at=ahead)),
+        put(_cached_record(1, expires_at=ahead)),
+        put(_cached_record(2, expires_at=ahead)),
+        put(_cached_record(3, expires_at=ahead)),
     )
-    await done(
+    await apply_all(
         store,
-        put(_cached(1, version=2, expires_at=LONG_AGO)),
-        put(_cached(1, version=3)),
-        put(_cached(2, version=2)),
+        put(_cached_record(1, version=2, expires_at=LONG_AGO)),
+        put(_cached_record(1, version=3)),
+        put(_cached_record(2, version=2)),
     )
-    await done(store, put(_cached(3, version=2, expires_at=LONG_AGO)), delete(4, discard_at=ahead))
-    await done(
-        store, put(_cached(5, expires_at=LONG_AGO, owed=STEP)), put(_cached(5, version=2, expires_at=ahead))
+    await apply_all(
+        store, put(_cached_record(3, version=2, expires_at=LONG_AGO)), delete(4, discard_at=ahead)
     )
-    await _forgotten(harness, store, (3,))
+    await apply_all(
+        store,
+        put(_cached_record(5, expires_at=LONG_AGO, owed=STEP)),
+        put(_cached_record(5, version=2, expires_at=ahead)),
+    )
+    await _wait_until_forgotten(harness, store, (3,))
     stands = await store.get(SAMPLES, [key_of(n) for n in (1, 2, 4, 5)])
     # The first may have been forgotten in the moment between its second version and its
     # third; then the third is a record of its own.
@@ -232,25 +236,27 @@ async def test_what_an_annotation_made_of_it_is_what_is_forgotten_or_not(
     end moves on, of two steps one is settled.
     """
     two, ahead = (*STEP, Owed("erase", "erase")), datetime.now(UTC) + timedelta(days=1)
-    await done(
-        store, put(_cached(1, expires_at=LONG_AGO, owed=STEP)), delete(2, owed=STEP, discard_at=LONG_AGO)
+    await apply_all(
+        store,
+        put(_cached_record(1, expires_at=LONG_AGO, owed=STEP)),
+        delete(2, owed=STEP, discard_at=LONG_AGO),
     )
-    await done(
+    await apply_all(
         store,
         delete(3, owed=two, discard_at=LONG_AGO),
         put(record(4)),
         release(4, owed=two, discard_at=LONG_AGO),
     )
-    await done(
+    await apply_all(
         store,
         Annotate(SAMPLES, key_of(1), 1, role=Role.HOME, settle=step_ids(STEP)),
         Annotate(SAMPLES, key_of(2), 100, discard_at=ahead, settle=step_ids(STEP)),
         Annotate(SAMPLES, key_of(3), 100, settle=step_ids(STEP)),
         Annotate(SAMPLES, key_of(4), 1, settle=step_ids(STEP)),
-        put(_cached(9, expires_at=LONG_AGO)),
+        put(_cached_record(9, expires_at=LONG_AGO)),
     )
-    await _forgotten(harness, store, (9,))
-    assert [type(await found(store, n)) for n in (1, 2, 3, 4)] == [Record, Tombstone, Tombstone, Mark]
+    await _wait_until_forgotten(harness, store, (9,))
+    assert [type(await fetch_stored(store, n)) for n in (1, 2, 3, 4)] == [Record, Tombstone, Tombstone, Mark]
 
 
 @clause("ttl.kinds", "ttl.not-early")
@@ -260,19 +266,19 @@ async def test_a_record_does_not_inherit_the_end_of_what_stood_there(harness: Ha
     """Each is written in the call that left what is past its time: it still stands
     there then.
     """
-    await done(store, put(record(2)))
-    await done(
+    await apply_all(store, put(record(2)))
+    await apply_all(
         store,
         delete(1, discard_at=LONG_AGO),
         put(record(1, version=200)),
         release(2, discard_at=LONG_AGO),
         put(record(2, version=200)),
-        put(_cached(3, expires_at=LONG_AGO)),
+        put(_cached_record(3, expires_at=LONG_AGO)),
         put(record(3, version=200)),
-        put(_cached(9, expires_at=LONG_AGO)),
+        put(_cached_record(9, expires_at=LONG_AGO)),
     )
-    await _forgotten(harness, store, (9,))
-    assert [type(await found(store, n)) for n in (1, 2, 3)] == [Record] * 3
+    await _wait_until_forgotten(harness, store, (9,))
+    assert [type(await fetch_stored(store, n)) for n in (1, 2, 3)] == [Record] * 3
 
 
 @clause("ttl.owing")
@@ -282,18 +288,20 @@ async def test_a_record_does_not_inherit_the_end_of_what_stood_there(harness: Ha
 async def test_what_owes_a_step_is_not_forgotten_after_a_restart_either(
     harness: Harness, store: Store, end: str
 ) -> None:
-    await done(
+    await apply_all(
         store,
-        put(_cached(1, expires_at=LONG_AGO, owed=STEP)),
+        put(_cached_record(1, expires_at=LONG_AGO, owed=STEP)),
         delete(2, owed=STEP, discard_at=LONG_AGO),
         put(record(3)),
     )
-    await done(store, release(3, owed=STEP, discard_at=LONG_AGO), put(_cached(4, expires_at=LONG_AGO)))
+    await apply_all(
+        store, release(3, owed=STEP, discard_at=LONG_AGO), put(_cached_record(4, expires_at=LONG_AGO))
+    )
     again = await (harness.reopen(store) if end == "a good close" else harness.restart(store))
     try:
         await again.open(DECLARED)
-        await done(again, put(_cached(9, expires_at=LONG_AGO)))
-        await _forgotten(harness, again, (4, 9))
-        assert [type(await found(again, n)) for n in (1, 2, 3)] == [Record, Tombstone, Mark]
+        await apply_all(again, put(_cached_record(9, expires_at=LONG_AGO)))
+        await _wait_until_forgotten(harness, again, (4, 9))
+        assert [type(await fetch_stored(again, n)) for n in (1, 2, 3)] == [Record, Tombstone, Mark]
     finally:
         await again.close()

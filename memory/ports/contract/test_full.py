@@ -12,17 +12,17 @@ from memory.domain.errors import StoreFull
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import cramped, needs
+from memory.ports.contract.judges import needs, needs_limited_space
 from memory.ports.contract.support import (
     ELSEWHERE,
-    asked,
+    apply_all,
     delete,
-    done,
+    fetch_record,
     id_of,
     key_of,
-    live,
     one,
     put,
+    query_ids,
     record,
     release,
 )
@@ -34,10 +34,10 @@ MOST_CALLS = 2_000
 
 
 @clause("full.said", "full.nothing-kept")
-@cramped
+@needs_limited_space
 @pytest.mark.asyncio
 async def test_a_full_store_says_so_keeps_what_it_has_and_works_again_with_room(harness: Harness) -> None:
-    store = await harness.cramped()
+    store = await harness.make_with_limited_space()
     try:
         await store.open(DECLARED)
         await fills_up_and_works_again(harness, store)
@@ -46,8 +46,8 @@ async def test_a_full_store_says_so_keeps_what_it_has_and_works_again_with_room(
 
 
 async def fills_up_and_works_again(harness: Harness, store: Store) -> None:
-    await done(store, *[put(record(n, body={"n": n})) for n in range(5)])
-    kept, raised, changed = list(range(5)), 0, await live(store, 4)
+    await apply_all(store, *[put(record(n, body={"n": n})) for n in range(5)])
+    kept, raised, changed = list(range(5)), 0, await fetch_record(store, 4)
     failed: list[int] = []
     for start in range(100, 100 + 3 * MOST_CALLS, 3):
         numbers = [start, start + 1, start + 2]
@@ -63,7 +63,7 @@ async def fills_up_and_works_again(harness: Harness, store: Store) -> None:
         except StoreFull:
             failed = numbers
             break
-        raised, changed = raised + outcomes[0].applied, await live(store, 4)
+        raised, changed = raised + outcomes[0].applied, await fetch_record(store, 4)
         taken = [n for n, outcome in zip(numbers, outcomes[2:], strict=True) if outcome.applied]
         assert all(isinstance(s, Record) for s in await store.get(SAMPLES, [key_of(n) for n in taken])), (
             "acknowledged, and not there"
@@ -73,26 +73,26 @@ async def fills_up_and_works_again(harness: Harness, store: Store) -> None:
     assert await store.get(SAMPLES, [key_of(n) for n in failed]) == [None] * 3, (
         "nothing of the failed call is kept"
     )
-    assert await live(store, 4) == changed, "what it was to replace stands as it stood"
-    assert dict((await live(store, 1)).body) == {"n": 1}
-    assert await asked(store) == [id_of(n) for n in kept]
+    assert await fetch_record(store, 4) == changed, "what it was to replace stands as it stood"
+    assert dict((await fetch_record(store, 1)).body) == {"n": 1}
+    assert await query_ids(store) == [id_of(n) for n in kept]
 
     await harness.make_room(store)
     if store.capabilities.atomic:  # else some of its writes may have been kept
         assert (await one(store, RaiseGeneration(ELSEWHERE, 0))).number == raised
-    await done(store, *[put(record(n)) for n in failed])
-    assert await asked(store) == [id_of(n) for n in sorted([*kept, *failed])]
+    await apply_all(store, *[put(record(n)) for n in failed])
+    assert await query_ids(store) == [id_of(n) for n in sorted([*kept, *failed])]
 
 
 @clause("full.nothing-kept")
-@cramped
+@needs_limited_space
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_of_a_call_whose_last_write_alone_finds_no_room_nothing_is_kept(harness: Harness) -> None:
     """The others are small, and each would find some: what they were to make, change,
     delete and purge stands as it stood.
     """
-    store = await harness.cramped()
+    store = await harness.make_with_limited_space()
     try:
         await store.open(DECLARED)
         await _keeps_nothing_of_a_call_with_a_large_end(harness, store)
@@ -104,7 +104,7 @@ async def _keeps_nothing_of_a_call_with_a_large_end(harness: Harness, store: Sto
     sets = range(10, 40, 10)
     keys = [key_of(n + m) for n in sets for m in range(10)]
 
-    async def seen() -> list[object]:
+    async def snapshot() -> list[object]:
         return [*await store.get(SAMPLES, keys), *await store.get(MORE_SAMPLES, keys)]
 
     def small(n: int) -> list[Write]:
@@ -122,25 +122,27 @@ async def _keeps_nothing_of_a_call_with_a_large_end(harness: Harness, store: Sto
         return put(record(n, body={"said": "".join(_incompressible(n * 20 + m) for m in range(12))}))
 
     for n in sets:
-        await done(store, *[put(record(n + m, role=Role.CACHED if m == 4 else Role.HOME)) for m in range(5)])
+        await apply_all(
+            store, *[put(record(n + m, role=Role.CACHED if m == 4 else Role.HOME)) for m in range(5)]
+        )
     for n in range(100, 100 + MOST_CALLS):
         if await _is_full(store, large(n)):
             break
-    before, taken = await seen(), 0
+    before, taken = await snapshot(), 0
     for n in sets:  # the first of these, unless something made room meanwhile
         if await _is_full(store, *small(n), large(n + 7)):
             break
-        before, taken = await seen(), taken + 1
+        before, taken = await snapshot(), taken + 1
     assert taken < len(sets), "a full store refuses writes as StoreFull"
-    assert await seen() == before
+    assert await snapshot() == before
     await harness.make_room(store)
-    assert await seen() == before
+    assert await snapshot() == before
 
 
 async def _is_full(store: Store, *writes: Write) -> bool:
     """Whether there was no room for these; else they were applied."""
     try:
-        await done(store, *writes)
+        await apply_all(store, *writes)
     except StoreFull:
         return True
     return False

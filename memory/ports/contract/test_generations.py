@@ -13,11 +13,11 @@ from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,
     HERE,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
     key_of,
-    live,
     one,
     put,
     record,
@@ -39,7 +39,7 @@ from memory.ports.writes import (
 
 
 async def _current(store: Store, at: Partition = HERE) -> int | None:
-    return (await done(store, RaiseGeneration(at, 0)))[0].number
+    return (await apply_all(store, RaiseGeneration(at, 0)))[0].number
 
 
 @clause("generation.counts")
@@ -51,7 +51,7 @@ async def test_generations_start_at_nought_and_reading_one_does_not_raise_it(sto
 @clause("generation.counts")
 @pytest.mark.asyncio
 async def test_a_generation_is_raised_by_one_or_to_a_number_and_never_falls(store: Store) -> None:
-    raised = await done(
+    raised = await apply_all(
         store,
         RaiseGeneration(HERE),
         RaiseGeneration(HERE),
@@ -66,7 +66,7 @@ async def test_a_generation_is_raised_by_one_or_to_a_number_and_never_falls(stor
 @clause("generation.counts")
 @pytest.mark.asyncio
 async def test_a_generation_is_the_partitions_own(store: Store) -> None:
-    await done(store, RaiseGeneration(HERE, 4))
+    await apply_all(store, RaiseGeneration(HERE, 4))
     assert [await _current(store, p) for p in (ELSEWHERE, FOREIGN, Partition("acme", "user:ann "))] == [
         0,
         0,
@@ -82,13 +82,13 @@ async def test_a_generation_stays_when_the_last_that_stood_in_its_partition_goes
     places = [Partition("acme", f"user:{n}") for n in range(5)]
     keys = [key_of(1, at) for at in places]
     roles = (Role.CACHED, Role.ARRIVING, Role.HOME, Role.HOME, Role.HOME)
-    await done(store, *[RaiseGeneration(at, 3) for at in places])
-    await done(store, *[put(record(1, at, role=role)) for at, role in zip(places, roles, strict=True)])
-    await done(store, Purge(SAMPLES, keys[0], 1), Purge(SAMPLES, keys[1], 1, Role.ARRIVING))
-    await done(store, delete(1, 2, places[2]), Purge(SAMPLES, keys[2], 2))
-    await done(store, Release(SAMPLES, keys[3], 1, "long"), Purge(SAMPLES, keys[3], 1))
+    await apply_all(store, *[RaiseGeneration(at, 3) for at in places])
+    await apply_all(store, *[put(record(1, at, role=role)) for at, role in zip(places, roles, strict=True)])
+    await apply_all(store, Purge(SAMPLES, keys[0], 1), Purge(SAMPLES, keys[1], 1, Role.ARRIVING))
+    await apply_all(store, delete(1, 2, places[2]), Purge(SAMPLES, keys[2], 2))
+    await apply_all(store, Release(SAMPLES, keys[3], 1, "long"), Purge(SAMPLES, keys[3], 1))
     assert await store.delete_matching(Query(SAMPLES, within(places[4])), 2) == 1
-    await done(store, Purge(SAMPLES, keys[4], 2))
+    await apply_all(store, Purge(SAMPLES, keys[4], 2))
     assert await store.get(SAMPLES, keys) == [None] * 5
     assert [await _current(store, at) for at in places] == [3] * 5
     late = [await one(store, put(record(1, at, generation=2))) for at in places]
@@ -98,20 +98,20 @@ async def test_a_generation_stays_when_the_last_that_stood_in_its_partition_goes
 @clause("generation.stamps")
 @pytest.mark.asyncio
 async def test_a_fresh_record_takes_the_current_generation(store: Store) -> None:
-    first = (await done(store, put(record(1))))[0]
-    await done(store, RaiseGeneration(HERE, 4))
-    second = (await done(store, put(record(2))))[0]
+    first = (await apply_all(store, put(record(1))))[0]
+    await apply_all(store, RaiseGeneration(HERE, 4))
+    second = (await apply_all(store, put(record(2))))[0]
 
     assert (first.generation, second.generation) == (0, 4)
-    assert ((await live(store, 1)).generation, (await live(store, 2)).generation) == (0, 4)
+    assert ((await fetch_record(store, 1)).generation, (await fetch_record(store, 2)).generation) == (0, 4)
 
 
 @clause("generation.stamps")
 @pytest.mark.asyncio
 async def test_a_record_keeps_the_generation_it_brings(store: Store) -> None:
-    await done(store, RaiseGeneration(HERE, 4))
-    outcome = (await done(store, put(record(generation=4))))[0]
-    assert (outcome.generation, (await live(store)).generation) == (4, 4)
+    await apply_all(store, RaiseGeneration(HERE, 4))
+    outcome = (await apply_all(store, put(record(generation=4))))[0]
+    assert (outcome.generation, (await fetch_record(store)).generation) == (4, 4)
 
 
 @clause("generation.binds")
@@ -120,12 +120,12 @@ async def test_a_record_keeps_the_generation_it_brings(store: Store) -> None:
 async def test_a_record_of_an_erased_generation_is_rejected_in_every_collection(
     store: Store, collection: Collection
 ) -> None:
-    await done(store, RaiseGeneration(HERE, 2))
+    await apply_all(store, RaiseGeneration(HERE, 2))
 
     outcome = await one(store, put(record(generation=1), Always(), collection))
 
     assert (outcome.status, outcome.reason) == (Status.REJECTED, "generation")
-    assert await found(store, collection=collection) is None
+    assert await fetch_stored(store, collection=collection) is None
 
 
 @clause("generation.binds")
@@ -134,14 +134,14 @@ async def test_a_record_of_an_erased_generation_is_rejected_in_every_collection(
 @cells("when", [Absent(), AtVersion(1), Newer(), Always()], ids=lambda w: type(w).__name__)
 async def test_an_erased_generation_is_rejected_whatever_the_condition(store: Store, when: When) -> None:
     if not isinstance(when, Absent):
-        await done(store, put(record(version=1, fields={"type": "kept"})))
-    before = await found(store)
-    await done(store, RaiseGeneration(HERE))
+        await apply_all(store, put(record(version=1, fields={"type": "kept"})))
+    before = await fetch_stored(store)
+    await apply_all(store, RaiseGeneration(HERE))
 
     outcome = await one(store, put(record(version=2, generation=0), when))
 
     assert (outcome.status, outcome.reason) == (Status.REJECTED, "generation")
-    assert await found(store) == before
+    assert await fetch_stored(store) == before
 
 
 @clause("generation.binds", "apply.order")
@@ -152,7 +152,7 @@ async def test_a_write_sees_a_generation_raised_earlier_in_its_batch(store: Stor
     )
 
     assert [o.status for o in outcomes] == ["applied", "applied", "rejected", "applied"]
-    assert (await live(store, 3)).generation == 1
+    assert (await fetch_record(store, 3)).generation == 1
     outcomes = await store.apply([put(record(4)), put(record(5, generation=0)), put(record(6, generation=1))])
     assert [o.status for o in outcomes] == ["applied", "rejected", "applied"], (
         "each by its own generation, whatever the first brings"
@@ -162,7 +162,7 @@ async def test_a_write_sees_a_generation_raised_earlier_in_its_batch(store: Stor
 @clause("generation.stamps")
 @pytest.mark.asyncio
 async def test_what_was_stored_before_is_not_touched_by_a_raised_generation(store: Store) -> None:
-    await done(store, put(record(1)))
-    before = await live(store, 1)
-    await done(store, RaiseGeneration(HERE))
-    assert await live(store, 1) == before
+    await apply_all(store, put(record(1)))
+    before = await fetch_record(store, 1)
+    await apply_all(store, RaiseGeneration(HERE))
+    assert await fetch_record(store, 1) == before

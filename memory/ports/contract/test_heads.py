@@ -18,9 +18,9 @@ from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,
     T0,
-    done,
+    apply_all,
     everything_of,
-    live,
+    fetch_record,
     put,
     record,
     selections,
@@ -45,7 +45,7 @@ from memory.ports.scanning import scan
 from memory.ports.store import Store
 
 
-def _made(*, vectors: bool) -> list[Record]:
+def _sample_records(*, vectors: bool) -> list[Record]:
     """Every field of every kind, with a value and without."""
     at = T0 + timedelta(microseconds=7)
     full = {
@@ -86,9 +86,9 @@ def _made(*, vectors: bool) -> list[Record]:
 @clause("heads.exact", "heads.pages")
 @pytest.mark.asyncio
 async def test_heads_of_a_query_carry_exactly_what_is_named(store: Store) -> None:
-    made = _made(vectors=store.capabilities.semantic)
-    await done(store, *[put(r) for r in made])
-    stored = [await live(store, n) for n in (1, 2, 3)]
+    made = _sample_records(vectors=store.capabilities.semantic)
+    await apply_all(store, *[put(r) for r in made])
+    stored = [await fetch_record(store, n) for n in (1, 2, 3)]
     for select in selections(SAMPLES):
         page = await store.query(Query(SAMPLES, within(HERE), select=select))
         assert (page.records, page.cursor, page.corrupt) == ((), None, ())
@@ -102,8 +102,8 @@ async def test_the_words_of_a_head_are_those_of_its_texts(store: Store) -> None:
     """Counted as `memory.ports.lexical` counts them, also of a record without texts and
     of a collection without any.
     """
-    made = _made(vectors=False)
-    await done(store, *[put(r) for r in made], put(record(1), collection=PLAIN))
+    made = _sample_records(vectors=False)
+    await apply_all(store, *[put(r) for r in made], put(record(1), collection=PLAIN))
     page = await store.query(Query(SAMPLES, within(HERE), select=frozenset({WORDS})))
     assert [h.words for h in page.heads] == [lexical.index(SAMPLES, r.texts) for r in made[:3]]
     long = lexical.counts(
@@ -124,7 +124,7 @@ async def test_pages_of_heads_are_the_pages_of_the_records(store: Store) -> None
         record(n, fields={"type": "ab"[n % 2]} if n % 3 else {}, tier=tiers[n % 3], role=list(Role)[n % 2])
         for n in range(17)
     ]
-    await done(store, *[put(r) for r in rows])
+    await apply_all(store, *[put(r) for r in rows])
     orders: list[tuple[Order, ...]] = [()]
     if store.capabilities.order:
         orders += [
@@ -158,7 +158,7 @@ async def test_pages_of_heads_are_the_pages_of_the_records(store: Store) -> None
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_heads_of_every_collection_are_read(store: Store) -> None:
-    await done(
+    await apply_all(
         store,
         put(
             record(1, fields={"entry_id": "e", "stored_version": 2**63 - 1, "type": "x"}),
@@ -167,7 +167,9 @@ async def test_heads_of_every_collection_are_read(store: Store) -> None:
     )
     select = everything_of(MORE_SAMPLES)
     page = await store.query(Query(MORE_SAMPLES, within(HERE), select=select))
-    assert list(page.heads) == [head_of(MORE_SAMPLES, await live(store, 1, collection=MORE_SAMPLES), select)]
+    assert list(page.heads) == [
+        head_of(MORE_SAMPLES, await fetch_record(store, 1, collection=MORE_SAMPLES), select)
+    ]
 
 
 @clause("refused.questions")

@@ -19,7 +19,7 @@ from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.depth import FULL, Depth
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.histories import Play, Step, history, script, shrunk
-from memory.ports.contract.judges import tiny
+from memory.ports.contract.judges import needs_tiny
 from memory.ports.store import Store
 
 SECONDS = 20
@@ -96,7 +96,7 @@ async def test_a_long_history_of_single_writes_leaves_what_the_specification_has
 
 
 @clause("specification", "upkeep.audit")
-@tiny
+@needs_tiny
 @pytest.mark.asyncio
 async def test_so_does_one_with_every_threshold_tiny(
     harness: Harness, request: pytest.FixtureRequest

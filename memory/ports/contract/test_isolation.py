@@ -9,7 +9,18 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.judges import needs
 from memory.ports.contract.names import FAMILIES, partitions
-from memory.ports.contract.support import HERE, asked, done, hit_ids, id_of, key_of, one, put, record, ways
+from memory.ports.contract.support import (
+    HERE,
+    apply_all,
+    hit_ids,
+    id_of,
+    key_of,
+    one,
+    put,
+    query_ids,
+    record,
+    ways,
+)
 from memory.ports.query import MAX_LIMIT, Count, Eq, Everywhere, Near, Not, Query, Search, Tenant, within
 from memory.ports.record import Key, Owed, Partition, Record, Role, pack_vector
 from memory.ports.store import Store
@@ -29,7 +40,7 @@ from memory.ports.writes import (
 TENANTS, SCOPES = partitions("tenants"), partitions("scopes")
 
 
-def _filled(places: list[Partition]) -> list[Record]:
+def _sample_records(places: list[Partition]) -> list[Record]:
     return [
         record(
             n,
@@ -46,10 +57,10 @@ def _filled(places: list[Partition]) -> list[Record]:
 @pytest.mark.asyncio
 @cells("family", FAMILIES)
 async def test_a_partition_sees_its_own_records_and_no_others(store: Store, family: str) -> None:
-    records = _filled(partitions(family))
-    await done(store, *[put(r) for r in records])
+    records = _sample_records(partitions(family))
+    await apply_all(store, *[put(r) for r in records])
     for r in records:
-        assert await asked(store, within(r.partition)) == [r.key.id]
+        assert await query_ids(store, within(r.partition)) == [r.key.id]
         assert (await store.count(Query(SAMPLES, within(r.partition)))).records == 1
         stored = (await store.get(SAMPLES, [r.key]))[0]
         assert isinstance(stored, Record)
@@ -60,14 +71,15 @@ async def test_a_partition_sees_its_own_records_and_no_others(store: Store, fami
 @needs("tenant_wide")
 @pytest.mark.asyncio
 async def test_a_tenant_sees_its_own_scopes_and_no_other_tenants(store: Store) -> None:
-    await done(
-        store, *[put(r) for r in [*_filled(TENANTS), *(record(500 + n, p) for n, p in enumerate(SCOPES))]]
+    await apply_all(
+        store,
+        *[put(r) for r in [*_sample_records(TENANTS), *(record(500 + n, p) for n, p in enumerate(SCOPES))]],
     )
     for partition in TENANTS:
-        expected = {r.key.id for r in _filled(TENANTS) if r.partition == partition}
+        expected = {r.key.id for r in _sample_records(TENANTS) if r.partition == partition}
         if partition.tenant == "acme":
             expected |= {record(500 + n, p).key.id for n, p in enumerate(SCOPES)}
-        assert set(await asked(store, Tenant(partition.tenant))) == expected
+        assert set(await query_ids(store, Tenant(partition.tenant))) == expected
 
 
 @clause("isolation.where")
@@ -75,8 +87,8 @@ async def test_a_tenant_sees_its_own_scopes_and_no_other_tenants(store: Store) -
 @pytest.mark.asyncio
 @cells("family", FAMILIES)
 async def test_search_by_words_stays_in_its_partition(store: Store, family: str) -> None:
-    records = _filled(partitions(family))
-    await done(store, *[put(r) for r in records])
+    records = _sample_records(partitions(family))
+    await apply_all(store, *[put(r) for r in records])
     for r in records:
         assert await hit_ids(store, "shared word", within(r.partition)) == {r.key.id}
 
@@ -86,8 +98,8 @@ async def test_search_by_words_stays_in_its_partition(store: Store, family: str)
 @pytest.mark.asyncio
 @cells("family", FAMILIES)
 async def test_search_by_meaning_stays_in_its_partition(store: Store, family: str) -> None:
-    records = _filled(partitions(family))
-    await done(store, *[put(r) for r in records])
+    records = _sample_records(partitions(family))
+    await apply_all(store, *[put(r) for r in records])
     for r in records:
         hits = await store.search(Search(SAMPLES, within(r.partition), Near(pack_vector([1.0])), 50))
         assert [hit.head.key.id for hit in hits] == [r.key.id]
@@ -101,9 +113,9 @@ async def test_no_filter_reaches_out_of_the_asked_partition(store: Store) -> Non
         record(1, TENANTS[0]),
         [record(n, p) for n, p in enumerate([*TENANTS[1:], *SCOPES[1:]], start=2)],
     )
-    await done(store, *[put(r) for r in [mine, *others]])
+    await apply_all(store, *[put(r) for r in [mine, *others]])
     for part in (Not(Eq("id", id_of(99))), Eq("scope", mine.scope), Not(Eq("scope", mine.scope))):
-        assert set(await asked(store, within(mine.partition), part)) <= {mine.key.id}
+        assert set(await query_ids(store, within(mine.partition), part)) <= {mine.key.id}
 
 
 @clause("names.apart")
@@ -111,7 +123,7 @@ async def test_no_filter_reaches_out_of_the_asked_partition(store: Store) -> Non
 @pytest.mark.asyncio
 async def test_an_id_under_another_tenant_finds_nothing_and_no_write_reaches_the_record(store: Store) -> None:
     mine = record(owed=(Owed("k", "k"),), role=Role.ARRIVING)
-    await done(store, put(mine, Absent()))
+    await apply_all(store, put(mine, Absent()))
     before = await store.get(SAMPLES, [mine.key])
     for tenant in ("ACME", "umbrella", "acme "):
         foreign = Key(tenant, mine.key.id)
@@ -122,7 +134,7 @@ async def test_an_id_under_another_tenant_finds_nothing_and_no_write_reaches_the
             Delete(SAMPLES, foreign, 50, AtVersion(1)),
         ]
         assert {o.status for o in await store.apply(writes)} == {Status.CONFLICT}
-        await done(
+        await apply_all(
             store,
             Purge(SAMPLES, foreign, 1, Role.ARRIVING),
             Delete(SAMPLES, foreign, 50, Newer()),
@@ -134,19 +146,19 @@ async def test_an_id_under_another_tenant_finds_nothing_and_no_write_reaches_the
 @clause("isolation.where", "query.all")
 @pytest.mark.asyncio
 async def test_several_partitions_are_asked_together_each_record_once(store: Store) -> None:
-    records = _filled(SCOPES)
-    await done(store, *[put(r) for r in records])
+    records = _sample_records(SCOPES)
+    await apply_all(store, *[put(r) for r in records])
     for some in (records[i : i + 7] for i in range(0, len(records), 7)):
         partitions = [r.partition for r in some]
-        assert set(await asked(store, within(*partitions, partitions[0]))) == {r.key.id for r in some}
+        assert set(await query_ids(store, within(*partitions, partitions[0]))) == {r.key.id for r in some}
         assert (await store.count(Query(SAMPLES, within(*partitions, partitions[0])))).records == len(some)
 
 
 @clause("erase.matches", "names.apart")
 @pytest.mark.asyncio
 async def test_erasing_one_partition_leaves_its_twins(store: Store) -> None:
-    records = _filled(SCOPES)
-    await done(store, *[put(r) for r in records])
+    records = _sample_records(SCOPES)
+    await apply_all(store, *[put(r) for r in records])
 
     assert await store.delete_matching(Query(SAMPLES, within(records[0].partition)), 50) == 1
 
@@ -158,7 +170,7 @@ async def test_erasing_one_partition_leaves_its_twins(store: Store) -> None:
 @clause("generation.counts", "names.apart")
 @pytest.mark.asyncio
 async def test_a_generation_does_not_reach_twins(store: Store) -> None:
-    await done(store, RaiseGeneration(SCOPES[0], 5))
+    await apply_all(store, RaiseGeneration(SCOPES[0], 5))
     assert {(await one(store, RaiseGeneration(p, 0))).number for p in [*SCOPES[1:], *TENANTS[1:]]} == {0}
 
 
@@ -166,8 +178,8 @@ async def test_a_generation_does_not_reach_twins(store: Store) -> None:
 @needs("tenant_wide")
 @pytest.mark.asyncio
 async def test_everywhere_sees_every_tenant(store: Store) -> None:
-    records = _filled(TENANTS)
-    await done(store, *[put(r) for r in records])
+    records = _sample_records(TENANTS)
+    await apply_all(store, *[put(r) for r in records])
     page = await store.query(Query(SAMPLES, Everywhere(), limit=MAX_LIMIT))
     assert {r.key for r in page.records} == {r.key for r in records}
     assert (await store.count(Query(SAMPLES, Everywhere()))).records == len(records)
@@ -176,9 +188,9 @@ async def test_everywhere_sees_every_tenant(store: Store) -> None:
 @clause("isolation.where", "count.exact")
 @pytest.mark.asyncio
 async def test_a_partition_without_records_is_empty(store: Store) -> None:
-    await done(store, put(record()))
+    await apply_all(store, put(record()))
     nobody = within(Partition("acme", "nobody"))
-    assert await asked(store, nobody) == []
+    assert await query_ids(store, nobody) == []
     assert await store.count(Query(SAMPLES, nobody)) == Count(0, 0)
     assert await store.delete_matching(Query(SAMPLES, nobody), 50) == 0
 
@@ -189,7 +201,7 @@ async def test_collections_are_searched_and_asked_apart(store: Store) -> None:
     """The same ids, words and vectors in two collections of one partition."""
     both = (SAMPLES, MORE_SAMPLES)
     for collection, numbers in zip(both, (range(6), range(3, 9)), strict=True):
-        await done(
+        await apply_all(
             store,
             *[
                 put(record(n, texts={"content": "lantern"}, vector=pack_vector([1.0])), collection=collection)
@@ -198,7 +210,7 @@ async def test_collections_are_searched_and_asked_apart(store: Store) -> None:
         )
     for collection, numbers in zip(both, (range(6), range(3, 9)), strict=True):
         expected, everything = [id_of(n) for n in numbers], Query(collection, within(HERE), limit=MAX_LIMIT)
-        assert await asked(store, collection=collection) == expected
+        assert await query_ids(store, collection=collection) == expected
         assert (await store.count(everything)).records == 6
         assert [s is not None for s in await store.get(collection, [key_of(n) for n in range(9)])] == [
             n in numbers for n in range(9)
@@ -208,7 +220,7 @@ async def test_collections_are_searched_and_asked_apart(store: Store) -> None:
                 h.head.key.id for h in await store.search(Search(collection, within(HERE), by, 50))
             ] == expected
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 6
-    assert await asked(store, collection=MORE_SAMPLES) == [id_of(n) for n in range(3, 9)]
+    assert await query_ids(store, collection=MORE_SAMPLES) == [id_of(n) for n in range(3, 9)]
     assert (await store.count(Query(PLAIN, within(HERE)))).records == 0
-    await done(store, put(record(1), collection=PLAIN))
+    await apply_all(store, put(record(1), collection=PLAIN))
     assert (await store.count(Query(SAMPLES, within(HERE)))).records == 0

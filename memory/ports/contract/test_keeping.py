@@ -19,12 +19,12 @@ from memory.ports.contract.support import (
     FOREIGN,
     HERE,
     T0,
+    apply_all,
     delete,
-    done,
+    fetch_record,
     hit_ids,
     id_of,
     key_of,
-    live,
     one,
     put,
     record,
@@ -47,7 +47,7 @@ LATER = T0 + timedelta(days=3, microseconds=7)
 
 async def _furnish(store: Store) -> None:
     """One of everything there is, bookkeeping of every kind on it."""
-    await done(store, RaiseGeneration(HERE, 2), RaiseGeneration(FOREIGN, 7))
+    await apply_all(store, RaiseGeneration(HERE, 2), RaiseGeneration(FOREIGN, 7))
     for n, role in enumerate(Role):
         books: dict[str, Any] = {
             "owed": STEPS[:n],
@@ -63,10 +63,10 @@ async def _furnish(store: Store) -> None:
             "texts": {"content": "lantern"},
             "generation": 2 + n,
         }
-        await done(store, put(record(n, version=50 + n, role=role, **parts, **books)))
+        await apply_all(store, put(record(n, version=50 + n, role=role, **parts, **books)))
     if not store.capabilities.conditional:
         return
-    await done(
+    await apply_all(
         store,
         *[put(record(n, version=5, owed=STEPS, tier="short")) for n in range(10, 14)],
         Annotate(SAMPLES, key_of(10), 5, accessed_at=LATER, settle=step_ids(STEPS[1:2])),
@@ -83,7 +83,7 @@ async def _furnish(store: Store) -> None:
     )
 
 
-async def _seen(store: Store) -> dict[str, object]:
+async def _snapshot(store: Store) -> dict[str, object]:
     """All that can be asked of it."""
     seen: dict[str, object] = {c.name: await store.get(c, KEYS) for c in DECLARED}
     seen["query"] = await store.query(Query(SAMPLES, within(HERE), roles=frozenset(Role), limit=MAX_LIMIT))
@@ -118,12 +118,12 @@ async def test_everything_stands_after_a_good_close_as_it_stood_before(
     harness: Harness, store: Store
 ) -> None:
     await _furnish(store)
-    before = await _seen(store)
+    before = await _snapshot(store)
     again = await harness.reopen(store)
     try:
         await again.open(DECLARED)
         if again.capabilities.durable or again is store:
-            assert await _seen(again) == before
+            assert await _snapshot(again) == before
             await _goes_on(again)
     finally:
         await again.close()
@@ -132,7 +132,7 @@ async def test_everything_stands_after_a_good_close_as_it_stood_before(
 async def _annotate_alone(store: Store, **changes: Any) -> None:
     """Annotate a record that nothing else is asked of."""
     if store.capabilities.conditional:
-        await done(store, Annotate(SAMPLES, key_of(30, ELSEWHERE), 1, **changes))
+        await apply_all(store, Annotate(SAMPLES, key_of(30, ELSEWHERE), 1, **changes))
 
 
 @clause("durable.survives", "bookkeeping.kept")
@@ -145,29 +145,29 @@ async def test_everything_stands_after_the_death_of_a_durable_store_as_it_stood_
     it together with the next.
     """
     await _furnish(store)
-    await done(store, put(record(30, ELSEWHERE, owed=STEPS)))
-    before = await _seen(store)
+    await apply_all(store, put(record(30, ELSEWHERE, owed=STEPS)))
+    before = await _snapshot(store)
     await _annotate_alone(store, accessed_at=LATER)
     again = await harness.restart(store)
     try:
         await again.open(DECLARED)
-        assert await _seen(again) == before
-        noted = await live(again, 30, ELSEWHERE)
+        assert await _snapshot(again) == before
+        noted = await fetch_record(again, 30, ELSEWHERE)
         assert (noted.accesses, noted.accessed_at) == (
             (1, LATER) if again.capabilities.conditional else (0, None)
         )
         await _goes_on(again)
-        await done(again, put(record(0, version=60, generation=2, body={"n": "anew"})), put(record(21)))
+        await apply_all(again, put(record(0, version=60, generation=2, body={"n": "anew"})), put(record(21)))
         await again.delete_matching(Query(MORE_SAMPLES, within(HERE)), 99, LATER)
-        before = await _seen(again)
+        before = await _snapshot(again)
         await _annotate_alone(again, settle=step_ids(STEPS), tier="noted")
         last = await harness.restart(again)
     finally:
         await again.close()
     try:
         await last.open(DECLARED)
-        assert await _seen(last) == before, "what came after the first death survives the second"
-        noted = await live(last, 30, ELSEWHERE)
+        assert await _snapshot(last) == before, "what came after the first death survives the second"
+        noted = await fetch_record(last, 30, ELSEWHERE)
         assert (noted.owed, noted.tier) == (((), "noted") if last.capabilities.conditional else (STEPS, ""))
     finally:
         await last.close()
@@ -198,7 +198,7 @@ async def test_words_and_vectors_are_found_after_reopening_and_those_of_the_dead
     harness: Harness, store: Store
 ) -> None:
     made = [record(n, texts={"content": "lantern"}, vector=pack_vector([1.0, n])) for n in range(6)]
-    await done(
+    await apply_all(
         store,
         *[put(r) for r in made],
         delete(1),

@@ -14,7 +14,7 @@ from memory.ports.asking import lets_through
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, T0, delete, done, id_of, key_of, put, record, release
+from memory.ports.contract.support import HERE, T0, apply_all, delete, id_of, key_of, put, record, release
 from memory.ports.query import (
     MAX_LIMIT,
     And,
@@ -41,7 +41,9 @@ from memory.ports.store import Store
 @needs("tenant_wide", "conditional", "filter")
 @pytest.mark.asyncio
 async def test_tombstones_are_paged_and_filtered_too(store: Store) -> None:
-    await done(store, *[delete(n, version=n + 1, discard_at=T0 + timedelta(seconds=n)) for n in range(9)])
+    await apply_all(
+        store, *[delete(n, version=n + 1, discard_at=T0 + timedelta(seconds=n)) for n in range(9)]
+    )
     tombstones = frozenset({RowType.TOMBSTONE})
     ids: list[str] = []
     cursor: str | None = None
@@ -62,7 +64,7 @@ async def test_tombstones_are_paged_and_filtered_too(store: Store) -> None:
 @needs("tenant_wide", "conditional", "filter")
 @pytest.mark.asyncio
 async def test_marks_and_tombstones_are_counted_as_they_are_listed(store: Store) -> None:
-    await done(
+    await apply_all(
         store,
         *[delete(n, discard_at=T0 + timedelta(seconds=n)) for n in range(9)],
         put(record(20)),
@@ -91,12 +93,14 @@ async def test_every_operator_holds_for_what_was_left_as_for_records(store: Stor
     """
     dates, step = [None if n % 3 == 0 else T0 + timedelta(days=n) for n in range(18)], (Owed("k", "k"),)
     for n, at in enumerate(dates[:9]):
-        await done(store, delete(n, version=n + 1, discard_at=at, owed=step if n % 2 else ()))
+        await apply_all(store, delete(n, version=n + 1, discard_at=at, owed=step if n % 2 else ()))
     for n, at in enumerate(dates[9:], start=9):
-        await done(
+        await apply_all(
             store, put(record(n, version=n + 1)), release(n, n + 1, discard_at=at, owed=step if n % 2 else ())
         )
-    await done(store, *[put(record(n, version=n + 1, owed=step if n % 2 else ())) for n in range(20, 24)])
+    await apply_all(
+        store, *[put(record(n, version=n + 1, owed=step if n % 2 else ())) for n in range(20, 24)]
+    )
     values: dict[str, tuple[Any, ...]] = {"discard_at": (*dates[1:3], dates[13]), "version": (3, 12, 2**62)}
     parts: list[Condition] = [
         op(name, value) for name, some in values.items() for value in some for op in (Eq, Lt, Le, Gt, Ge)
@@ -124,7 +128,7 @@ async def test_every_operator_holds_for_what_was_left_as_for_records(store: Stor
         Or((Lt("discard_at", T0 + timedelta(days=3)), And((Eq("owing", False), Gt("version", 10))))),
     ]
     everything = list(
-        await _left(store, Query(SAMPLES, Everywhere(), types=frozenset(RowType), limit=MAX_LIMIT))
+        await _readable_rows(store, Query(SAMPLES, Everywhere(), types=frozenset(RowType), limit=MAX_LIMIT))
     )
     assert len(everything) == 22
     of_kind = {RowType.RECORD: Record, RowType.MARK: Mark, RowType.TOMBSTONE: Tombstone}
@@ -139,11 +143,11 @@ async def test_every_operator_holds_for_what_was_left_as_for_records(store: Stor
         for part in parts:
             query = Query(SAMPLES, Everywhere(), part, types=frozenset(kinds), limit=MAX_LIMIT)
             expected = [s for s in standing if lets_through(part, s)]
-            assert await _left(store, query) == expected, (kinds, part)
+            assert await _readable_rows(store, query) == expected, (kinds, part)
             assert (await store.count(query)).records == len(expected), (kinds, part)
 
 
-async def _left(store: Store, query: Query) -> list[Standing]:
+async def _readable_rows(store: Store, query: Query) -> list[Standing]:
     return [s for s in (await store.query(query)).records if not isinstance(s, Corrupt)]
 
 

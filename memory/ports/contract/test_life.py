@@ -19,14 +19,14 @@ from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     HERE,
     T0,
-    asked,
-    done,
-    found,
+    apply_all,
+    fetch_record,
+    fetch_stored,
     id_of,
     key_of,
-    live,
     one,
     put,
+    query_ids,
     record,
     ways,
 )
@@ -79,9 +79,9 @@ async def test_opening_and_closing_twice_is_no_more_than_once(harness: Harness) 
         await store.close()
         await store.open(DECLARED)
         await store.open(DECLARED)
-        await done(store, put(record()))
+        await apply_all(store, put(record()))
         await store.open(DECLARED)
-        assert await asked(store) == [id_of(1)]
+        assert await query_ids(store) == [id_of(1)]
         await store.close()
         await store.close()
     finally:
@@ -94,7 +94,7 @@ async def test_opening_at_once_from_many_tasks_opens_once(harness: Harness) -> N
     store = await harness.make()
     try:
         await asyncio.gather(*(store.open(DECLARED) for _ in range(8)))
-        await done(store, put(record()))
+        await apply_all(store, put(record()))
         await asyncio.gather(*(store.close() for _ in range(8)))
     finally:
         await harness.dispose(store)
@@ -105,21 +105,21 @@ async def test_opening_at_once_from_many_tasks_opens_once(harness: Harness) -> N
 async def test_a_store_closed_in_good_order_is_as_it_was_when_opened_again(
     harness: Harness, store: Store
 ) -> None:
-    await done(
+    await apply_all(
         store,
         put(record(1, fields={"type": "kept"}, texts={"content": "lantern"}, body={"k": [1]})),
         RaiseGeneration(HERE, 3),
     )
-    before = await found(store, 1)
+    before = await fetch_stored(store, 1)
 
     again = await harness.reopen(store)
     try:
         await again.open(DECLARED)
         if again.capabilities.durable or again is store:
-            assert await found(again, 1) == before
+            assert await fetch_stored(again, 1) == before
             assert (await one(again, RaiseGeneration(HERE, 0))).number == 3
-        await done(again, put(record(2)))
-        assert id_of(2) in await asked(again)
+        await apply_all(again, put(record(2)))
+        assert id_of(2) in await query_ids(again)
     finally:
         await again.close()
 
@@ -130,7 +130,7 @@ async def test_copies_in_every_role_are_found_again_after_reopening(harness: Har
     """By words, by meaning and by a list."""
     roles = dict(enumerate(Role))
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
-    await done(
+    await apply_all(
         store,
         *[
             put(record(n, role=role, texts={"content": "lantern"}, vector=vector))
@@ -142,7 +142,7 @@ async def test_copies_in_every_role_are_found_again_after_reopening(harness: Har
         await again.open(DECLARED)
         if again.capabilities.durable or again is store:
             for n, role in roles.items():
-                assert await asked(again, roles=frozenset({role})) == [id_of(n)]
+                assert await query_ids(again, roles=frozenset({role})) == [id_of(n)]
                 for by in ways(again, "lantern", 1.0, 0.0):
                     hits = await again.search(Search(SAMPLES, within(HERE), by, 10, roles=frozenset({role})))
                     assert [hit.head.key for hit in hits] == [key_of(n)]
@@ -175,9 +175,9 @@ async def test_a_collection_the_store_was_not_opened_with_is_refused(store: Stor
 @pytest.mark.asyncio
 async def test_what_was_acknowledged_is_seen_by_the_next_call(store: Store) -> None:
     for version in range(1, 30):
-        await done(store, put(record(version=version, fields={"type": str(version)})))
-        assert (await live(store)).version == version
-        assert await asked(store) == [id_of(1)]
+        await apply_all(store, put(record(version=version, fields={"type": str(version)})))
+        assert (await fetch_record(store)).version == version
+        assert await query_ids(store) == [id_of(1)]
 
 
 # -- many at once ----------------------------------------------------------------------
@@ -198,14 +198,14 @@ async def test_of_many_creators_of_one_record_exactly_one_wins(store: Store) -> 
 
     winners = [n for n, o in enumerate(outcomes) if o.applied]
     assert len(winners) == 1
-    assert dict((await live(store)).body) == {"by": winners[0]}
+    assert dict((await fetch_record(store)).body) == {"by": winners[0]}
 
 
 @clause("life.at-once")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_of_many_writers_at_one_version_exactly_one_wins_each_round(store: Store) -> None:
-    await done(store, put(record(version=1)))
+    await apply_all(store, put(record(version=1)))
     for version in (1, 2, 3):
         outcomes = await asyncio.gather(
             *(
@@ -215,18 +215,18 @@ async def test_of_many_writers_at_one_version_exactly_one_wins_each_round(store:
         )
         winners = [n for n, o in enumerate(outcomes) if o.applied]
         assert len(winners) == 1, f"round {version}"
-        assert dict((await live(store)).body) == {"by": winners[0]}
+        assert dict((await fetch_record(store)).body) == {"by": winners[0]}
 
 
 @clause("life.at-once")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_no_increment_is_lost_when_many_read_change_and_write(store: Store) -> None:
-    await done(store, put(record(version=1, body={"n": 0})))
+    await apply_all(store, put(record(version=1, body={"n": 0})))
 
     async def increment() -> None:
         while True:
-            now = await live(store)
+            now = await fetch_record(store)
             if (
                 await one(
                     store,
@@ -239,21 +239,21 @@ async def test_no_increment_is_lost_when_many_read_change_and_write(store: Store
 
     await asyncio.gather(*(increment() for _ in range(COUNTING)))
 
-    assert dict((await live(store)).body) == {"n": COUNTING}
+    assert dict((await fetch_record(store)).body) == {"n": COUNTING}
 
 
 @clause("life.at-once")
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_accesses_told_at_once_are_all_counted(store: Store) -> None:
-    await done(store, put(record()))
+    await apply_all(store, put(record()))
     await asyncio.gather(
         *(
             one(store, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0 + timedelta(seconds=n)))
             for n in range(WRITERS)
         )
     )
-    assert (await live(store)).accesses == WRITERS
+    assert (await fetch_record(store)).accesses == WRITERS
 
 
 @clause("life.at-once", "generation.counts")
@@ -267,14 +267,14 @@ async def test_generations_raised_at_once_are_all_counted(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_reads_and_writes_at_once_disturb_no_one(store: Store) -> None:
     async def work(n: int) -> None:
-        await done(store, put(record(n, body={"n": n})))
-        assert dict((await live(store, n)).body) == {"n": n}
+        await apply_all(store, put(record(n, body={"n": n})))
+        assert dict((await fetch_record(store, n)).body) == {"n": n}
         if n < 20:
-            assert id_of(n) in await asked(store)
+            assert id_of(n) in await query_ids(store)
 
     async with asyncio.timeout(120):
         await asyncio.gather(*(work(n) for n in range(CALLS_AT_ONCE)))
-    assert await asked(store) == [id_of(n) for n in range(CALLS_AT_ONCE)]
+    assert await query_ids(store) == [id_of(n) for n in range(CALLS_AT_ONCE)]
 
 
 @clause("shared.decides")
@@ -293,7 +293,7 @@ async def test_of_two_clients_writing_at_one_version_exactly_one_wins(harness: H
                 )
             )
             assert sum(o.applied for o in outcomes) == 1, f"version {version}"
-            assert await live(store) == await live(other)
+            assert await fetch_record(store) == await fetch_record(other)
     finally:
         await other.close()
 
@@ -307,7 +307,7 @@ async def test_a_store_closed_under_callers_lets_them_end_and_can_be_opened_agai
     cancelled, none hangs. Of a call that was told that the store is not open nothing
     was kept.
     """
-    await done(store, *[put(record(n, texts={"content": "lantern"})) for n in range(20)])
+    await apply_all(store, *[put(record(n, texts={"content": "lantern"})) for n in range(20)])
     keeps = True
     for turns in (0, 1, 3, 8):
         numbers = range(1_000 * (turns + 1), 1_000 * (turns + 1) + 12)
@@ -341,5 +341,5 @@ async def test_a_store_closed_under_callers_lets_them_end_and_can_be_opened_agai
         assert await store.get(SAMPLES, [key_of(n) for n in too_late]) == [None] * len(too_late), (
             "told that the store is not open, and there"
         )
-        await done(store, put(record(50 + turns)))
+        await apply_all(store, put(record(50 + turns)))
     await store.close()

@@ -14,8 +14,17 @@ from memory.ports.base import record_bytes
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
-from memory.ports.contract.judges import refused, works
-from memory.ports.contract.support import done, found, id_of, key_of, live, one, put, record
+from memory.ports.contract.judges import refuses, works
+from memory.ports.contract.support import (
+    apply_all,
+    fetch_record,
+    fetch_stored,
+    id_of,
+    key_of,
+    one,
+    put,
+    record,
+)
 from memory.ports.record import Owed, Record, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Status, Write
@@ -30,7 +39,7 @@ def _of_bytes(size: int, letter: str = "x") -> Record:
     return record(body={"text": letter * ((size - record_bytes(empty)) // len(letter.encode()))})
 
 
-def _created(store: Store, what: Record) -> list[Write]:
+def _conditional_puts(store: Store, what: Record) -> list[Write]:
     """The same record under a condition, where there are any."""
     return [put(what, Absent(), MORE_SAMPLES)] if store.capabilities.conditional else []
 
@@ -48,14 +57,16 @@ async def test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejecte
     of_three_a_character = _of_bytes(limit, "東")
     fat = replace(of_three_a_character, body={**of_three_a_character.body, "more": "東" * 3})
 
-    for refused_ in [await one(store, write) for write in (put(over), put(fat), *_created(store, over))]:
+    for refused_ in [
+        await one(store, write) for write in (put(over), put(fat), *_conditional_puts(store, over))
+    ]:
         assert refused_.status is Status.REJECTED
         assert str(limit) in refused_.reason
-    assert await found(store) is None
-    assert await found(store, collection=MORE_SAMPLES) is None
+    assert await fetch_stored(store) is None
+    assert await fetch_stored(store, collection=MORE_SAMPLES) is None
 
-    await done(store, put(at))
-    assert (await live(store)).body == at.body
+    await apply_all(store, put(at))
+    assert (await fetch_record(store)).body == at.body
 
 
 @clause("limit.binds")
@@ -86,17 +97,17 @@ async def test_every_part_of_a_records_content_and_what_it_owes_count_towards_it
         assert record_bytes(made) == limit + over
         for _ in range(2):
             assert (await one(store, put(made))).status is (Status.REJECTED if over else Status.APPLIED)
-    assert (await live(store)).same_content(replace(made, generation=0))
+    assert (await fetch_record(store)).same_content(replace(made, generation=0))
 
 
 @clause("limit.binds")
-@refused("max_record_bytes")
+@refuses("max_record_bytes")
 @pytest.mark.asyncio
 @cells("letter", ["x", "東"])
 async def test_without_a_limit_large_records_are_kept(store: Store, letter: str) -> None:
     large = _of_bytes(LARGE_RECORD, letter)
-    await done(store, put(large))
-    assert (await live(store)).body == large.body
+    await apply_all(store, put(large))
+    assert (await fetch_record(store)).body == large.body
 
 
 @clause("limit.binds")
@@ -115,7 +126,7 @@ async def test_a_batch_of_the_largest_size_is_applied_and_one_write_more_is_refu
 
 
 @clause("limit.binds")
-@refused("max_batch")
+@refuses("max_batch")
 @pytest.mark.asyncio
 async def test_without_a_limit_large_batches_are_applied(store: Store) -> None:
     outcomes = await store.apply([put(record(n)) for n in range(LARGE_BATCH)])
@@ -133,19 +144,19 @@ async def test_a_vector_of_most_dimensions_is_kept_and_one_more_is_rejected_by_n
     limit = store.capabilities.max_vector_dims
     assert limit is not None
     over = record(vector=pack_vector([1.0] * (limit + 1)))
-    for refused_ in [await one(store, write) for write in (put(over), *_created(store, over))]:
+    for refused_ in [await one(store, write) for write in (put(over), *_conditional_puts(store, over))]:
         assert refused_.status is Status.REJECTED
         assert str(limit) in refused_.reason
-    assert await found(store) is None
-    assert await found(store, collection=MORE_SAMPLES) is None
+    assert await fetch_stored(store) is None
+    assert await fetch_stored(store, collection=MORE_SAMPLES) is None
 
-    await done(store, put(record(vector=pack_vector([1.0] * limit))))
-    assert (await live(store)).vector == pack_vector([1.0] * limit)
+    await apply_all(store, put(record(vector=pack_vector([1.0] * limit))))
+    assert (await fetch_record(store)).vector == pack_vector([1.0] * limit)
 
 
 @clause("limit.binds")
-@refused("max_vector_dims")
+@refuses("max_vector_dims")
 @pytest.mark.asyncio
 async def test_without_a_limit_long_vectors_are_kept(store: Store) -> None:
-    await done(store, put(record(vector=pack_vector([0.5] * LARGE_VECTOR))))
-    assert (await live(store)).vector == pack_vector([0.5] * LARGE_VECTOR)
+    await apply_all(store, put(record(vector=pack_vector([0.5] * LARGE_VECTOR))))
+    assert (await fetch_record(store)).vector == pack_vector([0.5] * LARGE_VECTOR)

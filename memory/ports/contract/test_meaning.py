@@ -14,7 +14,17 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, delete, done, id_of, live, put, record, selections
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    HERE,
+    apply_all,
+    delete,
+    fetch_record,
+    id_of,
+    put,
+    record,
+    selections,
+)
 from memory.ports.heads import head_of
 from memory.ports.query import Eq, Hit, Near, Search, Tenant, Where, within
 from memory.ports.record import Record, Role, pack_vector, unpack_vector
@@ -48,7 +58,7 @@ def _cosine(a: list[float], b: list[float]) -> float:
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_the_nearest_by_cosine_come_first_with_cosines_as_scores(store: Store) -> None:
-    await done(
+    await apply_all(
         store, put(_at(1, 1, 0)), put(_at(2, 1, 1)), put(_at(3, 0, 5)), put(_at(4, -1, 0)), put(record(5))
     )
     hits = await _near(store, 10, 0)
@@ -60,7 +70,7 @@ async def test_the_nearest_by_cosine_come_first_with_cosines_as_scores(store: St
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_the_length_of_a_vector_does_not_matter(store: Store) -> None:
-    await done(store, put(_at(1, 1e-18, 2e-18)), put(_at(2, 1e17, 0)), put(_at(3, 0.5, 0.4)))
+    await apply_all(store, put(_at(1, 1e-18, 2e-18)), put(_at(2, 1e17, 0)), put(_at(3, 0.5, 0.4)))
     assert _ids(await _near(store, 1, 2)) == [id_of(n) for n in (1, 3, 2)]
 
 
@@ -68,7 +78,7 @@ async def test_the_length_of_a_vector_does_not_matter(store: Store) -> None:
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_vectors_whose_squares_are_no_float_have_a_direction_too(store: Store) -> None:
-    await done(store, put(_at(1, 1e-30, 2e-30)), put(_at(2, 1e30, 0)), put(_at(3, 0.5, 0.4)))
+    await apply_all(store, put(_at(1, 1e-30, 2e-30)), put(_at(2, 1e30, 0)), put(_at(3, 0.5, 0.4)))
     for length in (1e-30, 1.0, 1e30):
         hits = await _near(store, length, 2 * length)
         assert _ids(hits) == [id_of(n) for n in (1, 3, 2)]
@@ -84,7 +94,7 @@ async def test_the_nearest_of_many_are_found(store: Store, harness: Harness) -> 
     points = {
         id_of(n): unpack_vector(pack_vector([chance.gauss(0, 1) for _ in range(16)])) for n in range(many)
     }
-    await done(store, *[put(record(n, vector=pack_vector(points[id_of(n)]))) for n in range(many)])
+    await apply_all(store, *[put(record(n, vector=pack_vector(points[id_of(n)]))) for n in range(many)])
     right = 0
     for _ in range(20):
         asked = [chance.gauss(0, 1) for _ in range(16)]
@@ -111,7 +121,7 @@ async def test_a_narrow_filter_costs_no_hits(store: Store) -> None:
         put(_at(n, 1.0, chance.random(), 0.0, fields={"type": "common"})) for n in range(MANY) if n not in few
     ]
     far = [put(_at(n, -1.0, chance.random(), 0.5, fields={"type": "rare"})) for n in few]
-    await done(store, *near, *far)
+    await apply_all(store, *near, *far)
     assert {hit.head.key.id for hit in await _near(store, 1, 0, 0, filter=Eq("type", "rare"))} == {
         id_of(n) for n in few
     }
@@ -124,7 +134,7 @@ async def test_vectors_of_other_dimensions_are_not_near_and_in_nobodys_way(store
     """In one partition: longer ones are not compared by their beginning, shorter ones
     not by what they lack.
     """
-    await done(
+    await apply_all(
         store,
         put(_at(1, 1, 0)),
         put(_at(2, 1, 0, 0)),
@@ -142,7 +152,7 @@ async def test_vectors_of_other_dimensions_are_not_near_and_in_nobodys_way(store
     ):
         for limit in (10, len(numbers) or 1):
             assert _ids(await _near(store, *asked, limit=limit)) == [id_of(n) for n in numbers], asked
-    assert [unpack_vector((await live(store, n)).vector or b"") for n in (1, 2, 6)] == [
+    assert [unpack_vector((await fetch_record(store, n)).vector or b"") for n in (1, 2, 6)] == [
         [1, 0],
         [1, 0, 0],
         [1],
@@ -155,7 +165,7 @@ async def test_vectors_of_other_dimensions_are_not_near_and_in_nobodys_way(store
 async def test_a_hit_by_meaning_is_the_same_copy_with_the_same_score_whatever_is_selected(
     store: Store,
 ) -> None:
-    await done(
+    await apply_all(
         store,
         *[
             put(_at(n, 1, n, texts={"content": "word"}, body={"k": n}, tier="long", role=Role.REPLICA))
@@ -163,7 +173,7 @@ async def test_a_hit_by_meaning_is_the_same_copy_with_the_same_score_whatever_is
         ],
     )
     bare = await _near(store, 1, 2, roles=frozenset({Role.REPLICA}))
-    records = {n: await live(store, n) for n in range(1, 5)}
+    records = {n: await fetch_record(store, n) for n in range(1, 5)}
     assert sorted(h.head.key for h in bare) == sorted(r.key for r in records.values())
     for select in selections(SAMPLES):
         hits = await _near(store, 1, 2, roles=frozenset({Role.REPLICA}), select=select)
@@ -176,7 +186,7 @@ async def test_a_hit_by_meaning_is_the_same_copy_with_the_same_score_whatever_is
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_ties_come_by_id_and_the_limit_cuts_the_farthest(store: Store) -> None:
-    await done(store, *[put(_at(n, 1, 2, 3)) for n in (5, 3, 9, 1, 7)], put(_at(4, 1, 2, 3.5)))
+    await apply_all(store, *[put(_at(n, 1, 2, 3)) for n in (5, 3, 9, 1, 7)], put(_at(4, 1, 2, 3.5)))
     assert _ids(await _near(store, 1, 2, 3)) == [id_of(n) for n in (1, 3, 5, 7, 9, 4)]
     assert _ids(await _near(store, 1, 2, 3, limit=2)) == [id_of(1), id_of(3)]
 
@@ -204,13 +214,13 @@ async def test_searching_by_what_is_no_direction_is_refused(store: Store, vector
 @needs("semantic", "conditional")
 @pytest.mark.asyncio
 async def test_vectors_follow_every_write_at_once(store: Store) -> None:
-    await done(store, put(_at(1, 1, 0)), put(_at(2, 0, 1)))
+    await apply_all(store, put(_at(1, 1, 0)), put(_at(2, 0, 1)))
     assert _ids(await _near(store, 1, 0, limit=1)) == [id_of(1)]
-    await done(store, put(_at(1, -1, 0, version=2), AtVersion(1)))
+    await apply_all(store, put(_at(1, -1, 0, version=2), AtVersion(1)))
     assert _ids(await _near(store, 1, 0, limit=1)) == [id_of(2)]
-    await done(store, put(record(1, version=3), AtVersion(2)))
+    await apply_all(store, put(record(1, version=3), AtVersion(2)))
     assert _ids(await _near(store, -1, 0)) == [id_of(2)]
-    await done(store, delete(2))
+    await apply_all(store, delete(2))
     assert await _near(store, 1, 0) == []
 
 
@@ -223,9 +233,11 @@ async def test_a_version_may_get_another_vector_also_of_other_dimensions_and_is_
     """As vectors are made anew: whole, with a field, where the record is in the role
     and the tier in which it was read.
     """
-    await done(store, put(_at(1, 1, 0)), put(_at(2, 1, 1)), put(_at(3, 1, 0, role=Role.REPLICA, tier="long")))
+    await apply_all(
+        store, put(_at(1, 1, 0)), put(_at(2, 1, 1)), put(_at(3, 1, 0, role=Role.REPLICA, tier="long"))
+    )
     assert _ids(await _near(store, 1, 0)) == [id_of(1), id_of(2)]
-    await done(
+    await apply_all(
         store,
         put(_at(1, 0, 1, fields={"type": "anew"}), AtVersion(1, Role.HOME)),
         put(_at(2, 0, 1, 1, fields={"type": "anew"}), AtVersion(1, Role.HOME)),
@@ -236,7 +248,7 @@ async def test_a_version_may_get_another_vector_also_of_other_dimensions_and_is_
     assert hit.score == pytest.approx(1.0, abs=1e-5)
     assert _ids(await _near(store, 0, 1, 1, filter=Eq("type", "anew"))) == [id_of(2)]
     assert _ids(await _near(store, 0, 1, roles=frozenset({Role.REPLICA}))) == [id_of(3)]
-    await done(store, put(record(2, fields={"type": "anew"}), AtVersion(1)))
+    await apply_all(store, put(record(2, fields={"type": "anew"}), AtVersion(1)))
     assert await _near(store, 0, 1, 1) == []
 
 
@@ -244,7 +256,7 @@ async def test_a_version_may_get_another_vector_also_of_other_dimensions_and_is_
 @needs("semantic", "filter")
 @pytest.mark.asyncio
 async def test_a_filter_chooses_among_vectors_before_the_limit_cuts(store: Store) -> None:
-    await done(
+    await apply_all(
         store,
         *[put(_at(n, 1, n / 1000, fields={"type": "near"})) for n in range(60)],
         put(_at(70, -1, 0.5, fields={"type": "far"})),
@@ -256,7 +268,7 @@ async def test_a_filter_chooses_among_vectors_before_the_limit_cuts(store: Store
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_only_the_asked_roles_are_found_by_meaning(store: Store) -> None:
-    await done(store, *[put(_at(n, 1, n, role=role)) for n, role in enumerate(Role)])
+    await apply_all(store, *[put(_at(n, 1, n, role=role)) for n, role in enumerate(Role)])
     assert _ids(await _near(store, 1, 0)) == [id_of(0)]
     assert _ids(await _near(store, 1, 0, roles=frozenset({Role.REPLICA}))) == [id_of(1)]
 
@@ -265,7 +277,7 @@ async def test_only_the_asked_roles_are_found_by_meaning(store: Store) -> None:
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_several_partitions_are_searched_by_meaning_together(store: Store) -> None:
-    await done(store, put(_at(1, 1, 0)), put(record(2, ELSEWHERE, vector=pack_vector([1, 1]))))
+    await apply_all(store, put(_at(1, 1, 0)), put(record(2, ELSEWHERE, vector=pack_vector([1, 1]))))
     assert _ids(await _near(store, 1, 0, where=within(HERE, ELSEWHERE))) == [id_of(1), id_of(2, ELSEWHERE)]
 
 
@@ -273,6 +285,6 @@ async def test_several_partitions_are_searched_by_meaning_together(store: Store)
 @needs("semantic", "tenant_wide")
 @pytest.mark.asyncio
 async def test_a_whole_tenant_is_searched_by_meaning(store: Store) -> None:
-    await done(store, put(_at(1, 1, 0)), put(record(2, ELSEWHERE, vector=pack_vector([1, 1]))))
+    await apply_all(store, put(_at(1, 1, 0)), put(record(2, ELSEWHERE, vector=pack_vector([1, 1]))))
     assert _ids(await _near(store, 1, 0, where=Tenant("acme"))) == [id_of(1), id_of(2, ELSEWHERE)]
     assert await _near(store, 1, 0, where=Tenant("umbrella")) == []

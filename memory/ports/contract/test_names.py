@@ -17,8 +17,17 @@ from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.names import FAMILIES, NAMES, SINGLE, STRANGE, made, named, owner, partition_of
-from memory.ports.contract.support import HERE, T0, asked, done, id_of, key_of, one, put, record
+from memory.ports.contract.names import (
+    FAMILIES,
+    NAMES,
+    SINGLE,
+    STRANGE,
+    keys_and_scopes,
+    owned_record,
+    owner,
+    partition_of,
+)
+from memory.ports.contract.support import HERE, T0, apply_all, id_of, key_of, one, put, query_ids, record
 from memory.ports.query import Count, Eq, In, Not, Order, Query, within
 from memory.ports.record import Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
@@ -53,12 +62,12 @@ def _whose(stored: Stored | None) -> object:
 @pytest.mark.asyncio
 @cells("family", FAMILIES)
 async def test_names_that_are_alike_are_held_apart(store: Store, family: str) -> None:
-    places = named(family)
-    await done(store, *[put(made(*place)) for place in places[::2]])
+    places = keys_and_scopes(family)
+    await apply_all(store, *[put(owned_record(*place)) for place in places[::2]])
     owners = [owner(key, scope) if n % 2 == 0 else None for n, (key, scope) in enumerate(places)]
     assert [_whose(s) for s in await _stands(store, places)] == owners
 
-    await done(store, *[put(made(*place)) for place in places[1::2]])
+    await apply_all(store, *[put(owned_record(*place)) for place in places[1::2]])
     stands = await _stands(store, places)
     assert [_whose(s) for s in stands] == [owner(key, scope) for key, scope in places]
     assert [(s.key, s.scope) for s in stands if isinstance(s, Record)] == places
@@ -79,7 +88,7 @@ class _Kind:
     collection: Collection = SAMPLES
 
 
-def _told(stored: Stored | None) -> object:
+def _summary(stored: Stored | None) -> object:
     """What a test can know of what stands there."""
     match stored:
         case Record():
@@ -98,13 +107,16 @@ def _of(key: Key, scope: str, version: int, tier: str = "") -> object:
 
 KINDS = {
     "put absent": _Kind(
-        lambda n, k, s: put(made(k, s, 1000 + n), Absent()), lambda n, k, s: _of(k, s, 1000 + n), before=None
+        lambda n, k, s: put(owned_record(k, s, 1000 + n), Absent()),
+        lambda n, k, s: _of(k, s, 1000 + n),
+        before=None,
     ),
     "put newer": _Kind(
-        lambda n, k, s: put(made(k, s, 1000 + n), Newer()), lambda n, k, s: _of(k, s, 1000 + n)
+        lambda n, k, s: put(owned_record(k, s, 1000 + n), Newer()), lambda n, k, s: _of(k, s, 1000 + n)
     ),
     "put at its version": _Kind(
-        lambda n, k, s: put(made(k, s, 1000 + n), AtVersion(n + 1)), lambda n, k, s: _of(k, s, 1000 + n)
+        lambda n, k, s: put(owned_record(k, s, 1000 + n), AtVersion(n + 1)),
+        lambda n, k, s: _of(k, s, 1000 + n),
     ),
     "delete": _Kind(
         lambda n, k, s: Delete(SAMPLES, k, 1000 + n, AtVersion(n + 1), note={"n": n}),
@@ -129,34 +141,36 @@ KINDS = {
 async def test_every_kind_of_write_reaches_the_name_it_names_and_no_twin(
     store: Store, kind: str, family: str
 ) -> None:
-    one_of, places = KINDS[kind], named(family)
+    one_of, places = KINDS[kind], keys_and_scopes(family)
     if one_of.before is not None:
-        await done(store, *[put(made(*place, n + 1, role=one_of.before)) for n, place in enumerate(places)])
-    expected = [_told(s) for s in await _stands(store, places, one_of.collection)]
+        await apply_all(
+            store, *[put(owned_record(*place, n + 1, role=one_of.before)) for n, place in enumerate(places)]
+        )
+    expected = [_summary(s) for s in await _stands(store, places, one_of.collection)]
 
     for half in (0, 1):
         some = range(half, len(places), 2)
-        await done(store, *[one_of.write(n, *places[n]) for n in some])
+        await apply_all(store, *[one_of.write(n, *places[n]) for n in some])
         for n in some:
             expected[n] = one_of.leaves(n, *places[n])
-        assert [_told(s) for s in await _stands(store, places, one_of.collection)] == expected
+        assert [_summary(s) for s in await _stands(store, places, one_of.collection)] == expected
 
 
 @clause("names.apart", "generation.counts")
 @pytest.mark.asyncio
 @cells("family", FAMILIES)
 async def test_every_partition_has_a_generation_of_its_own(store: Store, family: str) -> None:
-    places = named(family)
-    outcomes = await done(
+    places = keys_and_scopes(family)
+    outcomes = await apply_all(
         store, *[RaiseGeneration(partition_of(*place), n + 1) for n, place in enumerate(places)]
     )
     assert [o.number for o in outcomes] == [n + 1 for n in range(len(places))]
-    outcomes = await done(store, *[RaiseGeneration(partition_of(*place)) for place in places[::2]])
+    outcomes = await apply_all(store, *[RaiseGeneration(partition_of(*place)) for place in places[::2]])
     assert [o.number for o in outcomes] == [n + 2 for n in range(0, len(places), 2)]
-    outcomes = await done(store, *[RaiseGeneration(partition_of(*place), 0) for place in places])
+    outcomes = await apply_all(store, *[RaiseGeneration(partition_of(*place), 0) for place in places])
     assert [o.number for o in outcomes] == [n + 1 + (n % 2 == 0) for n in range(len(places))]
 
-    outcomes = await done(store, *[put(made(*place)) for place in places])
+    outcomes = await apply_all(store, *[put(owned_record(*place)) for place in places])
     assert [o.generation for o in outcomes] == [n + 1 + (n % 2 == 0) for n in range(len(places))]
 
 
@@ -164,29 +178,29 @@ async def test_every_partition_has_a_generation_of_its_own(store: Store, family:
 @pytest.mark.asyncio
 @cells("family", FAMILIES)
 async def test_erasing_partitions_leaves_every_twin(store: Store, family: str) -> None:
-    places = named(family)
-    await done(store, *[put(made(*place)) for place in places])
-    expected = [_told(s) for s in await _stands(store, places)]
+    places = keys_and_scopes(family)
+    await apply_all(store, *[put(owned_record(*place)) for place in places])
+    expected = [_summary(s) for s in await _stands(store, places)]
     for n in range(0, len(places), 2):
         assert (
             await store.delete_matching(Query(SAMPLES, within(partition_of(*places[n]))), 1000 + n, T0) == 1
         )
         expected[n] = ("tombstone", 1000 + n, {})
-    assert [_told(s) for s in await _stands(store, places)] == expected
+    assert [_summary(s) for s in await _stands(store, places)] == expected
 
 
 @clause("names.apart", "upkeep.forget", "upkeep.idle")
 @pytest.mark.asyncio
 @cells("family", FAMILIES)
 async def test_forgetting_partitions_leaves_every_twin(store: Store, family: str) -> None:
-    places = [partition_of(*place) for place in named(family)]
-    await done(store, *[RaiseGeneration(place, n + 1) for n, place in enumerate(places)])
+    places = [partition_of(*place) for place in keys_and_scopes(family)]
+    await apply_all(store, *[RaiseGeneration(place, n + 1) for n, place in enumerate(places)])
     idle = await store.idle_partitions()
     assert sorted(idle) == sorted((place, n + 1) for n, place in enumerate(places))
     assert await store.forget_partitions(
         [(place, n + 1) for n, place in enumerate(places) if n % 2 == 0]
     ) == len(places[::2])
-    outcomes = await done(store, *[RaiseGeneration(place, 0) for place in places])
+    outcomes = await apply_all(store, *[RaiseGeneration(place, 0) for place in places])
     assert [o.number for o in outcomes] == [n % 2 * (n + 1) for n in range(len(places))]
 
 
@@ -200,7 +214,7 @@ async def test_forgetting_partitions_leaves_every_twin(store: Store, family: str
 async def test_pages_over_hostile_values_lose_and_repeat_nothing(store: Store, descending: bool) -> None:
     """Also where only the id tells two records apart."""
     values = {id_of(n): NAMES[n // 2] for n in range(len(NAMES))}
-    await done(store, *[put(record(n, fields={"type": NAMES[n // 2]})) for n in range(len(NAMES))])
+    await apply_all(store, *[put(record(n, fields={"type": NAMES[n // 2]})) for n in range(len(NAMES))])
     ids = sorted(values, key=lambda id_: (values[id_], id_), reverse=descending)
     order = (Order("type", descending),)
 
@@ -218,9 +232,9 @@ async def test_pages_over_hostile_values_lose_and_repeat_nothing(store: Store, d
 @needs("filter")
 @pytest.mark.asyncio
 async def test_filters_find_exactly_the_hostile_value_they_name(store: Store) -> None:
-    await done(store, *[put(record(n, fields={"type": name})) for n, name in enumerate(NAMES)])
+    await apply_all(store, *[put(record(n, fields={"type": name})) for n, name in enumerate(NAMES)])
     for n, name in enumerate(NAMES):
-        assert await asked(store, part=Eq("type", name)) == [id_of(n)]
+        assert await query_ids(store, part=Eq("type", name)) == [id_of(n)]
     assert (await store.count(Query(SAMPLES, within(HERE), Not(In("type", NAMES[1:]))))).records == 1
     assert await store.delete_matching(Query(SAMPLES, within(HERE), In("type", NAMES[::2])), 1000) == len(
         NAMES[::2]
@@ -236,10 +250,10 @@ async def test_filters_find_exactly_the_hostile_value_they_name(store: Store) ->
 @pytest.mark.asyncio
 @cells("family", SINGLE)
 async def test_a_name_is_held_as_it_is_or_its_write_is_rejected(store: Store, family: str) -> None:
-    plain, strange = named(family, NAMES[:6]), named(family, STRANGE)
+    plain, strange = keys_and_scopes(family, NAMES[:6]), keys_and_scopes(family, STRANGE)
     together = [place for pair in zip(strange, (plain * 2)[: len(strange)], strict=True) for place in pair]
 
-    outcomes = await store.apply([put(made(*place)) for place in together])
+    outcomes = await store.apply([put(owned_record(*place)) for place in together])
 
     assert {o.status for o in outcomes[1::2]} == {Status.APPLIED}, "its neighbours are written"
     for place, outcome in zip(strange, outcomes[::2], strict=True):
@@ -276,8 +290,8 @@ async def _holds_or_finds_nothing(store: Store, place: Place, held: bool) -> Non
 @pytest.mark.asyncio
 @cells("family", SINGLE)
 async def test_writes_to_what_a_store_does_not_hold_touch_nothing_else(store: Store, family: str) -> None:
-    plain, strange = named(family, NAMES[:6]), named(family, STRANGE)
-    await done(store, *[put(made(*place)) for place in plain])
+    plain, strange = keys_and_scopes(family, NAMES[:6]), keys_and_scopes(family, STRANGE)
+    await apply_all(store, *[put(owned_record(*place)) for place in plain])
     before = await _stands(store, plain)
     for key, scope in strange:
         writes: list[Write] = [

@@ -17,7 +17,17 @@ from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import ELSEWHERE, HERE, T0, asked, delete, done, id_of, put, record
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    HERE,
+    T0,
+    apply_all,
+    delete,
+    id_of,
+    put,
+    query_ids,
+    record,
+)
 from memory.ports.query import Eq, Everywhere, Order, Query, RowType, Tenant, decode_cursor, within
 from memory.ports.record import Key, Record, Role
 from memory.ports.store import Store
@@ -39,7 +49,7 @@ async def _pages(store: Store, limit: int, **parts: Any) -> list[str]:
         query = Query(SAMPLES, query.where, query.filter, query.order, limit, page.cursor, query.roles)
 
 
-def _expected(records: Sequence[Record], *order: Order) -> list[str]:
+def _sorted_ids(records: Sequence[Record], *order: Order) -> list[str]:
     rows = sorted(records, key=lambda r: r.key.id, reverse=bool(order) and order[-1].descending)
     for by in reversed(order):
 
@@ -57,7 +67,7 @@ def _expected(records: Sequence[Record], *order: Order) -> list[str]:
     return [r.key.id for r in rows]
 
 
-def _mixed() -> list[Record]:
+def _mixed_records() -> list[Record]:
     """Records full of ties and gaps, their ids in no relation to their values."""
     rows = []
     for n in range(36):
@@ -103,13 +113,13 @@ ORDERS: list[tuple[Order, ...]] = [
 @pytest.mark.asyncio
 async def test_without_an_order_records_come_by_id(store: Store) -> None:
     """Fresh ids and derived ones together, by every one of their digits."""
-    rows = _mixed() + [
+    rows = _mixed_records() + [
         replace(record(), key=Key(HERE.tenant, derived_id(HERE.tenant, HERE.scope, str(n))))
         for n in range(40)
     ]
     ids = sorted(r.key.id for r in rows)
-    await done(store, *[put(r) for r in rows])
-    assert await asked(store) == ids
+    await apply_all(store, *[put(r) for r in rows])
+    assert await query_ids(store) == ids
     assert await _pages(store, 5) == ids
     if store.capabilities.order:
         assert await _pages(store, 7, order=(Order("id", True),)) == ids[::-1]
@@ -127,10 +137,10 @@ async def test_without_an_order_records_come_by_id(store: Store) -> None:
 async def test_pages_follow_the_order_and_lose_and_repeat_nothing(
     store: Store, order: tuple[Order, ...]
 ) -> None:
-    rows = _mixed()
-    await done(store, *[put(r) for r in rows])
-    expected = _expected(rows, *order)
-    assert await asked(store, order=order) == expected
+    rows = _mixed_records()
+    await apply_all(store, *[put(r) for r in rows])
+    expected = _sorted_ids(rows, *order)
+    assert await query_ids(store, order=order) == expected
     for limit in (1, 7, 35, 36, 37):
         assert await _pages(store, limit, order=order) == expected, f"pages of {limit}"
 
@@ -140,7 +150,7 @@ async def test_pages_follow_the_order_and_lose_and_repeat_nothing(
 @pytest.mark.asyncio
 async def test_pages_through_ties_alone_lose_and_repeat_nothing(store: Store) -> None:
     rows = [record(n, updated_at=T0, fields={"type": "same"}) for n in range(20)]
-    await done(store, *[put(r) for r in rows])
+    await apply_all(store, *[put(r) for r in rows])
     assert await _pages(store, 6, order=(Order("updated_at", True), Order("type"))) == [
         r.key.id for r in rows
     ]
@@ -153,11 +163,11 @@ async def test_pages_through_ties_alone_lose_and_repeat_nothing(store: Store) ->
 @needs("order")
 @pytest.mark.asyncio
 async def test_inserts_between_pages_shift_nothing(store: Store) -> None:
-    await done(store, *[put(record(n, updated_at=T0)) for n in range(10, 30, 2)])
+    await apply_all(store, *[put(record(n, updated_at=T0)) for n in range(10, 30, 2)])
     order = (Order("updated_at"),)
     first = await store.query(Query(SAMPLES, within(HERE), order=order, limit=4))
 
-    await done(
+    await apply_all(
         store,
         put(record(11, updated_at=T0)),
         put(record(17, updated_at=T0)),
@@ -174,13 +184,13 @@ async def test_inserts_between_pages_shift_nothing(store: Store) -> None:
 @needs("order", "conditional")
 @pytest.mark.asyncio
 async def test_a_cursor_still_works_when_its_record_is_gone(store: Store) -> None:
-    await done(store, *[put(record(n)) for n in range(6)])
+    await apply_all(store, *[put(record(n)) for n in range(6)])
     order = (Order("created_at", True),)
     first = await store.query(Query(SAMPLES, within(HERE), order=order, limit=3))
 
-    await done(store, delete(3))
+    await apply_all(store, delete(3))
 
-    assert await asked(store, order=order, cursor=first.cursor) == [id_of(n) for n in (2, 1, 0)]
+    assert await query_ids(store, order=order, cursor=first.cursor) == [id_of(n) for n in (2, 1, 0)]
 
 
 @clause("query.pages", since=2)
@@ -188,23 +198,23 @@ async def test_a_cursor_still_works_when_its_record_is_gone(store: Store) -> Non
 @pytest.mark.asyncio
 async def test_a_cursor_goes_on_from_where_its_record_stood_when_that_has_moved(store: Store) -> None:
     """Only the record that moved may come again, where it stands now."""
-    await done(store, *[put(record(n)) for n in range(6)])
+    await apply_all(store, *[put(record(n)) for n in range(6)])
     order = (Order("updated_at"),)
     first = await store.query(Query(SAMPLES, within(HERE), order=order, limit=3))
     for seconds, rest in ((-9, (3, 4, 5)), (4, (3, 2, 4, 5)), (9, (3, 4, 5, 2)), (0, (3, 4, 5))):
-        await done(store, put(record(2, updated_at=T0 + timedelta(seconds=seconds))))
-        assert await asked(store, order=order, cursor=first.cursor) == [id_of(n) for n in rest]
+        await apply_all(store, put(record(2, updated_at=T0 + timedelta(seconds=seconds))))
+        assert await query_ids(store, order=order, cursor=first.cursor) == [id_of(n) for n in rest]
 
 
 @clause("query.pages")
 @needs("order", "filter")
 @pytest.mark.asyncio
 async def test_pages_keep_to_their_filter(store: Store) -> None:
-    rows = _mixed()
-    await done(store, *[put(r) for r in rows])
+    rows = _mixed_records()
+    await apply_all(store, *[put(r) for r in rows])
     wanted = [r for r in rows if r.fields.get("confidence") == 2]
     order = (Order("type", True),)
-    assert await _pages(store, 2, filter=Eq("confidence", 2), order=order) == _expected(wanted, *order)
+    assert await _pages(store, 2, filter=Eq("confidence", 2), order=order) == _sorted_ids(wanted, *order)
 
 
 @clause("query.pages", "everywhere.all")
@@ -212,16 +222,16 @@ async def test_pages_keep_to_their_filter(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_pages_run_through_several_partitions_and_a_whole_tenant(store: Store) -> None:
     rows = [record(n, at) for n in range(8) for at in (HERE, ELSEWHERE)]
-    await done(store, *[put(r) for r in rows])
+    await apply_all(store, *[put(r) for r in rows])
     order = (Order("updated_at", True),)
     for where in (within(HERE, ELSEWHERE), Tenant("acme"), Everywhere()):
-        assert await _pages(store, 3, where=where, order=order) == _expected(rows, *order)
+        assert await _pages(store, 3, where=where, order=order) == _sorted_ids(rows, *order)
 
 
 @clause("query.cursor")
 @pytest.mark.asyncio
 async def test_cursors_are_the_same_on_every_store(store: Store) -> None:
-    await done(store, *[put(record(n)) for n in range(3)])
+    await apply_all(store, *[put(record(n)) for n in range(3)])
     page = await store.query(Query(SAMPLES, within(HERE), limit=2))
     assert page.cursor is not None
     assert decode_cursor(page.cursor, ()).id == id_of(1)
@@ -231,7 +241,7 @@ async def test_cursors_are_the_same_on_every_store(store: Store) -> None:
 @needs("order")
 @pytest.mark.asyncio
 async def test_a_cursor_carries_the_sort_values_of_the_last_record(store: Store) -> None:
-    await done(store, *[put(record(n, fields={"type": "é"})) for n in range(3)])
+    await apply_all(store, *[put(record(n, fields={"type": "é"})) for n in range(3)])
     order = (Order("type"), Order("updated_at"))
     page = await store.query(Query(SAMPLES, within(HERE), order=order, limit=2))
     assert page.cursor is not None
@@ -243,7 +253,7 @@ async def test_a_cursor_carries_the_sort_values_of_the_last_record(store: Store)
 @pytest.mark.asyncio
 async def test_a_cursor_tells_no_sign_of_nought(store: Store) -> None:
     """Some stores lose it, and cursors are the same on every store."""
-    await done(store, *[put(record(n, fields={"confidence": -0.0})) for n in (1, 2)])
+    await apply_all(store, *[put(record(n, fields={"confidence": -0.0})) for n in (1, 2)])
     order = (Order("confidence"),)
     page = await store.query(Query(SAMPLES, within(HERE), order=order, limit=1))
     assert page.cursor is not None
@@ -255,7 +265,7 @@ async def test_a_cursor_tells_no_sign_of_nought(store: Store) -> None:
 @pytest.mark.asyncio
 @cells("cursor", ["", "nonsense", "W10", "ééé", "e30", "WzEsMl0", "WyJhIiwgMV0"], shared=True)
 async def test_what_is_no_cursor_is_refused(store: Store, cursor: str) -> None:
-    await done(store, put(record()))
+    await apply_all(store, put(record()))
     for order in ((), (Order("type"),)):
         with pytest.raises(InvalidInput):
             await store.query(Query(SAMPLES, within(HERE), order=order, cursor=cursor))
@@ -265,7 +275,7 @@ async def test_what_is_no_cursor_is_refused(store: Store, cursor: str) -> None:
 @needs("order")
 @pytest.mark.asyncio
 async def test_a_cursor_of_another_order_is_refused(store: Store) -> None:
-    await done(store, *[put(record(n)) for n in range(3)])
+    await apply_all(store, *[put(record(n)) for n in range(3)])
     page = await store.query(Query(SAMPLES, within(HERE), order=(Order("type"),), limit=1))
     with pytest.raises(InvalidInput):
         await store.query(Query(SAMPLES, within(HERE), cursor=page.cursor))
@@ -287,10 +297,10 @@ async def test_an_order_by_an_unknown_field_or_by_tags_is_refused(store: Store, 
 @clause("query.roles")
 @pytest.mark.asyncio
 async def test_only_the_asked_roles_are_found(store: Store) -> None:
-    await done(store, *[put(record(n, role=role)) for n, role in enumerate(Role)])
-    assert await asked(store) == [id_of(0)]
-    assert await asked(store, roles=frozenset({Role.REPLICA, Role.CACHED})) == [id_of(1), id_of(3)]
-    assert await asked(store, roles=frozenset(Role)) == [id_of(n) for n in range(4)]
+    await apply_all(store, *[put(record(n, role=role)) for n, role in enumerate(Role)])
+    assert await query_ids(store) == [id_of(0)]
+    assert await query_ids(store, roles=frozenset({Role.REPLICA, Role.CACHED})) == [id_of(1), id_of(3)]
+    assert await query_ids(store, roles=frozenset(Role)) == [id_of(n) for n in range(4)]
     assert (await store.count(Query(SAMPLES, within(HERE), roles=frozenset({Role.ARRIVING})))).records == 1
 
 
@@ -300,9 +310,9 @@ async def test_only_the_asked_roles_are_found(store: Store) -> None:
 async def test_the_last_page_has_no_cursor_also_where_it_is_just_full(store: Store, number: int) -> None:
     """The first page or a later one, of records and of what was left."""
     everything: list[Query] = [Query(SAMPLES, within(HERE))]
-    await done(store, *[put(record(n)) for n in range(number)])
+    await apply_all(store, *[put(record(n)) for n in range(number)])
     if store.capabilities.conditional and store.capabilities.tenant_wide:
-        await done(store, *[delete(100 + n) for n in range(number)])
+        await apply_all(store, *[delete(100 + n) for n in range(number)])
         everything += [
             Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE})),
             Query(SAMPLES, Everywhere()),

@@ -21,8 +21,8 @@ from memory.ports.contract.support import (
     FOREIGN,
     HERE,
     alike,
+    apply_all,
     delete,
-    done,
     key_of,
     put,
     record,
@@ -37,7 +37,7 @@ Found = list[tuple[Partition, int]]
 ACME = Tenant("acme")
 
 
-async def _walked(store: Store, where: Tenant | Everywhere, limit: int, prefix: str = "") -> Found:
+async def _walk_pages(store: Store, where: Tenant | Everywhere, limit: int, prefix: str = "") -> Found:
     """All pages, each but the last as long as its limit."""
     found: Found = []
     cursor: str | None = None
@@ -65,14 +65,14 @@ async def test_a_partition_is_there_while_a_record_or_a_generation_is(store: Sto
     """Of any collection and role; what was left of records is none."""
     assert await _all(store, Everywhere()) == []
     other, third = Partition("acme", "org:a"), Partition("acme", "session:s")
-    await done(
+    await apply_all(
         store,
         put(record(1)),
         put(record(2)),
         put(record(1, FOREIGN), collection=PLAIN),
         RaiseGeneration(ELSEWHERE, 4),
     )
-    await done(
+    await apply_all(
         store,
         put(record(1, other, role=Role.ARRIVING), collection=MORE_SAMPLES),
         put(record(1, third, role=Role.CACHED)),
@@ -80,7 +80,7 @@ async def test_a_partition_is_there_while_a_record_or_a_generation_is(store: Sto
     assert await _all(store) == [(other, 0), (third, 0), (HERE, 0), (ELSEWHERE, 4)]
     assert await _all(store, Tenant("umbrella")) == [(FOREIGN, 0)]
     assert await _all(store, Tenant("nobody")) == []
-    await done(store, RaiseGeneration(HERE), RaiseGeneration(Partition("acme", "user:asked"), 0))
+    await apply_all(store, RaiseGeneration(HERE), RaiseGeneration(Partition("acme", "user:asked"), 0))
     assert await _all(store, Everywhere()) == [
         (other, 0),
         (third, 0),
@@ -92,7 +92,7 @@ async def test_a_partition_is_there_while_a_record_or_a_generation_is(store: Sto
     for at, collection in ((HERE, SAMPLES), (FOREIGN, PLAIN), (other, MORE_SAMPLES), (third, SAMPLES)):
         assert await store.delete_matching(Query(collection, within(at), roles=roles), 9) >= 1
     assert await _all(store, Everywhere()) == [(HERE, 1), (ELSEWHERE, 4)]
-    await done(store, put(record(5, third)), put(record(5, FOREIGN), collection=PLAIN))
+    await apply_all(store, put(record(5, third)), put(record(5, FOREIGN), collection=PLAIN))
     assert await _all(store, Everywhere()) == [(third, 0), (HERE, 1), (ELSEWHERE, 4), (FOREIGN, 0)]
 
 
@@ -102,29 +102,29 @@ async def test_a_partition_is_there_while_a_record_or_a_generation_is(store: Sto
 async def test_what_every_kind_of_write_leaves_is_seen(store: Store) -> None:
     """A mark is no record, whatever it owes; forgotten is forgotten."""
     places = [Partition("acme", f"user:{n}") for n in range(5)]
-    await done(
+    await apply_all(
         store,
         *[
             put(record(1, at, role=Role.CACHED if n == 2 else Role.HOME), Absent())
             for n, at in enumerate(places)
         ],
     )
-    await done(
+    await apply_all(
         store,
         delete(1, at=places[0]),
         *[RaiseGeneration(at, 3) for at in places[3:]],
         delete(1, at=places[3]),
     )
     mark = release(1)
-    await done(
+    await apply_all(
         store, type(mark)(SAMPLES, key_of(1, places[1]), 1, "mid"), Purge(SAMPLES, key_of(1, places[2]), 1)
     )
-    await done(store, Annotate(SAMPLES, key_of(1, places[4]), 1, role=Role.REPLICA))
+    await apply_all(store, Annotate(SAMPLES, key_of(1, places[4]), 1, role=Role.REPLICA))
     assert await _all(store) == [(places[3], 3), (places[4], 3)]
     if idle := [one for one in await store.idle_partitions() if one[0] == places[3]]:
         assert await store.forget_partitions(idle) == 1
         assert await _all(store) == [(places[4], 3)]
-    await done(store, put(record(2, places[0])), put(record(2, places[1])))
+    await apply_all(store, put(record(2, places[0])), put(record(2, places[1])))
     assert await _all(store) == [
         (places[0], 0),
         (places[1], 0),
@@ -140,7 +140,7 @@ async def test_what_every_kind_of_write_leaves_is_seen(store: Store) -> None:
 async def test_partitions_that_are_alike_are_each_named_once(store: Store, family: str) -> None:
     """In the order of their code points, with the generation of each, page by page."""
     places = partitions(family)
-    await done(
+    await apply_all(
         store,
         *[put(record(n, at)) for n, at in enumerate(places) if n % 3],
         *[RaiseGeneration(at, n) for n, at in enumerate(places) if n % 2],
@@ -148,9 +148,11 @@ async def test_partitions_that_are_alike_are_each_named_once(store: Store, famil
     expected = sorted((at, n % 2 * n) for n, at in enumerate(places) if n % 3 or n % 2)
     alike(await _all(store, Everywhere()), expected)
     for limit in (7, len(expected) - 1, len(expected)):
-        alike(await _walked(store, Everywhere(), limit), expected)
+        alike(await _walk_pages(store, Everywhere(), limit), expected)
     for tenant in dict.fromkeys(at.tenant for at in places):
-        alike(await _walked(store, Tenant(tenant), 5), [one for one in expected if one[0].tenant == tenant])
+        alike(
+            await _walk_pages(store, Tenant(tenant), 5), [one for one in expected if one[0].tenant == tenant]
+        )
 
 
 @clause("partitions.pages")
@@ -171,7 +173,7 @@ async def test_a_prefix_is_of_scopes_character_by_character(store: Store) -> Non
         )
     ]
     places += [Partition("umbrella", "user:ann"), Partition("acm", "user:ann")]
-    await done(store, *[put(record(n, at)) for n, at in enumerate(places)])
+    await apply_all(store, *[put(record(n, at)) for n, at in enumerate(places)])
     for prefix in (
         "user:",
         "user:ann",
@@ -191,9 +193,9 @@ async def test_a_prefix_is_of_scopes_character_by_character(store: Store) -> Non
         "",
     ):
         expected = sorted((at, 0) for at in places if at.tenant == "acme" and at.scope.startswith(prefix))
-        alike(await _walked(store, ACME, 4, prefix), expected)
+        alike(await _walk_pages(store, ACME, 4, prefix), expected)
     everywhere = sorted((at, 0) for at in places if at.scope.startswith("user:ann"))
-    alike(await _walked(store, Everywhere(), 2, "user:ann"), everywhere)
+    alike(await _walk_pages(store, Everywhere(), 2, "user:ann"), everywhere)
 
 
 @clause("partitions.pages")
@@ -201,13 +203,15 @@ async def test_a_prefix_is_of_scopes_character_by_character(store: Store) -> Non
 @pytest.mark.asyncio
 async def test_pages_lose_and_repeat_nothing_while_partitions_come_and_go(store: Store) -> None:
     places = [Partition("acme", f"user:{n:03}") for n in range(60)]
-    await done(store, *[put(record(1, at), collection=DECLARED[n % 3]) for n, at in enumerate(places)])
-    assert await _walked(store, ACME, 1) == await _walked(store, ACME, 59) == [(at, 0) for at in places]
+    await apply_all(store, *[put(record(1, at), collection=DECLARED[n % 3]) for n, at in enumerate(places)])
+    assert (
+        await _walk_pages(store, ACME, 1) == await _walk_pages(store, ACME, 59) == [(at, 0) for at in places]
+    )
     first = await store.partitions(ACME, limit=19)
     everywhere = await store.partitions(Everywhere(), limit=19)
     assert first.cursor is not None
     await store.delete_matching(Query(SAMPLES, within(*places)), 9)
-    await done(
+    await apply_all(
         store, put(record(1, Partition("acme", "user:0001"))), put(record(1, Partition("acme", "user:0451")))
     )
     kept = tuple(
@@ -229,7 +233,7 @@ async def test_pages_lose_and_repeat_nothing_while_partitions_come_and_go(store:
 @pytest.mark.asyncio
 async def test_a_partition_of_which_nothing_can_be_read_is_named(harness: Harness, store: Store) -> None:
     """Erasure must reach it."""
-    await done(store, put(record(1)), put(record(2, ELSEWHERE)))
+    await apply_all(store, put(record(1)), put(record(2, ELSEWHERE)))
     await store.close()
     await harness.damage(store, SAMPLES, key_of(1))
     await store.open(DECLARED)
@@ -244,7 +248,7 @@ async def test_a_partition_of_which_nothing_can_be_read_is_named(harness: Harnes
 @needs("tenant_wide")
 @pytest.mark.asyncio
 async def test_what_is_no_question_for_partitions_is_refused(store: Store) -> None:
-    await done(store, put(record(1)), put(record(1, ELSEWHERE)))
+    await apply_all(store, put(record(1)), put(record(1, ELSEWHERE)))
     cursor = (await store.partitions(ACME, limit=1)).cursor
     records = (await store.query(Query(SAMPLES, within(HERE), limit=1))).cursor
     assert (cursor is not None, records) == (True, None)

@@ -17,9 +17,9 @@ import pytest
 
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import addressed, needs
-from memory.ports.contract.other_process import COUNTED, change, increment, seen
-from memory.ports.contract.support import done, live, put, record
+from memory.ports.contract.judges import needs, needs_address
+from memory.ports.contract.other_process import COUNTED, change, increment, snapshot
+from memory.ports.contract.support import apply_all, fetch_record, put, record
 from memory.ports.store import Store
 
 SECONDS = 120
@@ -43,7 +43,7 @@ async def _another(harness: Harness, store: Store) -> AsyncIterator[Process]:
             await process.wait()
 
 
-async def _told(process: Process, what: str, number: int = 0) -> Any:
+async def _send_command(process: Process, what: str, number: int = 0) -> Any:
     """What the other process sees when it has done what it is told."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -54,21 +54,21 @@ async def _told(process: Process, what: str, number: int = 0) -> Any:
 
 
 @clause("shared.processes")
-@addressed
+@needs_address
 @needs("shared", "conditional")
 @pytest.mark.asyncio
 async def test_two_processes_see_each_others_writes_at_once_and_lose_none(
     harness: Harness, store: Store
 ) -> None:
     async with asyncio.timeout(SECONDS), _another(harness, store) as other:
-        await done(store, put(record(COUNTED, body={"n": 0})))
-        assert await _told(other, "look") == await seen(store)
+        await apply_all(store, put(record(COUNTED, body={"n": 0})))
+        assert await _send_command(other, "look") == await snapshot(store)
         for turn in (1, 2, 3, 4):
             if turn % 2:
                 await change(store, turn)
-                assert await _told(other, "look") == await seen(store)
+                assert await _send_command(other, "look") == await snapshot(store)
             else:
-                assert await _told(other, "change", turn) == await seen(store)
-        await asyncio.gather(increment(store, TIMES), _told(other, "increment", TIMES))
-        assert dict((await live(store, COUNTED)).body) == {"n": 2 * TIMES}
-        assert await _told(other, "look") == await seen(store)
+                assert await _send_command(other, "change", turn) == await snapshot(store)
+        await asyncio.gather(increment(store, TIMES), _send_command(other, "increment", TIMES))
+        assert dict((await fetch_record(store, COUNTED)).body) == {"n": 2 * TIMES}
+        assert await _send_command(other, "look") == await snapshot(store)

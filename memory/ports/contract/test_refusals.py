@@ -38,20 +38,20 @@ from memory.ports.contract.support import (
     FOREIGN,
     HERE,
     T0,
-    asked,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_mark,
+    fetch_record,
+    fetch_stored,
+    fetch_tombstone,
     id_of,
     key_of,
-    live,
-    marked,
     one,
     put,
+    query_ids,
     record,
     release,
     step_ids,
-    tombstoned,
     ways,
 )
 from memory.ports.query import MAX_LIMIT, MAX_ORDERS, Eq, Has, Order, Query, Search, within
@@ -99,11 +99,11 @@ def as_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _told(record_: Record) -> list[Any]:
+def _json_parts(record_: Record) -> list[Any]:
     return [dict(record_.body), [[step.id, step.step, dict(step.data)] for step in record_.owed]]
 
 
-async def _refused(store: Store, writes: Sequence[tuple[str, Write, str]]) -> None:
+async def _assert_rejected(store: Store, writes: Sequence[tuple[str, Write, str]]) -> None:
     """Each of these is rejected by its name, three neighbours of each are applied, and
     nothing stands that was not to.
     """
@@ -136,13 +136,13 @@ def _is_refusal(what: str, write: Write, name: str, outcome: Outcome) -> None:
 @pytest.mark.asyncio
 async def test_what_no_store_keeps_is_rejected_by_name_and_its_neighbours_are_applied(store: Store) -> None:
     """Where something stood, it stands as it stood."""
-    await done(store, put(record(2, body={"stood": True})))
-    before = await live(store, 2)
+    await apply_all(store, put(record(2, body={"stood": True})))
+    before = await fetch_record(store, 2)
     rows = [
         (what, put(replace(record(1 + n % 2), **parts)), name)
         for n, (what, (parts, name)) in enumerate(REFUSED.items())
     ]
-    await _refused(store, rows)
+    await _assert_rejected(store, rows)
     assert await store.get(SAMPLES, [key_of(1), key_of(2)]) == [None, before]
 
 
@@ -150,8 +150,8 @@ async def test_what_no_store_keeps_is_rejected_by_name_and_its_neighbours_are_ap
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_what_no_store_keeps_is_refused_in_every_kind_of_write(store: Store) -> None:
-    await done(store, *[put(record(n)) for n in (1, 2, 3)])
-    before = [await live(store, n) for n in (1, 2, 3)]
+    await apply_all(store, *[put(record(n)) for n in (1, 2, 3)])
+    before = [await fetch_record(store, n) for n in (1, 2, 3)]
     some = [
         row
         for row in REFUSED.items()
@@ -185,9 +185,9 @@ async def test_what_no_store_keeps_is_refused_in_every_kind_of_write(store: Stor
     rows += [
         ("too large a generation", RaiseGeneration(HERE, to), "to") for to in (MAX_GENERATION + 1, 2**63, -1)
     ]
-    await _refused(store, rows)
-    assert [await live(store, n) for n in (1, 2, 3)] == before
-    assert await found(store, 9, collection=MORE_SAMPLES) is None
+    await _assert_rejected(store, rows)
+    assert [await fetch_record(store, n) for n in (1, 2, 3)] == before
+    assert await fetch_stored(store, 9, collection=MORE_SAMPLES) is None
     assert (await one(store, RaiseGeneration(HERE, 0))).number == 0
 
 
@@ -205,7 +205,7 @@ async def test_names_with_half_a_character_are_refused_in_every_kind_of_write(st
         ("a scope", RaiseGeneration(Partition("acme", HALF)), "scope"),
         ("a tenant", RaiseGeneration(Partition(HALF, "user:ann")), "tenant"),
     ]
-    await _refused(store, rows)
+    await _assert_rejected(store, rows)
 
 
 def _to(key: Key) -> list[Write]:
@@ -231,7 +231,7 @@ async def test_a_record_has_an_id_of_its_partition_or_is_rejected(store: Store) 
     for partition in (ELSEWHERE, FOREIGN):
         wrong = replace(record(1), key=Key(partition.tenant, id_of(1)), scope=partition.scope)
         rows.append(("an id of another partition", put(wrong), "id: not made for this partition"))
-    await _refused(store, rows)
+    await _assert_rejected(store, rows)
     assert await store.get(SAMPLES, [Key(HERE.tenant, id_) for id_ in FOREIGN_IDS.values()]) == [None] * len(
         FOREIGN_IDS
     )
@@ -241,7 +241,7 @@ async def test_a_record_has_an_id_of_its_partition_or_is_rejected(store: Store) 
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_what_is_no_id_is_rejected_in_every_kind_of_write(store: Store) -> None:
-    await _refused(
+    await _assert_rejected(
         store, [(what, write, "id") for what, value in IDS.items() for write in _to(Key(HERE.tenant, value))]
     )
     for at in (HERE, ELSEWHERE, FOREIGN):
@@ -251,7 +251,7 @@ async def test_what_is_no_id_is_rejected_in_every_kind_of_write(store: Store) ->
 @clause("refused.ids", "get.order")
 @pytest.mark.asyncio
 async def test_what_is_no_id_is_not_asked_for(store: Store) -> None:
-    await done(store, put(record(1)), put(record(2)))
+    await apply_all(store, put(record(1)), put(record(2)))
     for what, value in IDS.items():
         for keys in ([Key(HERE.tenant, value)], [key_of(1), Key(HERE.tenant, value), key_of(2)]):
             with pytest.raises(InvalidInput) as refused:
@@ -293,7 +293,7 @@ ASKED_OF = [
 @needs("filter")
 @pytest.mark.asyncio
 async def test_what_no_store_asks_is_refused_by_name_and_its_neighbours_are_answered(store: Store) -> None:
-    await done(store, *[put(r) for r in ASKED_OF])
+    await apply_all(store, *[put(r) for r in ASKED_OF])
     for what, (part, name, _) in QUESTIONS.items():
         question = Query(SAMPLES, within(HERE), part)
         calls = [store.query(question), store.count(question), store.delete_matching(question, 99)]
@@ -307,12 +307,12 @@ async def test_what_no_store_asks_is_refused_by_name_and_its_neighbours_are_answ
     neighbours = {id(part): (what, part) for what, (_, _, answered) in QUESTIONS.items() for part in answered}
     for what, part in neighbours.values():
         wanted = [r.key.id for r in ASKED_OF if lets_through(part, r)]
-        assert await asked(store, part=part) == wanted, f"beside {what}: {str(part)[:200]}"
+        assert await query_ids(store, part=part) == wanted, f"beside {what}: {str(part)[:200]}"
     deleted = {what: part for what, part in neighbours.values() if not lets_through(part, ASKED_OF[4])}
     for what, part in deleted.items():
         matching = [r for r in ASKED_OF if lets_through(part, r)]
         assert await store.delete_matching(Query(SAMPLES, within(HERE), part), 50) == len(matching), what
-        await done(store, *map(put, matching))
+        await apply_all(store, *map(put, matching))
 
 
 @clause("refused.questions")
@@ -323,7 +323,7 @@ async def test_a_limit_that_is_none_is_refused_and_counting_and_deleting_take_no
     searches = ways(store, "lantern", 1.0)
     wrong: tuple[Any, ...] = (0, -1, MAX_LIMIT + 1, 2**63, True, 5.0, "5", None)
     for limit in wrong:
-        await done(store, put(record(1, version=100)), put(record(2, version=100)))
+        await apply_all(store, put(record(1, version=100)), put(record(2, version=100)))
         question = Query(SAMPLES, within(HERE), limit=limit)
         for call in (
             store.query(question),
@@ -333,12 +333,12 @@ async def test_a_limit_that_is_none_is_refused_and_counting_and_deleting_take_no
                 await call
         assert (await store.count(question)).records == 2
         assert await store.delete_matching(question, 50) == 2
-        await done(
+        await apply_all(
             store, *[Purge(SAMPLES, key_of(n), 101) for n in (1, 2)] if store.capabilities.conditional else []
         )
-    await done(store, put(record(1, version=200)), put(record(2, version=200)))
+    await apply_all(store, put(record(1, version=200)), put(record(2, version=200)))
     for lawful in (1, 2, MAX_LIMIT):
-        assert len(await asked(store, limit=lawful)) == min(lawful, 2)
+        assert len(await query_ids(store, limit=lawful)) == min(lawful, 2)
         for by in searches:
             assert await store.search(Search(SAMPLES, within(HERE), by, lawful)) == []
 
@@ -347,7 +347,7 @@ async def test_a_limit_that_is_none_is_refused_and_counting_and_deleting_take_no
 @needs("order")
 @pytest.mark.asyncio
 async def test_more_orders_than_there_may_be_are_refused(store: Store) -> None:
-    await done(store, *[put(record(n, fields={"type": "ab"[n % 2]})) for n in range(4)])
+    await apply_all(store, *[put(record(n, fields={"type": "ab"[n % 2]})) for n in range(4)])
     names = (
         "type",
         "tier",
@@ -363,7 +363,7 @@ async def test_more_orders_than_there_may_be_are_refused(store: Store) -> None:
     with pytest.raises(InvalidInput, match="order"):
         await store.query(Query(SAMPLES, within(HERE), order=orders))
     for many in (1, 2, MAX_ORDERS):
-        assert await asked(store, order=orders[:many]) == [id_of(n) for n in (3, 1, 2, 0)]
+        assert await query_ids(store, order=orders[:many]) == [id_of(n) for n in (3, 1, 2, 0)]
 
 
 @clause("content.exact", "moments.utc")
@@ -371,19 +371,19 @@ async def test_more_orders_than_there_may_be_are_refused(store: Store) -> None:
 async def test_strange_but_lawful_contents_come_back_exactly(store: Store) -> None:
     wrote = {what: record(n, generation=parts.get("generation", 0), **{k: v for k, v in parts.items() if k != "generation"})
              for n, (what, parts) in enumerate(LAWFUL.items(), start=1)}  # fmt: skip
-    await done(store, *[put(r) for r in wrote.values()])
+    await apply_all(store, *[put(r) for r in wrote.values()])
     for n, (what, said) in enumerate(wrote.items(), start=1):
-        stored = await live(store, n)
+        stored = await fetch_record(store, n)
         assert stored == said, what
-        assert as_text(_told(stored)) == as_text(_told(said)), what
+        assert as_text(_json_parts(stored)) == as_text(_json_parts(said)), what
     page = await store.query(Query(SAMPLES, within(HERE)))
-    assert list(page.records) == [await live(store, n) for n in range(1, len(wrote) + 1)]
+    assert list(page.records) == [await fetch_record(store, n) for n in range(1, len(wrote) + 1)]
     if store.capabilities.filter:
         numbers = {what: n for n, what in enumerate(wrote, start=1)}
-        assert await asked(store, part=Eq("type", NUL)) == [id_of(numbers["NUL in a field"])]
-        assert await asked(store, part=Eq("type", "\x01\x01")) == [id_of(numbers["escapes of NUL"])]
-        assert await asked(store, part=Has("tags", NUL)) == [id_of(numbers["NUL in tags"])]
-        assert await asked(store, part=Eq("tier", NUL)) == [id_of(numbers["NUL in bookkeeping"])]
+        assert await query_ids(store, part=Eq("type", NUL)) == [id_of(numbers["NUL in a field"])]
+        assert await query_ids(store, part=Eq("type", "\x01\x01")) == [id_of(numbers["escapes of NUL"])]
+        assert await query_ids(store, part=Has("tags", NUL)) == [id_of(numbers["NUL in tags"])]
+        assert await query_ids(store, part=Eq("tier", NUL)) == [id_of(numbers["NUL in bookkeeping"])]
     if store.capabilities.conditional:
         await _left_exactly(store)
 
@@ -395,22 +395,22 @@ async def _left_exactly(store: Store) -> None:
     at = T0 + timedelta(microseconds=7)
     there = at.astimezone(timezone(timedelta(hours=5, minutes=45)))
     steps = (Owed(NUL, NUL, {NUL: [NUL, deep(MAX_DEPTH - 2)]}),)
-    await done(
+    await apply_all(
         store,
         delete(101, owed=steps, note={NUL: NUL, "deep": deep(MAX_DEPTH - 1)}, discard_at=there),
         put(record(102)),
         put(record(103)),
     )
-    await done(
+    await apply_all(
         store,
         release(102, to=NUL, owed=steps, discard_at=there),
         Annotate(SAMPLES, key_of(103), 1, tier=NUL, accessed_at=there),
     )
-    await done(store, delete(104), Annotate(SAMPLES, key_of(104), 100, discard_at=there))
+    await apply_all(store, delete(104), Annotate(SAMPLES, key_of(104), 100, discard_at=there))
     tombstone, mark, annotated = (
-        await tombstoned(store, 101),
-        await marked(store, 102),
-        await live(store, 103),
+        await fetch_tombstone(store, 101),
+        await fetch_mark(store, 102),
+        await fetch_record(store, 103),
     )
     assert (tombstone.owed, tombstone.note, tombstone.discard_at) == (
         steps,
@@ -418,17 +418,21 @@ async def _left_exactly(store: Store) -> None:
         at,
     )
     assert (mark.to, mark.owed, mark.discard_at) == (NUL, steps, at)
-    assert (annotated.tier, annotated.accessed_at, (await tombstoned(store, 104)).discard_at) == (NUL, at, at)
+    assert (annotated.tier, annotated.accessed_at, (await fetch_tombstone(store, 104)).discard_at) == (
+        NUL,
+        at,
+        at,
+    )
     for moment in (
         tombstone.discard_at,
         mark.discard_at,
         annotated.accessed_at,
-        (await tombstoned(store, 104)).discard_at,
+        (await fetch_tombstone(store, 104)).discard_at,
     ):
         assert moment is not None
         assert moment.utcoffset() == timedelta(0)
-    await done(store, Annotate(SAMPLES, key_of(101), 100, settle=step_ids(steps)))
-    assert (await tombstoned(store, 101)).owed == ()
+    await apply_all(store, Annotate(SAMPLES, key_of(101), 100, settle=step_ids(steps)))
+    assert (await fetch_tombstone(store, 101)).owed == ()
 
 
 @clause("json.types", "owed.untouched")
@@ -437,20 +441,20 @@ async def test_json_comes_back_as_the_same_text_wherever_it_stands(store: Store)
     alike = [Owed(f"b:{n}", "b", {"to": to}) for n, to in enumerate((1, True, 1.0, "1", None))]
     steps = (Owed("b", "b", MIXED), Owed("a", "a"), *alike, Owed("a:none", "a", {"to": None}))
     told = [[step.step, step.data] for step in steps]
-    await done(store, put(record(1, body=MIXED, owed=steps)))
-    out = [await live(store, 1), *(await store.query(Query(SAMPLES, within(HERE)))).records]
+    await apply_all(store, put(record(1, body=MIXED, owed=steps)))
+    out = [await fetch_record(store, 1), *(await store.query(Query(SAMPLES, within(HERE)))).records]
     if store.capabilities.conditional:
-        await done(store, delete(2, owed=steps, note=MIXED), put(record(3)), release(3, owed=steps))
-        await done(store, put(record(4, body=MIXED, owed=steps), Absent(), MORE_SAMPLES))
+        await apply_all(store, delete(2, owed=steps, note=MIXED), put(record(3)), release(3, owed=steps))
+        await apply_all(store, put(record(4, body=MIXED, owed=steps), Absent(), MORE_SAMPLES))
         out += [
-            await tombstoned(store, 2),
-            await marked(store, 3),
-            await live(store, 4, collection=MORE_SAMPLES),
+            await fetch_tombstone(store, 2),
+            await fetch_mark(store, 3),
+            await fetch_record(store, 4, collection=MORE_SAMPLES),
         ]
         conflict = (await one(store, put(record(1, version=2), Absent()))).stored
         assert isinstance(conflict, Record)
         out.append(conflict)
-        assert as_text(dict((await tombstoned(store, 2)).note)) == as_text(MIXED)
+        assert as_text(dict((await fetch_tombstone(store, 2)).note)) == as_text(MIXED)
     for standing in out:
         assert not isinstance(standing, str)
         assert as_text([[o.step, dict(o.data)] for o in standing.owed]) == as_text(told)  # type: ignore[union-attr]
@@ -469,20 +473,20 @@ async def test_json_is_the_same_text_after_an_annotation(store: Store) -> None:
         (Owed("b", "b", MIXED), Owed("a", "a", {"to": None, "most": [2**63 - 1, []]})),
     )
     told = as_text([[step.step, step.data] for step in kept])
-    await done(
+    await apply_all(
         store,
         put(record(1, body=MIXED, owed=(settled, *kept))),
         put(record(2)),
         release(2, owed=(settled, *kept)),
     )
-    await done(store, delete(3, owed=(settled, *kept), note=MIXED | {"most": 2**63 - 1}))
+    await apply_all(store, delete(3, owed=(settled, *kept), note=MIXED | {"most": 2**63 - 1}))
     changes = [
         Annotate(SAMPLES, key_of(n), version, settle=(settled.id,), discard_at=T0)
         for n, version in ((1, 1), (2, 1), (3, 100))
     ]
-    await done(store, *changes, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0, tier="long"))
-    tombstone, record_ = await tombstoned(store, 3), await live(store, 1)
-    for standing in (record_, await marked(store, 2), tombstone):
+    await apply_all(store, *changes, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0, tier="long"))
+    tombstone, record_ = await fetch_tombstone(store, 3), await fetch_record(store, 1)
+    for standing in (record_, await fetch_mark(store, 2), tombstone):
         assert as_text([[step.step, dict(step.data)] for step in standing.owed]) == told
     assert as_text(dict(tombstone.note)) == as_text(MIXED | {"most": 2**63 - 1})
     assert as_text(dict(record_.body)) == as_text(MIXED)
@@ -509,15 +513,17 @@ async def test_long_texts_fields_and_tags_come_back_whole(store: Store) -> None:
     ]
     wrote = [replace(r, generation=0) for r in wrote]
     for r in wrote:
-        await done(store, put(r))
+        await apply_all(store, put(r))
     assert await store.get(SAMPLES, [r.key for r in wrote]) == wrote
     assert (await store.query(Query(SAMPLES, within(HERE)))).records == tuple(wrote)
     if store.capabilities.filter:
-        assert await asked(store, part=Eq("type", field + "b")) == [id_of(4)]
-        assert await asked(store, part=Eq("source", field)) == [id_of(3)]
-        assert await asked(store, part=Has("tags", "t" * 100_000)) == [id_of(4)]
-        assert await asked(store, part=Has("tags", "tag 1999")) == [id_of(4)]
+        assert await query_ids(store, part=Eq("type", field + "b")) == [id_of(4)]
+        assert await query_ids(store, part=Eq("source", field)) == [id_of(3)]
+        assert await query_ids(store, part=Has("tags", "t" * 100_000)) == [id_of(4)]
+        assert await query_ids(store, part=Has("tags", "tag 1999")) == [id_of(4)]
     if store.capabilities.conditional:
-        await done(store, delete(6, note={"said": "n" * some}, owed=(Owed("k", "k", {"said": "s" * some}),)))
-        stands = await tombstoned(store, 6)
+        await apply_all(
+            store, delete(6, note={"said": "n" * some}, owed=(Owed("k", "k", {"said": "s" * some}),))
+        )
+        stands = await fetch_tombstone(store, 6)
         assert (stands.note, stands.owed) == ({"said": "n" * some}, (Owed("k", "k", {"said": "s" * some}),))

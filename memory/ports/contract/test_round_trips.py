@@ -19,16 +19,16 @@ from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     HERE,
     T0,
-    asked,
+    apply_all,
     delete,
-    done,
+    fetch_mark,
+    fetch_record,
+    fetch_tombstone,
     key_of,
-    live,
-    marked,
     put,
+    query_ids,
     record,
     release,
-    tombstoned,
 )
 from memory.ports.query import Query, within
 from memory.ports.record import FieldValue, Owed, Role, pack_vector
@@ -99,8 +99,8 @@ async def test_a_full_record_of_every_collection_comes_back_as_it_was(
         cached_at=T0 + timedelta(microseconds=1),
         epoch="run-1",
     )
-    await done(store, put(whole, collection=collection))
-    assert await live(store, collection=collection) == whole
+    await apply_all(store, put(whole, collection=collection))
+    assert await fetch_record(store, collection=collection) == whole
 
 
 @clause("content.exact", "bookkeeping.kept")
@@ -109,15 +109,15 @@ async def test_a_full_record_of_every_collection_comes_back_as_it_was(
 async def test_a_bare_record_of_every_collection_comes_back_as_it_was(
     store: Store, collection: Collection
 ) -> None:
-    await done(store, put(record(generation=0), collection=collection))
-    assert await live(store, collection=collection) == record(generation=0)
+    await apply_all(store, put(record(generation=0), collection=collection))
+    assert await fetch_record(store, collection=collection) == record(generation=0)
 
 
 @clause("content.exact")
 @pytest.mark.asyncio
 async def test_every_text_comes_back_unchanged_wherever_it_stands(store: Store) -> None:
     for n, text in enumerate(TEXTS):
-        await done(
+        await apply_all(
             store,
             put(
                 record(
@@ -129,7 +129,7 @@ async def test_every_text_comes_back_unchanged_wherever_it_stands(store: Store) 
             ),
         )
     for n, text in enumerate(TEXTS):
-        stored = await live(store, n)
+        stored = await fetch_record(store, n)
         assert (stored.fields["type"], stored.fields["tags"]) == (text, (text, "x"))
         assert (stored.texts["content"], stored.texts["title"], stored.body["t"]) == (text, text, text)
 
@@ -144,26 +144,26 @@ async def test_every_text_comes_back_unchanged_in_bookkeeping_too(store: Store) 
         for text in texts
     ]
     books = list(zip(texts, steps, strict=True))
-    await done(
+    await apply_all(
         store, *[put(record(n, tier=text, epoch=text, owed=owed)) for n, (text, owed) in enumerate(books)]
     )
-    stands = [await live(store, n) for n in range(len(texts))]
+    stands = [await fetch_record(store, n) for n in range(len(texts))]
     assert [(s.tier, s.epoch, s.owed) for s in stands] == [(text, text, owed) for text, owed in books]
     if not store.capabilities.conditional:
         return
     for n, (text, owed) in enumerate(books):
-        await done(
+        await apply_all(
             store, put(record(100 + n)), release(100 + n, to=text, owed=owed), delete(200 + n, owed=owed)
         )
-        await done(
+        await apply_all(
             store, put(record(300 + n, tier="another")), Annotate(SAMPLES, key_of(300 + n), 1, tier=text)
         )
-        mark = await marked(store, 100 + n)
+        mark = await fetch_mark(store, 100 + n)
         assert (
             mark.to,
             mark.owed,
-            (await tombstoned(store, 200 + n)).owed,
-            (await live(store, 300 + n)).tier,
+            (await fetch_tombstone(store, 200 + n)).owed,
+            (await fetch_record(store, 300 + n)).tier,
         ) == (text, owed, owed, text)
 
 
@@ -171,7 +171,7 @@ async def test_every_text_comes_back_unchanged_in_bookkeeping_too(store: Store) 
 @pytest.mark.asyncio
 @cells("at", MOMENTS, ids=str, shared=True)
 async def test_moments_keep_their_microseconds(store: Store, at: datetime) -> None:
-    await done(
+    await apply_all(
         store,
         put(
             record(
@@ -183,7 +183,7 @@ async def test_moments_keep_their_microseconds(store: Store, at: datetime) -> No
             )
         ),
     )
-    stored = await live(store)
+    stored = await fetch_record(store)
     assert [
         stored.created_at,
         stored.updated_at,
@@ -198,11 +198,11 @@ async def test_moments_keep_their_microseconds(store: Store, at: datetime) -> No
 @pytest.mark.asyncio
 async def test_moments_of_other_zones_come_back_as_the_same_moments_in_utc(store: Store) -> None:
     there = T0.astimezone(timezone(timedelta(hours=5, minutes=45)))
-    await done(
+    await apply_all(
         store, put(record(created_at=there, updated_at=there, expires_at=there, fields={"valid_from": there}))
     )
 
-    stored = await live(store)
+    stored = await fetch_record(store)
 
     moments = [stored.created_at, stored.updated_at, stored.expires_at, stored.fields["valid_from"]]
     assert moments == [T0] * 4
@@ -213,8 +213,8 @@ async def test_moments_of_other_zones_come_back_as_the_same_moments_in_utc(store
 @pytest.mark.asyncio
 @cells("value", REALS, ids=repr, shared=True)
 async def test_reals_come_back_to_the_last_bit(store: Store, value: float) -> None:
-    await done(store, put(record(fields={"confidence": value}, body={"r": value})))
-    stored = await live(store)
+    await apply_all(store, put(record(fields={"confidence": value}, body={"r": value})))
+    stored = await fetch_record(store)
     assert stored.fields["confidence"] == value
     assert repr(stored.body["r"]) == repr(value), "also the sign of nought"
 
@@ -223,24 +223,24 @@ async def test_reals_come_back_to_the_last_bit(store: Store, value: float) -> No
 @pytest.mark.asyncio
 @cells("value", [0, -1, 2**53 + 1, 2**63 - 1, -(2**63)], shared=True)
 async def test_integers_keep_all_64_bits(store: Store, value: int) -> None:
-    await done(store, put(record(fields={"stored_version": value}), collection=MORE_SAMPLES))
-    assert (await live(store, collection=MORE_SAMPLES)).fields["stored_version"] == value
+    await apply_all(store, put(record(fields={"stored_version": value}), collection=MORE_SAMPLES))
+    assert (await fetch_record(store, collection=MORE_SAMPLES)).fields["stored_version"] == value
 
 
 @clause("content.exact")
 @pytest.mark.asyncio
 async def test_tags_keep_their_order_and_their_doubles(store: Store) -> None:
     sets = [(), ("",), ("b", "a", "b"), ("A", "a"), ('"', "'", ",", "a,b", "[]", "\\")]
-    await done(store, *[put(record(n, fields={"tags": tags})) for n, tags in enumerate(sets)])
-    assert [(await live(store, n)).fields["tags"] for n in range(len(sets))] == sets
+    await apply_all(store, *[put(record(n, fields={"tags": tags})) for n, tags in enumerate(sets)])
+    assert [(await fetch_record(store, n)).fields["tags"] for n in range(len(sets))] == sets
 
 
 @clause("json.types")
 @pytest.mark.asyncio
 async def test_booleans_and_numbers_in_json_stay_what_they_are(store: Store) -> None:
     body = {"one": 1, "true": True, "real": 1.0, "text": "1"}
-    await done(store, put(record(body=body)))
-    assert {k: type(v) for k, v in (await live(store)).body.items()} == {
+    await apply_all(store, put(record(body=body)))
+    assert {k: type(v) for k, v in (await fetch_record(store)).body.items()} == {
         "one": int,
         "true": bool,
         "real": float,
@@ -251,14 +251,14 @@ async def test_booleans_and_numbers_in_json_stay_what_they_are(store: Store) -> 
 @clause("content.none")
 @pytest.mark.asyncio
 async def test_a_field_of_none_is_a_missing_field(store: Store) -> None:
-    await done(store, put(record(fields={"type": None, "tags": (), "source": ""})))
-    assert dict((await live(store)).fields) == {"tags": (), "source": ""}
+    await apply_all(store, put(record(fields={"type": None, "tags": (), "source": ""})))
+    assert dict((await fetch_record(store)).fields) == {"tags": (), "source": ""}
 
 
 @clause("query.all", "content.exact")
 @pytest.mark.asyncio
 async def test_a_query_hands_out_the_same_records_as_a_get(store: Store) -> None:
-    await done(
+    await apply_all(
         store,
         put(
             record(
@@ -271,7 +271,7 @@ async def test_a_query_hands_out_the_same_records_as_a_get(store: Store) -> None
     )
     page = await store.query(Query(SAMPLES, within(HERE)))
 
-    assert page.records == (await live(store),)
+    assert page.records == (await fetch_record(store),)
     assert (page.cursor, page.corrupt) == (None, ())
 
 
@@ -280,9 +280,9 @@ async def test_a_query_hands_out_the_same_records_as_a_get(store: Store) -> None
 async def test_an_expired_record_is_hidden_by_readers_not_by_the_store(store: Store) -> None:
     """A store that claims `ttl` forgets it some time after; until then it stands."""
     soon = datetime.now(UTC) + timedelta(minutes=5)
-    await done(store, put(record(expires_at=soon)))
-    assert (await live(store)).expires_at == soon
-    assert await asked(store) == [record().key.id]
+    await apply_all(store, put(record(expires_at=soon)))
+    assert (await fetch_record(store)).expires_at == soon
+    assert await query_ids(store) == [record().key.id]
 
 
 # -- nothing is shared -----------------------------------------------------------------
@@ -295,7 +295,7 @@ async def test_changing_what_was_handed_in_changes_nothing_stored(store: Store) 
     texts = {"title": "a"}
     body: dict[str, Any] = {"list": [1], "dict": {"k": [1]}}
     owed: dict[str, Any] = {"to": ["a"]}
-    await done(store, put(record(fields=fields, texts=texts, body=body, owed=(Owed("k", "k", owed),))))
+    await apply_all(store, put(record(fields=fields, texts=texts, body=body, owed=(Owed("k", "k", owed),))))
 
     fields["type"] = texts["title"] = "b"
     body["list"].append(2)
@@ -303,7 +303,7 @@ async def test_changing_what_was_handed_in_changes_nothing_stored(store: Store) 
     body["new"] = 1
     owed["to"].append("b")
 
-    stored = await live(store)
+    stored = await fetch_record(store)
     assert (stored.fields["type"], stored.texts["title"]) == ("a", "a")
     assert dict(stored.body) == {"list": [1], "dict": {"k": [1]}}
     assert stored.owed == (Owed("k", "k", {"to": ["a"]}),)
@@ -314,17 +314,17 @@ async def test_changing_what_was_handed_in_changes_nothing_stored(store: Store) 
 @pytest.mark.asyncio
 async def test_changing_a_note_that_was_handed_in_changes_nothing_stored(store: Store) -> None:
     note: dict[str, Any] = {"list": [1]}
-    await done(store, delete(note=note))
+    await apply_all(store, delete(note=note))
 
     note["list"].append(2)
 
-    assert dict((await tombstoned(store)).note) == {"list": [1]}
+    assert dict((await fetch_tombstone(store)).note) == {"list": [1]}
 
 
 @clause("shared.nothing-out")
 @pytest.mark.asyncio
 async def test_changing_what_was_handed_out_changes_nothing_stored(store: Store) -> None:
-    await done(
+    await apply_all(
         store,
         put(
             record(
@@ -332,7 +332,7 @@ async def test_changing_what_was_handed_out_changes_nothing_stored(store: Store)
             )
         ),
     )
-    out: Any = await live(store)
+    out: Any = await fetch_record(store)
 
     changes: list[Callable[[], Any]] = [
         lambda: out.fields.update(type="b"),
@@ -344,7 +344,7 @@ async def test_changing_what_was_handed_out_changes_nothing_stored(store: Store)
         with contextlib.suppress(TypeError, AttributeError):  # to refuse the change is as good
             change()
 
-    assert await live(store) == record(
+    assert await fetch_record(store) == record(
         fields={"type": "a"}, body={"list": [1]}, owed=(Owed("k", "k", {"to": ["a"]}),), generation=0
     )
 
@@ -352,7 +352,7 @@ async def test_changing_what_was_handed_out_changes_nothing_stored(store: Store)
 @clause("shared.nothing-out")
 @pytest.mark.asyncio
 async def test_what_was_handed_out_does_not_change_with_later_writes(store: Store) -> None:
-    await done(store, put(record(fields={"type": "a"}, generation=0)))
-    out = await live(store)
-    await done(store, put(record(version=2, fields={"type": "b"}, generation=0)))
+    await apply_all(store, put(record(fields={"type": "a"}, generation=0)))
+    out = await fetch_record(store)
+    await apply_all(store, put(record(version=2, fields={"type": "b"}, generation=0)))
     assert out == record(fields={"type": "a"}, generation=0)

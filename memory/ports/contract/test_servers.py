@@ -15,14 +15,14 @@ from memory.domain.errors import StoreUnavailable
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs, remote, without
+from memory.ports.contract.judges import needs, needs_server, without
 from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,
+    apply_all,
     delete,
-    done,
+    fetch_record,
     key_of,
-    live,
     one,
     put,
     record,
@@ -66,7 +66,7 @@ def _calls(store: Store) -> dict[str, Call]:
     claims.
     """
 
-    def applied(some: list[Write], together: bool = False) -> Call:
+    def apply_call(some: list[Write], together: bool = False) -> Call:
         return lambda s: s.apply(some, together=together)
 
     can = store.capabilities
@@ -76,10 +76,10 @@ def _calls(store: Store) -> dict[str, Call]:
         "query": lambda s: s.query(Query(SAMPLES, within(HERE), part, order)),
         "count": lambda s: s.count(Query(SAMPLES, within(HERE), part)),
         "delete_matching": lambda s: s.delete_matching(Query(SAMPLES, within(ELSEWHERE)), 50),
-        **{name: applied(some) for name, some in _writes(store).items()},
+        **{name: apply_call(some) for name, some in _writes(store).items()},
     }
     if can.atomic:
-        calls["together"] = applied(
+        calls["together"] = apply_call(
             [put(record(n, version=2, body={"n": "new"})) for n in range(20, 25)], together=True
         )
     if can.lexical:
@@ -92,7 +92,7 @@ def _calls(store: Store) -> dict[str, Call]:
 
 
 @asynccontextmanager
-async def _hurried(harness: Harness, store: Store) -> AsyncIterator[Store]:
+async def _open_with_short_timeouts(harness: Harness, store: Store) -> AsyncIterator[Store]:
     """A store with short timeouts and warm connections, and the records that `_calls`
     are about.
     """
@@ -100,8 +100,8 @@ async def _hurried(harness: Harness, store: Store) -> AsyncIterator[Store]:
     standing = [
         record(n, body={"n": "old"}, role=roles.get(n, Role.HOME), texts={"content": "lantern"}) for n in HELD
     ]
-    await done(store, *[put(r) for r in standing], *[put(record(n, ELSEWHERE)) for n in range(3)])
-    hurried = await harness.hurried(store)
+    await apply_all(store, *[put(r) for r in standing], *[put(record(n, ELSEWHERE)) for n in range(3)])
+    hurried = await harness.with_short_timeouts(store)
     try:
         await _patiently(harness, lambda: hurried.open(DECLARED))
         await _patiently(
@@ -128,7 +128,7 @@ async def _patiently(harness: Harness, call: Callable[[], Awaitable[object]]) ->
 
 
 @asynccontextmanager
-async def _frozen(harness: Harness, store: Store) -> AsyncIterator[None]:
+async def _freeze(harness: Harness, store: Store) -> AsyncIterator[None]:
     await harness.freeze(store)
     try:
         yield
@@ -137,7 +137,7 @@ async def _frozen(harness: Harness, store: Store) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _dead(harness: Harness, store: Store) -> AsyncIterator[None]:
+async def _take_away(harness: Harness, store: Store) -> AsyncIterator[None]:
     await harness.take_away(store)
     try:
         yield
@@ -145,7 +145,7 @@ async def _dead(harness: Harness, store: Store) -> AsyncIterator[None]:
         await harness.bring_back(store)
 
 
-FAILURES = {"frozen": _frozen, "dead": _dead}
+FAILURES = {"frozen": _freeze, "dead": _take_away}
 
 
 async def _in_time(harness: Harness, what: str, call: Awaitable[object]) -> object:
@@ -199,8 +199,8 @@ async def _works_again(harness: Harness, store: Store) -> None:
     """
 
     async def works() -> None:
-        await done(store, put(record(90, version=3)))
-        assert await live(store, 90)
+        await apply_all(store, put(record(90, version=3)))
+        assert await fetch_record(store, 90)
         await asyncio.gather(*(store.get(SAMPLES, [key_of(n)]) for n in range(8)))
         assert (await store.check()).ok
 
@@ -211,13 +211,13 @@ async def _works_again(harness: Harness, store: Store) -> None:
 
 
 @clause("remote.in-time", "build.no-secrets")
-@remote
+@needs_server
 @pytest.mark.asyncio
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_every_call_to_a_server_that_does_not_answer_ends_in_time_and_the_store_works_on(
     harness: Harness, store: Store, failure: str
 ) -> None:
-    async with _hurried(harness, store) as hurried:
+    async with _open_with_short_timeouts(harness, store) as hurried:
         epoch = hurried.epoch
         async with FAILURES[failure](harness, store):
             await _unavailable(harness, hurried)
@@ -264,13 +264,13 @@ async def _is_whole(store: Store) -> None:
 
 
 @clause("remote.in-time")
-@remote
+@needs_server
 @pytest.mark.asyncio
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_a_store_is_closed_in_time_whatever_its_server_does(
     harness: Harness, store: Store, failure: str
 ) -> None:
-    async with _hurried(harness, store) as hurried:
+    async with _open_with_short_timeouts(harness, store) as hurried:
         async with FAILURES[failure](harness, store):
             answer = await _in_time(harness, "close", hurried.close())
             assert answer is None or isinstance(answer, StoreUnavailable)
@@ -280,13 +280,13 @@ async def test_a_store_is_closed_in_time_whatever_its_server_does(
 
 
 @clause("remote.in-time")
-@remote
+@needs_server
 @pytest.mark.asyncio
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_a_store_that_could_not_be_opened_in_time_can_be_opened_later(
     harness: Harness, store: Store, failure: str
 ) -> None:
-    late = await harness.hurried(store)
+    late = await harness.with_short_timeouts(store)
     try:
         async with FAILURES[failure](harness, store):
             for turn in ("first", "second"):
@@ -309,7 +309,7 @@ async def _write_on(
     for n in range(1000 * worker, 1000 * worker + 1000):
         wrote = record(n, version=5, body={"n": n, "said": "x" * 200})
         try:
-            await done(store, put(wrote))
+            await apply_all(store, put(wrote))
         except StoreUnavailable:
             swinging.set()
             return
@@ -322,7 +322,7 @@ async def _write_on(
 
 
 @clause("remote.kept")
-@remote
+@needs_server
 @needs("durable")
 @pytest.mark.asyncio
 @pytest.mark.parametrize("failure", FAILURES)
@@ -330,7 +330,7 @@ async def test_what_was_acknowledged_while_the_server_failed_is_there_when_it_is
     harness: Harness, store: Store, failure: str
 ) -> None:
     acknowledged: dict[int, Record] = {}
-    async with _hurried(harness, store) as hurried:
+    async with _open_with_short_timeouts(harness, store) as hurried:
         stop, swinging = asyncio.Event(), asyncio.Event()
         writers = [
             asyncio.ensure_future(_write_on(hurried, worker, stop, acknowledged, swinging))
@@ -350,15 +350,15 @@ async def test_what_was_acknowledged_while_the_server_failed_is_there_when_it_is
 
 
 @clause("epoch.tells")
-@remote
+@needs_server
 @without("durable")
 @pytest.mark.asyncio
 async def test_a_store_that_may_lose_data_tells_of_a_restart_behind_its_back(
     harness: Harness, store: Store
 ) -> None:
-    async with _hurried(harness, store) as hurried:
+    async with _open_with_short_timeouts(harness, store) as hurried:
         epoch = hurried.epoch
-        async with _dead(harness, store):
+        async with _take_away(harness, store):
             pass
         await _works_again(harness, hurried)
         assert hurried.epoch not in ("", epoch)

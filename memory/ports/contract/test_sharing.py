@@ -15,16 +15,16 @@ from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     HERE,
+    apply_all,
     delete,
-    done,
-    live,
-    marked,
+    fetch_mark,
+    fetch_record,
+    fetch_tombstone,
     one,
     put,
     record,
     release,
-    searched,
-    tombstoned,
+    search_hits,
 )
 from memory.ports.query import Query, within
 from memory.ports.record import Owed, Record, Standing, pack_vector
@@ -55,7 +55,7 @@ def _change_all(standing: object) -> None:
         _change(getattr(standing, part, None))
 
 
-def _made() -> dict[str, Any]:
+def _mutable_parts() -> dict[str, Any]:
     """Parts that can be changed, new ones each time."""
     return {
         "body": {"list": [1, {"k": [2]}], "dict": {"k": {"l": []}}},
@@ -68,11 +68,14 @@ def _made() -> dict[str, Any]:
 @clause("shared.nothing-out")
 @pytest.mark.asyncio
 async def test_nothing_that_was_handed_out_leads_back_into_the_store(store: Store) -> None:
-    wrote = record(1, generation=0, vector=pack_vector([1.0]), **_made())
-    await done(store, put(wrote))
+    wrote = record(1, generation=0, vector=pack_vector([1.0]), **_mutable_parts())
+    await apply_all(store, put(wrote))
 
     async def handed_out() -> list[object]:
-        out: list[object] = [await live(store, 1), *(await store.query(Query(SAMPLES, within(HERE)))).records]
+        out: list[object] = [
+            await fetch_record(store, 1),
+            *(await store.query(Query(SAMPLES, within(HERE)))).records,
+        ]
         if store.capabilities.conditional:
             out.append((await one(store, put(record(1, version=2), Absent()))).stored)
         return out
@@ -83,16 +86,16 @@ async def test_nothing_that_was_handed_out_leads_back_into_the_store(store: Stor
             _change_all(standing)
     assert await handed_out() == [wrote] * len(await handed_out())
     if store.capabilities.conditional:
-        await done(
+        await apply_all(
             store,
-            delete(2, note=_made()["body"], owed=_made()["owed"]),
+            delete(2, note=_mutable_parts()["body"], owed=_mutable_parts()["owed"]),
             put(record(3)),
-            release(3, owed=_made()["owed"]),
+            release(3, owed=_mutable_parts()["owed"]),
         )
         for _ in range(2):
-            left: list[Standing] = [await tombstoned(store, 2), await marked(store, 3)]
-            assert [s.owed for s in left] == [_made()["owed"]] * 2
-            assert (await tombstoned(store, 2)).note == _made()["body"]
+            left: list[Standing] = [await fetch_tombstone(store, 2), await fetch_mark(store, 3)]
+            assert [s.owed for s in left] == [_mutable_parts()["owed"]] * 2
+            assert (await fetch_tombstone(store, 2)).note == _mutable_parts()["body"]
             conflicts = [(await one(store, put(record(n), Absent()))).stored for n in (2, 3)]
             for standing in (*left, *conflicts):
                 _change_all(standing)
@@ -103,10 +106,10 @@ async def test_nothing_that_was_handed_out_leads_back_into_the_store(store: Stor
 @pytest.mark.asyncio
 async def test_nothing_that_was_handed_in_leads_into_the_store(store: Store) -> None:
     """Of every kind of write; what a conflict was handed is not kept either."""
-    handed = [_made() for _ in range(6)]
-    note = _made()["body"]
+    handed = [_mutable_parts() for _ in range(6)]
+    note = _mutable_parts()["body"]
     keys = ["a"]
-    await done(
+    await apply_all(
         store,
         put(record(1, **handed[0]), Absent()),
         put(record(1, **handed[1]), Absent(), MORE_SAMPLES),
@@ -121,16 +124,20 @@ async def test_nothing_that_was_handed_in_leads_into_the_store(store: Store) -> 
         for part in parts.values():
             _change(part)
 
-    fresh = _made()
-    for stored in (await live(store, 1), await live(store, 4), await live(store, 1, collection=MORE_SAMPLES)):
+    fresh = _mutable_parts()
+    for stored in (
+        await fetch_record(store, 1),
+        await fetch_record(store, 4),
+        await fetch_record(store, 1, collection=MORE_SAMPLES),
+    ):
         assert (dict(stored.body), dict(stored.texts), stored.owed) == (
             fresh["body"],
             fresh["texts"],
             fresh["owed"],
         )
         assert {**fresh["fields"], **stored.fields} == dict(stored.fields)
-    tombstone = await tombstoned(store, 3)
-    assert ((await marked(store, 2)).owed, tombstone.owed, tombstone.note) == (
+    tombstone = await fetch_tombstone(store, 3)
+    assert ((await fetch_mark(store, 2)).owed, tombstone.owed, tombstone.note) == (
         fresh["owed"],
         fresh["owed"],
         fresh["body"],
@@ -140,10 +147,10 @@ async def test_nothing_that_was_handed_in_leads_into_the_store(store: Store) -> 
 @clause("shared.nothing-out")
 @pytest.mark.asyncio
 async def test_a_page_that_was_handed_out_does_not_change_with_later_writes(store: Store) -> None:
-    await done(store, *[put(record(n, generation=0, body={"n": [n]})) for n in range(4)])
+    await apply_all(store, *[put(record(n, generation=0, body={"n": [n]})) for n in range(4)])
     page = await store.query(Query(SAMPLES, within(HERE)))
-    hits = await searched(store, "nothing") if store.capabilities.lexical else []
-    await done(store, *[put(record(n, version=2, body={"n": ["changed"]})) for n in range(4)])
+    hits = await search_hits(store, "nothing") if store.capabilities.lexical else []
+    await apply_all(store, *[put(record(n, version=2, body={"n": ["changed"]})) for n in range(4)])
     await store.delete_matching(Query(SAMPLES, within(HERE)), 50)
     assert page.records == tuple(record(n, generation=0, body={"n": [n]}) for n in range(4))
     assert hits == []

@@ -38,7 +38,7 @@ async def specification() -> AsyncIterator[Store]:
     await made.close()
 
 
-async def _applied(store: Store, writes: Sequence[Write], size: int) -> list[Outcome]:
+async def _apply_in_batches(store: Store, writes: Sequence[Write], size: int) -> list[Outcome]:
     return [
         outcome
         for start in range(0, len(writes), size)
@@ -50,7 +50,10 @@ async def _work(harness: Harness, work: RandomWork, store: Store, specification:
     """The same writes on both, with the same outcomes."""
     writes = [work.write() if harness.revives else upward(work.write()) for _ in range(count)]
     size = min(store.capabilities.max_batch or count, work.chance.choice((1, 7, count)))
-    ours, theirs = await _applied(store, writes, size), await _applied(specification, writes, size)
+    ours, theirs = (
+        await _apply_in_batches(store, writes, size),
+        await _apply_in_batches(specification, writes, size),
+    )
     for write, mine, other in zip(writes, ours, theirs, strict=True):
         assert mine == other, write
 

@@ -14,7 +14,7 @@ from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.judges import needs
-from memory.ports.contract.support import HERE, delete, done, key_of, put, record, searched
+from memory.ports.contract.support import HERE, apply_all, delete, key_of, put, record, search_hits
 from memory.ports.query import Eq, Query, Tenant, Where, within
 from memory.ports.record import Partition, Record, Role
 from memory.ports.store import Store
@@ -25,7 +25,7 @@ KEPT, GONE = range(4), range(10, 16)
 LONG = "walrus penguin lantern harbour " * 6
 
 
-def _kept(n: int, at: Partition) -> Record:
+def _kept_record(n: int, at: Partition) -> Record:
     return record(
         n,
         at,
@@ -36,7 +36,7 @@ def _kept(n: int, at: Partition) -> Record:
     )
 
 
-def _gone(n: int, at: Partition, **parts: Any) -> Record:
+def _gone_record(n: int, at: Partition, **parts: Any) -> Record:
     """Long, and full of the words that are asked for: what it leaves behind shows in
     every score.
     """
@@ -52,56 +52,56 @@ async def _scores(
     other places.
     """
     numbers = {key_of(n, p): (n, str(place)) for place, p in enumerate(whose) for n in (*KEPT, *GONE)}
-    return {numbers[hit.head.key]: hit.score for hit in await searched(store, text, at)}
+    return {numbers[hit.head.key]: hit.score for hit in await search_hits(store, text, at)}
 
 
-async def _deleted(store: Store) -> None:
-    await done(store, *[delete(n, at=HERE) for n in GONE])
+async def _delete(store: Store) -> None:
+    await apply_all(store, *[delete(n, at=HERE) for n in GONE])
 
 
-async def _erased(store: Store) -> None:
+async def _erase(store: Store) -> None:
     assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "gone")), 50) == len(GONE)
 
 
-async def _released(store: Store) -> None:
-    await done(store, *[Release(SAMPLES, key_of(n), 1, "long") for n in GONE])
+async def _release(store: Store) -> None:
+    await apply_all(store, *[Release(SAMPLES, key_of(n), 1, "long") for n in GONE])
 
 
-async def _purged(store: Store) -> None:
-    await done(
+async def _purge(store: Store) -> None:
+    await apply_all(
         store,
-        *[put(replace(_gone(n, HERE), version=2, role=Role.CACHED)) for n in GONE],
+        *[put(replace(_gone_record(n, HERE), version=2, role=Role.CACHED)) for n in GONE],
         *[Purge(SAMPLES, key_of(n), 2) for n in GONE],
     )
 
 
-async def _silenced(store: Store) -> None:
+async def _silence_and_delete(store: Store) -> None:
     """They have no words any more, and are not there to be counted either."""
-    await done(
+    await apply_all(
         store, *[put(record(n, version=2), Newer()) for n in GONE], *[delete(n, at=HERE) for n in GONE]
     )
 
 
-async def _changed_role(store: Store) -> None:
-    await done(store, *[Annotate(SAMPLES, key_of(n), 1, role=Role.REPLICA) for n in GONE])
+async def _change_role(store: Store) -> None:
+    await apply_all(store, *[Annotate(SAMPLES, key_of(n), 1, role=Role.REPLICA) for n in GONE])
 
 
-async def _rewritten(store: Store) -> None:
-    await done(
+async def _rewrite_and_delete(store: Store) -> None:
+    await apply_all(
         store,
-        *[put(replace(_kept(n, HERE), version=2)) for n in KEPT for _ in range(2)],
+        *[put(replace(_kept_record(n, HERE), version=2)) for n in KEPT for _ in range(2)],
         *[delete(n, at=HERE) for n in GONE],
     )
 
 
 CHANGES: dict[str, Callable[[Store], Awaitable[None]]] = {
-    "deleted": _deleted,
-    "erased by a filter": _erased,
-    "released": _released,
-    "purged": _purged,
-    "silenced and deleted": _silenced,
-    "of another role": _changed_role,
-    "deleted beside rewritten ones": _rewritten,
+    "deleted": _delete,
+    "erased by a filter": _erase,
+    "released": _release,
+    "purged": _purge,
+    "silenced and deleted": _silence_and_delete,
+    "of another role": _change_role,
+    "deleted beside rewritten ones": _rewrite_and_delete,
 }
 
 
@@ -112,10 +112,10 @@ CHANGES: dict[str, Callable[[Store], Awaitable[None]]] = {
 async def test_scores_are_those_of_a_partition_that_never_held_what_is_gone(
     store: Store, change: str
 ) -> None:
-    await done(
+    await apply_all(
         store,
-        *[put(_kept(n, at)) for at in (HERE, FRESH) for n in KEPT],
-        *[put(_gone(n, HERE)) for n in GONE],
+        *[put(_kept_record(n, at)) for at in (HERE, FRESH) for n in KEPT],
+        *[put(_gone_record(n, HERE)) for n in GONE],
     )
     before = await _scores(store, within(HERE), (HERE,))
     assert {n for n, _ in before} == {*KEPT, *GONE}
@@ -137,9 +137,12 @@ async def test_scores_are_those_of_a_partition_that_never_held_what_is_gone(
 async def test_several_partitions_have_the_statistics_of_one_that_holds_all_of_theirs(store: Store) -> None:
     """Also where one of them holds most; and a tenant those of all its partitions."""
     one, two, tenant = HERE, Partition(HERE.tenant, "user:two"), Partition("umbrella", "user:all")
-    all_there = [replace(_kept(n, tenant)) for n in KEPT] + [_gone(n, tenant) for n in GONE]
-    await done(
-        store, *[put(_kept(n, one)) for n in KEPT], *[put(_gone(n, two)) for n in GONE], *map(put, all_there)
+    all_there = [replace(_kept_record(n, tenant)) for n in KEPT] + [_gone_record(n, tenant) for n in GONE]
+    await apply_all(
+        store,
+        *[put(_kept_record(n, one)) for n in KEPT],
+        *[put(_gone_record(n, two)) for n in GONE],
+        *map(put, all_there),
     )
     together = await _scores(store, within(tenant), (tenant,))
     assert len(together) == len(all_there)
@@ -158,7 +161,7 @@ async def test_sizes_follow_every_kind_of_write(store: Store) -> None:
     shows. In bytes: these characters take three each.
     """
 
-    async def sized(expected: int, records: int) -> None:
+    async def check_size(expected: int, records: int) -> None:
         counted = await store.count(Query(SAMPLES, within(HERE)))
         assert counted.records == records
         assert expected / 2 <= counted.bytes <= expected * 4 + 10_000 * bool(records), (
@@ -172,8 +175,8 @@ async def test_sizes_follow_every_kind_of_write(store: Store) -> None:
         return record(n, body={"said": "夜の灯り" * (size // 12)}, **parts)
 
     handed_in = of(100_000, fields={"type": "fact", "tags": ("a", "b"), "confidence": None})
-    await done(store, put(handed_in))
-    await sized(100_000, 1)
+    await apply_all(store, put(handed_in))
+    await check_size(100_000, 1)
     (stands,) = (await store.query(Query(SAMPLES, within(HERE)))).records
     assert isinstance(stands, Record)
     foreseen = store.counted_bytes(SAMPLES, replace(handed_in, generation=stands.generation))
@@ -181,32 +184,32 @@ async def test_sizes_follow_every_kind_of_write(store: Store) -> None:
         "before it stands, too"
     )
     for version in range(2, 8):
-        await done(store, put(of(100_000, version=version), Newer()))
-    await sized(100_000, 1)
-    await done(
+        await apply_all(store, put(of(100_000, version=version), Newer()))
+    await check_size(100_000, 1)
+    await apply_all(
         store,
         put(of(1_000, version=8), Newer()),
         *[Annotate(SAMPLES, key_of(1), 8, tier=f"tier {n}") for n in range(20)],
     )
-    await sized(1_000, 1)
-    await done(
+    await check_size(1_000, 1)
+    await apply_all(
         store,
         put(of(200_000, version=9), Newer()),
         put(of(100_000, 2)),
         put(of(100_000, 3)),
         put(of(100_000, 4)),
     )
-    await sized(500_000, 4)
-    await done(
+    await check_size(500_000, 4)
+    await apply_all(
         store,
         delete(1),
         Release(SAMPLES, key_of(2), 1, "long"),
         Annotate(SAMPLES, key_of(3), 1, role=Role.REPLICA),
     )
-    await sized(100_000, 1)
-    await done(store, delete(4))
-    await sized(0, 0)
-    await done(store, put(of(100_000, 5)), put(of(100_000, 6)))
+    await check_size(100_000, 1)
+    await apply_all(store, delete(4))
+    await check_size(0, 0)
+    await apply_all(store, put(of(100_000, 5)), put(of(100_000, 6)))
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 300) == 2
-    await sized(0, 0)
+    await check_size(0, 0)
     assert (await store.count(Query(SAMPLES, within(HERE)))).bytes == 0

@@ -15,19 +15,19 @@ from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import derived, needs
+from memory.ports.contract.judges import needs, needs_derived_damage
 from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,
     HERE,
     T0,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
     hit_ids,
     id_of,
     key_of,
-    live,
     one,
     put,
     record,
@@ -47,7 +47,7 @@ async def _busy(store: Store) -> None:
     collections.
     """
     for version in range(1, 5):
-        await done(
+        await apply_all(
             store,
             *[
                 put(
@@ -58,14 +58,14 @@ async def _busy(store: Store) -> None:
                 for n in range(40)
             ],
         )
-    await done(
+    await apply_all(
         store,
         put(record(1, ELSEWHERE, texts={"content": "lantern"})),
         put(record(1), collection=PLAIN),
         RaiseGeneration(EMPTY, 3),
     )
     if store.capabilities.conditional:
-        await done(
+        await apply_all(
             store,
             *[release(n, 4, owed=(Owed("k", "k"),)) for n in range(5)],
             *[delete(n, owed=(Owed("k", "k"),)) for n in range(5, 12)],
@@ -79,7 +79,7 @@ async def _busy(store: Store) -> None:
     await store.delete_matching(Query(SAMPLES, within(ELSEWHERE)), 60)
 
 
-async def _pictured(store: Store) -> dict[str, Any]:
+async def _snapshot(store: Store) -> dict[str, Any]:
     """All that stands, and what it is found by."""
     keys = [key_of(n) for n in range(60)] + [key_of(1, ELSEWHERE)]
     seen: dict[str, Any] = {c.name: await store.get(c, keys) for c in (SAMPLES, MORE_SAMPLES, PLAIN)}
@@ -105,12 +105,12 @@ async def _pictured(store: Store) -> dict[str, Any]:
 async def test_an_audit_of_a_healthy_store_finds_nothing_and_changes_nothing(store: Store) -> None:
     assert (await store.audit()).problems == ()
     await _busy(store)
-    before = await _pictured(store)
+    before = await _snapshot(store)
     for repair in (False, True):
         audit = await store.audit(repair=repair)
         assert isinstance(audit, Audit)
         assert audit.problems == ()
-        assert await _pictured(store) == before
+        assert await _snapshot(store) == before
 
 
 @clause("upkeep.audit")
@@ -127,7 +127,7 @@ async def test_an_audit_misses_nothing_of_records_that_have_nothing_to_be_found_
         {"title": "lantern", "content": "lanterns LANTERN"},
     ]
     vectors = [None, pack_vector([1.0, 0.0])] if store.capabilities.semantic else [None]
-    await done(
+    await apply_all(
         store,
         *[
             put(record(10 * n + m, texts=t, vector=v))
@@ -135,7 +135,7 @@ async def test_an_audit_misses_nothing_of_records_that_have_nothing_to_be_found_
             for m, v in enumerate(vectors)
         ],
     )
-    await done(
+    await apply_all(
         store,
         put(record(1, texts={"content": "lantern"}), collection=MORE_SAMPLES),
         put(record(1), collection=PLAIN),
@@ -145,19 +145,19 @@ async def test_an_audit_misses_nothing_of_records_that_have_nothing_to_be_found_
 
 
 @clause("upkeep.repairs", "upkeep.audit")
-@derived
+@needs_derived_damage
 @pytest.mark.asyncio
 async def test_an_audit_tells_of_damage_and_a_repair_undoes_it(harness: Harness, store: Store) -> None:
     """The records are as they were all the while: what is derived is never the only
     copy of anything.
     """
     await _busy(store)
-    before = await _pictured(store)
+    before = await _snapshot(store)
     again = await harness.reopen(store)
     await harness.damage_derived(again)
     await again.open(DECLARED)
     try:
-        assert {name: seen for name, seen in (await _pictured(again)).items() if name != "found"} == {
+        assert {name: seen for name, seen in (await _snapshot(again)).items() if name != "found"} == {
             n: s for n, s in before.items() if n != "found"
         }
         told = (await again.audit()).problems
@@ -168,7 +168,7 @@ async def test_an_audit_tells_of_damage_and_a_repair_undoes_it(harness: Harness,
         assert (await again.audit()).problems == told, "it only looked"
         assert (await again.audit(repair=True)).problems == told
         assert (await again.audit()).problems == ()
-        assert await _pictured(again) == before
+        assert await _snapshot(again) == before
     finally:
         await again.close()
 
@@ -178,10 +178,10 @@ async def test_an_audit_tells_of_damage_and_a_repair_undoes_it(harness: Harness,
 async def test_a_vacuum_changes_nothing_that_can_be_asked(store: Store) -> None:
     assert await store.vacuum() >= 0
     await _busy(store)
-    before = await _pictured(store)
+    before = await _snapshot(store)
     assert await store.vacuum() >= 0
-    assert await _pictured(store) == before
-    await done(store, put(record(30, version=9, texts={"content": "afterwards"})))
+    assert await _snapshot(store) == before
+    await apply_all(store, put(record(30, version=9, texts={"content": "afterwards"})))
     if store.capabilities.lexical:
         assert await hit_ids(store, "afterwards") == {id_of(30)}
     assert (await store.audit()).problems == ()
@@ -196,7 +196,7 @@ async def test_upkeep_keeps_what_is_past_its_time(store: Store, upkeep: str) -> 
     still ask.
     """
     past, owed = datetime(2001, 1, 1, tzinfo=UTC), (Owed("k", "k"),)
-    await done(
+    await apply_all(
         store,
         put(record(1, expires_at=past)),
         put(record(2)),
@@ -204,10 +204,10 @@ async def test_upkeep_keeps_what_is_past_its_time(store: Store, upkeep: str) -> 
         delete(3, owed=owed, discard_at=past),
     )
     if not store.capabilities.ttl:
-        await done(store, put(record(4)), release(4, discard_at=past), delete(5, discard_at=past))
-    before = await _pictured(store)
+        await apply_all(store, put(record(4)), release(4, discard_at=past), delete(5, discard_at=past))
+    before = await _snapshot(store)
     await (store.vacuum() if upkeep == "vacuum" else store.audit(repair=upkeep == "repair"))
-    assert await _pictured(store) == before
+    assert await _snapshot(store) == before
 
 
 @clause("upkeep.audit", "upkeep.vacuum", "life.at-once")
@@ -217,7 +217,9 @@ async def test_an_audit_beside_writers_takes_their_writes_for_no_damage(store: S
 
     async def write(n: int) -> None:
         for version in range(1, 6):
-            await done(store, put(record(n, version=version, texts={"content": f"lantern turn{version}"})))
+            await apply_all(
+                store, put(record(n, version=version, texts={"content": f"lantern turn{version}"}))
+            )
             if n % 5 == 0:
                 await store.delete_matching(Query(SAMPLES, within(ELSEWHERE)), 60)
 
@@ -228,7 +230,7 @@ async def test_an_audit_beside_writers_takes_their_writes_for_no_damage(store: S
     await store.vacuum()
     await writers
     assert [audit.problems for audit in (*audits, await store.audit())] == [()] * 4
-    assert [(await live(store, n)).version for n in range(10)] == [5] * 10
+    assert [(await fetch_record(store, n)).version for n in range(10)] == [5] * 10
     if store.capabilities.lexical:
         assert (await hit_ids(store, "turn5"), await hit_ids(store, "turn4")) == (
             {id_of(n) for n in range(10)},
@@ -241,8 +243,8 @@ async def test_an_audit_beside_writers_takes_their_writes_for_no_damage(store: S
 @cells("collection", DECLARED, ids=lambda c: c.name)
 async def test_a_record_of_any_collection_and_role_is_something(store: Store, collection: Collection) -> None:
     places = [Partition("acme", f"user:{role}") for role in Role]
-    await done(store, *[RaiseGeneration(place, 3) for place in places])
-    await done(
+    await apply_all(store, *[RaiseGeneration(place, 3) for place in places])
+    await apply_all(
         store,
         *[
             put(record(n, place, role=role), collection=collection)
@@ -252,7 +254,7 @@ async def test_a_record_of_any_collection_and_role_is_something(store: Store, co
     assert await store.idle_partitions() == []
     assert await store.forget_partitions([(place, 3) for place in places]) == 0
     for n, place in enumerate(places):
-        await live(store, n, place, collection)
+        await fetch_record(store, n, place, collection)
         assert (await one(store, RaiseGeneration(place, 0))).number == 3
 
 
@@ -261,7 +263,7 @@ async def test_a_record_of_any_collection_and_role_is_something(store: Store, co
 @pytest.mark.asyncio
 @cells("collection", DECLARED, ids=lambda c: c.name)
 async def test_a_mark_of_any_collection_is_something(store: Store, collection: Collection) -> None:
-    await done(
+    await apply_all(
         store,
         RaiseGeneration(HERE, 3),
         put(record(1), collection=collection),
@@ -275,7 +277,7 @@ async def test_a_mark_of_any_collection_is_something(store: Store, collection: C
 @clause("upkeep.forget")
 @pytest.mark.asyncio
 async def test_a_partition_named_twice_is_forgotten_once(store: Store) -> None:
-    await done(store, RaiseGeneration(EMPTY, 3), RaiseGeneration(ELSEWHERE, 2))
+    await apply_all(store, RaiseGeneration(EMPTY, 3), RaiseGeneration(ELSEWHERE, 2))
     assert await store.forget_partitions([(EMPTY, 3), (ELSEWHERE, 2), (EMPTY, 3)]) == 2
     assert await store.forget_partitions([(EMPTY, 3), (EMPTY, 0)]) == 0
 
@@ -287,12 +289,12 @@ async def test_what_one_client_forgot_another_does_not_remember(harness: Harness
     other = await harness.client(store)
     try:
         await other.open(DECLARED)
-        await done(other, RaiseGeneration(HERE, 5))
+        await apply_all(other, RaiseGeneration(HERE, 5))
         assert (await one(store, RaiseGeneration(HERE, 0))).number == 5
-        await done(other, put(record(1, ELSEWHERE)))
+        await apply_all(other, put(record(1, ELSEWHERE)))
         assert await store.forget_partitions([(HERE, 5)]) == 1
         assert (await one(other, put(record(1)))).generation == 0
-        assert (await live(store, 1)).generation == 0
+        assert (await fetch_record(store, 1)).generation == 0
         assert (await one(other, RaiseGeneration(HERE, 0))).number == 0
     finally:
         await other.close()
@@ -305,16 +307,16 @@ async def test_a_partition_is_idle_exactly_where_nothing_stands_in_it(store: Sto
     else is.
     """
     assert await store.idle_partitions() == []
-    await done(store, *[RaiseGeneration(p, n) for n, p in enumerate(PLACES, start=3)])
-    await done(store, put(record(1)), put(record(1, ELSEWHERE), collection=PLAIN))
+    await apply_all(store, *[RaiseGeneration(p, n) for n, p in enumerate(PLACES, start=3)])
+    await apply_all(store, put(record(1)), put(record(1, ELSEWHERE), collection=PLAIN))
     assert sorted(await store.idle_partitions()) == sorted([(FOREIGN, 5), (EMPTY, 6)])
     assert len(await store.idle_partitions(1)) == 1
     with pytest.raises(InvalidInput):
         await store.idle_partitions(0)
     if store.capabilities.conditional:
-        await done(store, put(record(1, FOREIGN)), replace(release(1), key=key_of(1, FOREIGN)))
+        await apply_all(store, put(record(1, FOREIGN)), replace(release(1), key=key_of(1, FOREIGN)))
         assert await store.idle_partitions() == [(EMPTY, 6)], "a mark is something"
-        await done(store, put(record(2, EMPTY), Absent(), MORE_SAMPLES))
+        await apply_all(store, put(record(2, EMPTY), Absent(), MORE_SAMPLES))
         assert await store.idle_partitions() == []
     await store.delete_matching(Query(SAMPLES, within(HERE)), 9)
     assert {p for p, _ in await store.idle_partitions()} <= (
@@ -326,17 +328,17 @@ async def test_a_partition_is_idle_exactly_where_nothing_stands_in_it(store: Sto
 @pytest.mark.asyncio
 async def test_only_an_idle_partition_at_its_generation_is_forgotten(store: Store) -> None:
     assert await store.forget_partitions([]) == 0
-    await done(store, *[RaiseGeneration(p, n) for n, p in enumerate(PLACES, start=3)])
-    await done(store, put(record(1)), put(record(1, ELSEWHERE), collection=PLAIN))
+    await apply_all(store, *[RaiseGeneration(p, n) for n, p in enumerate(PLACES, start=3)])
+    await apply_all(store, put(record(1)), put(record(1, ELSEWHERE), collection=PLAIN))
     asked = [(HERE, 3), (ELSEWHERE, 4), (FOREIGN, 4), (FOREIGN, 6), (Partition("nobody", "x"), 1)]
     assert await store.forget_partitions(asked) == 0
     assert [(await one(store, RaiseGeneration(p, 0))).number for p in PLACES] == [3, 4, 5, 6]
     assert await store.forget_partitions([(FOREIGN, 5), (HERE, 3)]) == 1
     assert [(await one(store, RaiseGeneration(p, 0))).number for p in PLACES] == [3, 4, 0, 6]
-    assert (await done(store, put(record(7, FOREIGN))))[0].generation == 0, "it begins anew"
+    assert (await apply_all(store, put(record(7, FOREIGN))))[0].generation == 0, "it begins anew"
     assert not (await one(store, put(record(7, generation=2)))).applied, "and no other does"
     assert (EMPTY, 6) in await store.idle_partitions()
-    assert await found(store, 1) is not None
+    assert await fetch_stored(store, 1) is not None
 
 
 @clause("upkeep.forget")
@@ -346,9 +348,9 @@ async def test_what_is_idle_no_longer_when_it_shall_be_forgotten_is_kept(store: 
     """A call that comes between the list and the forgetting makes it another partition:
     by a record, or by its generation.
     """
-    await done(store, RaiseGeneration(HERE, 3), RaiseGeneration(ELSEWHERE, 3))
+    await apply_all(store, RaiseGeneration(HERE, 3), RaiseGeneration(ELSEWHERE, 3))
     idle = await store.idle_partitions()
     assert sorted(idle) == [(HERE, 3), (ELSEWHERE, 3)]
-    await done(store, put(record(1)), RaiseGeneration(ELSEWHERE))
+    await apply_all(store, put(record(1)), RaiseGeneration(ELSEWHERE))
     assert await store.forget_partitions(idle) == 0
     assert [(await one(store, RaiseGeneration(p, 0))).number for p in (HERE, ELSEWHERE)] == [3, 4]

@@ -20,9 +20,9 @@ from memory.ports.contract.support import (
     T0,
     alike,
     delete,
+    fetch_record,
     id_of,
     key_of,
-    live,
     one,
     put,
     record,
@@ -91,7 +91,7 @@ async def test_answers_over_ten_thousand_records_are_whole(harness: Harness, sto
     alike(_ids((await store.query(HERE_ALL)).records), ids[:MAX_LIMIT])
     alike(await _all(store, HERE_ALL), ids)
     assert (await store.count(HERE_ALL)).records == many
-    await _walked(store, HERE_ALL, ids)
+    await _check_pages(store, HERE_ALL, ids)
     if store.capabilities.filter:
         odd = replace(HERE_ALL, filter=Eq("type", "b"))
         alike(await _all(store, odd), ids[1::2])
@@ -117,7 +117,7 @@ async def _all(store: Store, query: Query) -> list[str]:
     return [found.key.id async for page in scan(store, query, MAX_LIMIT) for found in page.records]
 
 
-async def _walked(store: Store, query: Query | None, ids: list[str]) -> None:
+async def _check_pages(store: Store, query: Query | None, ids: list[str]) -> None:
     walked: list[str] = []
     while query is not None:
         page = await store.query(replace(query, limit=max(1, len(ids) * 2 // 5)))
@@ -145,7 +145,7 @@ async def _all_erased(store: Store, ids: list[str]) -> None:
     alike(left, [Tombstone(key_of(n), max(50, _version(n) + 1), discard_at=T0) for n in range(many)])
     if store.capabilities.tenant_wide:
         alike(await _all(store, Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE}))), ids)
-    await live(store, 1, ELSEWHERE)
+    await fetch_record(store, 1, ELSEWHERE)
 
 
 @clause("apply.order", "atomic.together")

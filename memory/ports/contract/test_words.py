@@ -15,15 +15,15 @@ from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,
+    apply_all,
     delete,
-    done,
     everything_of,
+    fetch_record,
     hit_ids,
     id_of,
-    live,
     put,
     record,
-    searched,
+    search_hits,
     selections,
 )
 from memory.ports.heads import head_of
@@ -44,16 +44,16 @@ def text(n: int, content: str = "", **parts: Any) -> Record:
     return record(n, texts={"content": content}, **parts)
 
 
-async def _ranked(store: Store, query: str) -> list[int]:
+async def _ranked_numbers(store: Store, query: str) -> list[int]:
     by_id = {id_of(n): n for n in range(100)}
-    return [by_id[hit.head.key.id] for hit in await searched(store, query)]
+    return [by_id[hit.head.key.id] for hit in await search_hits(store, query)]
 
 
 @clause("lexical.words")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_any_content_word_of_the_query_finds_a_record(store: Store) -> None:
-    await done(store, put(text(1, "alpha beta")), put(text(2, "beta gamma")), put(text(3, "delta")))
+    await apply_all(store, put(text(1, "alpha beta")), put(text(2, "beta gamma")), put(text(3, "delta")))
     assert await hit_ids(store, "alpha gamma") == {id_of(1), id_of(2)}
     assert await hit_ids(store, "delta omega") == {id_of(3)}
     assert await hit_ids(store, "omega") == set()
@@ -63,10 +63,10 @@ async def test_any_content_word_of_the_query_finds_a_record(store: Store) -> Non
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_a_hit_is_the_head_of_its_record_with_a_positive_score_best_first(store: Store) -> None:
-    await done(store, *[put(text(n, "word " * n + "filler " * 10)) for n in range(1, 6)])
-    hits = await searched(store, "word")
+    await apply_all(store, *[put(text(n, "word " * n + "filler " * 10)) for n in range(1, 6)])
+    hits = await search_hits(store, "word")
     assert [hit.head for hit in hits] == [
-        head_of(SAMPLES, await live(store, n), frozenset()) for n in (5, 4, 3, 2, 1)
+        head_of(SAMPLES, await fetch_record(store, n), frozenset()) for n in (5, 4, 3, 2, 1)
     ]
     assert all(a.score > b.score > 0 for a, b in itertools.pairwise(hits))
 
@@ -75,17 +75,17 @@ async def test_a_hit_is_the_head_of_its_record_with_a_positive_score_best_first(
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_a_hit_by_words_is_the_same_copy_with_the_same_score_whatever_is_selected(store: Store) -> None:
-    await done(
+    await apply_all(
         store,
         *[
             put(text(n, "word " * n + "filler", body={"k": n}, tier="mid", role=Role.REPLICA))
             for n in range(1, 5)
         ],
     )
-    records = [await live(store, n) for n in (4, 3, 2, 1)]
-    bare = await searched(store, "word", roles=frozenset({Role.REPLICA}))
+    records = [await fetch_record(store, n) for n in (4, 3, 2, 1)]
+    bare = await search_hits(store, "word", roles=frozenset({Role.REPLICA}))
     for select in selections(SAMPLES):
-        hits = await searched(store, "word", roles=frozenset({Role.REPLICA}), select=select)
+        hits = await search_hits(store, "word", roles=frozenset({Role.REPLICA}), select=select)
         assert [h.head for h in hits] == [head_of(SAMPLES, r, select) for r in records], select
         assert [h.score for h in hits] == pytest.approx([h.score for h in bare])
 
@@ -95,12 +95,12 @@ async def test_a_hit_by_words_is_the_same_copy_with_the_same_score_whatever_is_s
 @pytest.mark.asyncio
 @cells("query", HOSTILE_QUERIES, ids=lambda q: ascii(q[:20]), shared=True)
 async def test_no_text_is_syntax_or_raises(store: Store, query: str) -> None:
-    await done(
+    await apply_all(
         store,
         put(text(1, "plain text of no interest")),
         put(record(2, texts={"title": query[:100].replace("\x00", " "), "content": "aardvark"})),
     )
-    hits = await searched(store, query)
+    hits = await search_hits(store, query)
     assert id_of(1) not in {hit.head.key.id for hit in hits}
 
 
@@ -108,7 +108,7 @@ async def test_no_text_is_syntax_or_raises(store: Store, query: str) -> None:
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_operators_in_a_query_are_words_or_nothing(store: Store) -> None:
-    await done(
+    await apply_all(
         store, put(text(1, "hello world")), put(text(2, "hello")), put(text(3, "Patrick O'Brien sails"))
     )
     assert await hit_ids(store, "hello -world") == {id_of(1), id_of(2)}
@@ -123,9 +123,9 @@ async def test_operators_in_a_query_are_words_or_nothing(store: Store) -> None:
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_a_query_without_words_finds_nothing(store: Store) -> None:
-    await done(store, put(text(1, "anything ?!")))
+    await apply_all(store, put(text(1, "anything ?!")))
     for query in ("", "  ", "?!", "--", "*", "\x00"):
-        assert await searched(store, query) == []
+        assert await search_hits(store, query) == []
 
 
 @clause("lexical.words")
@@ -136,7 +136,7 @@ async def test_stems_agree_with_the_adapters_table(store: Store, harness: Harnes
         {w for group in (*harness.stemming["same"], *harness.stemming["different"]) for w in group}
     )
     numbers = {word: n for n, word in enumerate(words)}
-    await done(store, *[put(text(n, f"{word} only")) for word, n in numbers.items()])
+    await apply_all(store, *[put(text(n, f"{word} only")) for word, n in numbers.items()])
     for group in harness.stemming["same"]:
         for asked in group:
             assert {id_of(numbers[w]) for w in group} <= await hit_ids(store, asked), (
@@ -153,7 +153,7 @@ async def test_stems_agree_with_the_adapters_table(store: Store, harness: Harnes
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_case_and_diacritics_do_not_matter(store: Store) -> None:
-    await done(
+    await apply_all(
         store,
         put(text(1, "Café notes")),
         put(text(2, "naïve RÉSUMÉ")),
@@ -207,7 +207,7 @@ UNSPACED = [
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_vowel_signs_tell_words_apart(store: Store) -> None:
-    await done(store, *[put(text(n, word)) for n, word in enumerate(SIGNS)])
+    await apply_all(store, *[put(text(n, word)) for n, word in enumerate(SIGNS)])
     for n, word in enumerate(SIGNS):
         assert await hit_ids(store, word) == {id_of(n)}, word
 
@@ -216,15 +216,17 @@ async def test_vowel_signs_tell_words_apart(store: Store) -> None:
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_a_word_inside_a_text_without_spaces_finds_it(store: Store) -> None:
-    await done(store, *[put(text(n, content)) for n, (content, _) in enumerate(UNSPACED)])
-    assert [(await _ranked(store, word))[:1] for _, word in UNSPACED] == [[n] for n in range(len(UNSPACED))]
+    await apply_all(store, *[put(text(n, content)) for n, (content, _) in enumerate(UNSPACED)])
+    assert [(await _ranked_numbers(store, word))[:1] for _, word in UNSPACED] == [
+        [n] for n in range(len(UNSPACED))
+    ]
 
 
 @clause("lexical.words")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_part_of_a_word_finds_nothing(store: Store) -> None:
-    await done(store, put(text(1, "Café deployment kubernetes 12345")))
+    await apply_all(store, put(text(1, "Café deployment kubernetes 12345")))
     for query in ("caf", "kuber", "netes", "1234", "deploymen"):
         assert await hit_ids(store, query) == set(), query
 
@@ -236,7 +238,7 @@ async def test_a_run_of_letters_of_any_length_is_one_word(store: Store) -> None:
     """Also one that a stemmer would take long over: its time grows with the square of
     such a word's length.
     """
-    await done(store, put(text(1, "y" * 100_000)), put(text(2, "y" * 99_999)))
+    await apply_all(store, put(text(1, "y" * 100_000)), put(text(2, "y" * 99_999)))
     assert await hit_ids(store, "y" * 100_000) == {id_of(1)}
 
 
@@ -244,7 +246,9 @@ async def test_a_run_of_letters_of_any_length_is_one_word(store: Store) -> None:
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_stopwords_are_asked_only_when_there_is_nothing_else(store: Store) -> None:
-    await done(store, put(text(1, "the lighthouse")), put(text(2, "the harbour")), put(text(3, "not here")))
+    await apply_all(
+        store, put(text(1, "the lighthouse")), put(text(2, "the harbour")), put(text(3, "not here"))
+    )
     assert await hit_ids(store, "what is the lighthouse") == {id_of(1)}
     assert await hit_ids(store, "the") == {id_of(1), id_of(2)}
     assert await hit_ids(store, "what is the") >= {id_of(1), id_of(2)}
@@ -258,42 +262,44 @@ async def test_every_text_part_is_found_and_heavier_parts_rank_higher(store: Sto
     other = "filler words around it"
     parts = ["source", "content", "tags", "title"]
     for n, part in enumerate(parts):
-        await done(store, put(record(n, texts={p: "lantern" if p == part else other for p in parts})))
-    assert await _ranked(store, "lantern") == [3, 2, 1, 0]
+        await apply_all(store, put(record(n, texts={p: "lantern" if p == part else other for p in parts})))
+    assert await _ranked_numbers(store, "lantern") == [3, 2, 1, 0]
     for n, part in enumerate(parts):
-        await done(store, put(record(n, version=2, texts={part: "lantern beside some other words"})))
-    assert await _ranked(store, "lantern") == [3, 2, 1, 0], "also where the other parts are missing"
+        await apply_all(store, put(record(n, version=2, texts={part: "lantern beside some other words"})))
+    assert await _ranked_numbers(store, "lantern") == [3, 2, 1, 0], "also where the other parts are missing"
 
 
 @clause("lexical.ranks")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_rare_words_tell_more_than_common_ones(store: Store) -> None:
-    await done(store, *[put(text(n, "common filler")) for n in range(20)], put(text(50, "rare filler")))
-    assert (await _ranked(store, "common rare"))[0] == 50
+    await apply_all(store, *[put(text(n, "common filler")) for n in range(20)], put(text(50, "rare filler")))
+    assert (await _ranked_numbers(store, "common rare"))[0] == 50
 
 
 @clause("lexical.ranks")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_short_texts_rank_above_long_ones_of_the_same_words(store: Store) -> None:
-    await done(
+    await apply_all(
         store,
         put(text(1, "lantern " + "filler " * 200)),
         put(text(2, "lantern filler")),
         put(text(3, "something else")),
     )
-    assert await _ranked(store, "lantern") == [2, 1]
+    assert await _ranked_numbers(store, "lantern") == [2, 1]
 
 
 @clause("search.limit")
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_ties_come_by_id_and_the_limit_cuts_the_worst(store: Store) -> None:
-    await done(store, *[put(text(n, "lantern")) for n in (5, 3, 9, 1, 7)], put(text(4, "lantern lantern")))
+    await apply_all(
+        store, *[put(text(n, "lantern")) for n in (5, 3, 9, 1, 7)], put(text(4, "lantern lantern"))
+    )
     for select in (frozenset[str](), everything_of(SAMPLES)):
         for limit in (50, 3):
-            hits = await searched(store, "lantern", limit=limit, select=select)
+            hits = await search_hits(store, "lantern", limit=limit, select=select)
             assert [h.head.key.id for h in hits] == [id_of(n) for n in (4, 1, 3, 5, 7, 9)][:limit]
 
 
@@ -301,18 +307,18 @@ async def test_ties_come_by_id_and_the_limit_cuts_the_worst(store: Store) -> Non
 @needs("lexical", "conditional")
 @pytest.mark.asyncio
 async def test_the_index_follows_every_write_at_once(store: Store) -> None:
-    await done(store, put(text(1, "walrus")))
-    await done(store, put(text(1, "penguin", version=2), AtVersion(1)))
+    await apply_all(store, put(text(1, "walrus")))
+    await apply_all(store, put(text(1, "penguin", version=2), AtVersion(1)))
     assert (await hit_ids(store, "walrus"), await hit_ids(store, "penguin")) == (set(), {id_of(1)})
-    await done(store, put(record(1, version=3), AtVersion(2)))
+    await apply_all(store, put(record(1, version=3), AtVersion(2)))
     assert await hit_ids(store, "penguin") == set()
-    await done(store, put(text(1, "puffin", version=4), AtVersion(3)), delete(1))
+    await apply_all(store, put(text(1, "puffin", version=4), AtVersion(3)), delete(1))
     assert await hit_ids(store, "puffin") == set()
-    await done(store, put(text(1, "puffin", version=200), AtVersion(100)))
+    await apply_all(store, put(text(1, "puffin", version=200), AtVersion(100)))
     assert await hit_ids(store, "puffin") == {id_of(1)}
     for n, part in enumerate(SAMPLES.weights, start=300):  # one part alone changes, and has the word no more
         both = {"content": "gannet", "title": "gannet", part: "walrus"}
-        await done(
+        await apply_all(
             store,
             put(record(2, version=2 * n, texts=both)),
             put(record(2, version=2 * n + 1, texts=both | {part: "penguin"})),
@@ -324,9 +330,9 @@ async def test_the_index_follows_every_write_at_once(store: Store) -> None:
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_only_the_asked_roles_are_found_by_words(store: Store) -> None:
-    await done(store, *[put(text(n, "lantern", role=role)) for n, role in enumerate(Role)])
-    assert await _ranked(store, "lantern") == [0]
-    replicas = await searched(store, "lantern", roles=frozenset({Role.REPLICA}))
+    await apply_all(store, *[put(text(n, "lantern", role=role)) for n, role in enumerate(Role)])
+    assert await _ranked_numbers(store, "lantern") == [0]
+    replicas = await search_hits(store, "lantern", roles=frozenset({Role.REPLICA}))
     assert [h.head.key.id for h in replicas] == [id_of(1)]
 
 
@@ -334,12 +340,12 @@ async def test_only_the_asked_roles_are_found_by_words(store: Store) -> None:
 @needs("lexical", "filter")
 @pytest.mark.asyncio
 async def test_a_filter_chooses_before_the_limit_cuts(store: Store) -> None:
-    await done(
+    await apply_all(
         store,
         *[put(text(n, "lantern " * 3, fields={"type": "loud"})) for n in range(60)],
         put(text(70, "lantern " + "x " * 50, fields={"type": "quiet"})),
     )
-    hits = await searched(store, "lantern", limit=1, filter=Eq("type", "quiet"))
+    hits = await search_hits(store, "lantern", limit=1, filter=Eq("type", "quiet"))
     assert [h.head.key.id for h in hits] == [id_of(70)]
 
 
@@ -347,7 +353,7 @@ async def test_a_filter_chooses_before_the_limit_cuts(store: Store) -> None:
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_several_partitions_are_searched_together(store: Store) -> None:
-    await done(store, put(text(1, "lantern")), put(record(2, ELSEWHERE, texts={"content": "lantern"})))
+    await apply_all(store, put(text(1, "lantern")), put(record(2, ELSEWHERE, texts={"content": "lantern"})))
     assert await hit_ids(store, "lantern", within(HERE, ELSEWHERE)) == {id_of(1), id_of(2, ELSEWHERE)}
 
 
@@ -355,7 +361,7 @@ async def test_several_partitions_are_searched_together(store: Store) -> None:
 @needs("lexical", "tenant_wide")
 @pytest.mark.asyncio
 async def test_a_whole_tenant_is_searched_by_words(store: Store) -> None:
-    await done(store, put(text(1, "lantern")), put(record(2, ELSEWHERE, texts={"content": "lantern"})))
+    await apply_all(store, put(text(1, "lantern")), put(record(2, ELSEWHERE, texts={"content": "lantern"})))
     assert await hit_ids(store, "lantern", Tenant("acme")) == {id_of(1), id_of(2, ELSEWHERE)}
     assert await hit_ids(store, "lantern", Tenant("umbrella")) == set()
 
@@ -364,7 +370,7 @@ async def test_a_whole_tenant_is_searched_by_words(store: Store) -> None:
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_cjk_text_is_found_by_its_characters(store: Store) -> None:
-    await done(store, put(text(1, "東京タワー")), put(text(2, "京都")))
+    await apply_all(store, put(text(1, "東京タワー")), put(text(2, "京都")))
     assert await hit_ids(store, "東") == {id_of(1)}
     assert await hit_ids(store, "京") == {id_of(1), id_of(2)}
 
@@ -373,5 +379,5 @@ async def test_cjk_text_is_found_by_its_characters(store: Store) -> None:
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_a_collection_without_texts_has_nothing_to_find_by_words(store: Store) -> None:
-    await done(store, put(record(), collection=PLAIN))
+    await apply_all(store, put(record(), collection=PLAIN))
     assert await store.search(Search(PLAIN, within(HERE), Words("anything"), 5)) == []

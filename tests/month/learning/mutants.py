@@ -10,7 +10,7 @@ from typing import Any
 
 from memory.facade.manager.injection import Injection
 from memory.facade.manager.recording import Attachment
-from memory.facade.manager.spool import Come, Log
+from memory.facade.manager.spool import Log, Position
 from tests.month.mutants import OWNERS, Method, mutant
 
 OWNERS |= {owner.__name__: owner for owner in (Attachment, Injection)} | {"Spool": Log}
@@ -48,8 +48,8 @@ async def what_may_wait_is_not_noted(whole: Method, spool: Log) -> None:
 
 
 @mutant("Spool.come")
-async def a_store_is_told_of_a_session_from_its_end_on(whole: Method, spool: Log, store: str) -> Come:
-    come: Come = await whole(spool, store)
+async def a_store_is_told_of_a_session_from_its_end_on(whole: Method, spool: Log, store: str) -> Position:
+    come: Position = await whole(spool, store)
     return come if come.mark else replace(come, mark=max(0, (await spool.session.info()).message_count - 1))
 
 

@@ -64,13 +64,13 @@ class Watched(InMemoryStore):
         return deleted
 
     def _roles(self, about: set[tuple[Collection, Key]]) -> dict[tuple[Collection, Key], Role]:
-        there = {(of, key): self.state.standing(of.name, key) for of, key in about}
+        there = {(of, key): self.state.fetch_stored(of.name, key) for of, key in about}
         return {at: row.role for at, row in there.items() if isinstance(row, Record)}
 
     def _looked(self, about: set[tuple[Collection, Key]], before: dict[tuple[Collection, Key], Role]) -> None:
         took = current_step.get() == "erase.delete"
         for collection, key in sorted(about, key=lambda at: (at[0].name, at[1])):
-            row = self.state.standing(collection.name, key)
+            row = self.state.fetch_stored(collection.name, key)
             if (
                 (collection, key) in before
                 and not isinstance(row, Record)
@@ -171,7 +171,9 @@ class Run(World):
     def _look_at_life(self, of: str, key: Key) -> None:
         lives = self.lives.setdefault((of, key), [])
         rows = [
-            row for server in self.servers if isinstance(row := server.store.state.standing(of, key), Record)
+            row
+            for server in self.servers
+            if isinstance(row := server.store.state.fetch_stored(of, key), Record)
         ]
         there = lives[-1] if lives and lives[-1].ended == inf else None
         if not rows:

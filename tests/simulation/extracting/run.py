@@ -65,8 +65,8 @@ class Manager(MemoryManager):
 
     told: Told
 
-    async def _begun(self, session: Session | None, run_id: str) -> Recording:
-        begun, recording = self.told.now(), await super()._begun(session, run_id)
+    async def _begin_recording(self, session: Session | None, run_id: str) -> Recording:
+        begun, recording = self.told.now(), await super()._begin_recording(session, run_id)
         if RECORDING in recording._context:
             return recording  # begun by two at once
         number = recording._context[RECORDING] = next(self.told.recordings)
@@ -158,7 +158,7 @@ class Agent:
         await self._added(recording, session, label, random)
         await recording.turn_ended()
         if random.random() < 0.5:
-            await self.manager._settled()
+            await self.manager._drain()
 
     async def _past(self, label: str, random: Random) -> None:
         """Something is appended past the recording; once a turn has ended without a
@@ -170,7 +170,7 @@ class Agent:
         went_well = self._all_goes_well()
         await session.append({"role": "user", "content": said.text})
         await recording.turn_ended()
-        await self.manager._settled()
+        await self.manager._drain()
         said.sure = went_well()
 
     async def _flush(self, label: str, random: Random) -> None:
@@ -189,7 +189,7 @@ class Agent:
 
     async def _end(self, label: str, random: Random) -> None:
         recording, session = await self._recording(random)
-        await self.manager._settled()
+        await self.manager._drain()
         self._recordings.pop(session.id, None)
         said = [one for one in self.told.of((await session._conversation()).log.life.incarnation) if one.sure]
         if await recording.close():
@@ -242,7 +242,7 @@ class Agent:
         await recording.add([{"role": "user", "content": one.text} for one in said])
         self._buffered += said
         await recording.turn_ended()
-        await (self._apart.flush() if random.random() < 0.3 else self._apart._settled())
+        await (self._apart.flush() if random.random() < 0.3 else self._apart._drain())
         there = {message.text for message in held._held}
         for name, store in self.told.stores.items():
             lost = [
@@ -272,7 +272,7 @@ class Agent:
             for turn in range(OUTAGE):
                 said += await self._added(recording, session, f"{label}x{turn}", random)
                 await recording.turn_ended()
-                await self.manager._settled()
+                await self.manager._drain()
             await recording.flush()
             self._have(SOME, NOTES, said=said)
             down.is_down = False
@@ -281,7 +281,7 @@ class Agent:
             else:
                 for _ in range(3):
                     await recording.turn_ended()
-                    await self.manager._settled()
+                    await self.manager._drain()
             self._have(HEARD, said=said)
         finally:
             down.is_down, plan.active = False, True

@@ -27,7 +27,7 @@ from memory.domain.errors import (
 )
 from memory.domain.scope import Scope
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.enrichment.superseding import Superseded
+from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.entries import graph
 from memory.orchestrator.entries.relations import LABELS, Relation, Shows
 from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
@@ -147,7 +147,7 @@ class Linker(Worker[Run]):
                 self.run.superseding.setdefault(entry_id, set()).add(
                     ids.keyed_id(TENANT, draft.scope.text, label)
                 )
-            await self.engine.supersede_writer.write(TENANT, draft, Superseded(named))
+            await self.engine.supersede_writer.write(TENANT, draft, SupersedeRequest(named))
 
     async def _relate(self, label: str, random: Random) -> None:
         source, target, said = self._any(random), self._any(random), random.choice(LABELS)
@@ -195,7 +195,7 @@ class Linker(Worker[Run]):
         which = random.random()
         if which < 0.3:
             gone = set(self.run.gone)
-            for link in await self.engine.relations.related(TENANT):
+            for link in await self.engine.relations.find(TENANT):
                 if {link.source_id, link.target_id} & gone:
                     self.run.broken.append(
                         f"the link {link.id} is told of, and an end of it was deleted before"
@@ -235,7 +235,7 @@ async def judge(world: Run, engine: Engine, now: datetime, random: Random) -> No
     for as_of, known_at in ((None, None), (began, None), (None, began)):
         when = f"as of {as_of}, known at {known_at}"
         shown = Shows(as_of, known_at, superseded=True) if as_of or known_at else None
-        found = {one.id for one in await engine.relations.related(TENANT, shown=shown)}
+        found = {one.id for one in await engine.relations.find(TENANT, shown=shown)}
         same(f"related {when}", found, model.related(as_of=as_of, known_at=known_at))
         for scopes in ((), (scope,)):
             whole = await engine.graphs.graph(
@@ -249,7 +249,7 @@ async def judge(world: Run, engine: Engine, now: datetime, random: Random) -> No
             )
     same(
         "active",
-        {one.id for one in await engine.relations.related(TENANT, shown=Shows())},
+        {one.id for one in await engine.relations.find(TENANT, shown=Shows())},
         model.related(active=True),
     )
     for entry_id in sorted(model.entries):

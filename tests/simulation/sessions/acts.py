@@ -126,8 +126,8 @@ class Worker:
                 life, str(message.id), Saying(said.begun, said.ended, done=True, text=message.text)
             )
         self._told.has(life, *(str(message.id) for message in stored))
-        if session.log.seen is not None:
-            self._count[life] = session.log.seen.state.after.number
+        if session.log.snapshot is not None:
+            self._count[life] = session.log.snapshot.state.after.number
 
     async def _say(self, session: Conversation, life: str, label: str, random: Random) -> None:
         await self._append(session, life, [Message(role=Role.USER, content=label)])
@@ -228,7 +228,7 @@ class Worker:
     async def _replace(self, session: Conversation, life: str, label: str, random: Random) -> None:
         """Some of what was read, and something new behind it."""
         messages = (await session.context()).messages
-        knew = 0 if session.log.seen is None else session.log.seen.state.place
+        knew = 0 if session.log.snapshot is None else session.log.snapshot.state.place
         shown = [m for m in messages if m.id != SYSTEM_ID and not m.is_summary and random.random() < 0.7]
         read, kept = (frozenset(str(message.id) for message in some) for some in (messages, shown))
         taking = Taking(self._told.now(), life=life, knew=self._told.now(), kept=kept, read=read)

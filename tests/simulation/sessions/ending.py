@@ -67,7 +67,7 @@ async def settle(world: Run, worker: Worker) -> None:
     for _ in range(ROUNDS):
         await asyncio.sleep(100)  # longer than any lease
         report = await worker.engine.maintenance.sweep()
-        await worker.engine.conversations.window_exit.asked()
+        await worker.engine.conversations.window_exit.drain()
         stays = len(report.stays) > len(
             worker.engine.setbacks.known
         )  # that a store was set back stays so until it is healed

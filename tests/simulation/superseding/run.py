@@ -24,7 +24,7 @@ from memory.domain.checked import Resolution
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreError, TooMuchContention
 from memory.domain.scope import Scope
-from memory.orchestrator.enrichment.superseding import Superseded
+from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Record, Role
@@ -281,7 +281,7 @@ class Writer(Worker[Run]):
         self.run.writes.append(write)
         try:
             if named:
-                await self.engine.supersede_writer.write(TENANT, draft, Superseded(named))
+                await self.engine.supersede_writer.write(TENANT, draft, SupersedeRequest(named))
             else:
                 await self.engine.entries.write(TENANT, draft)
             write.outcome = "done"

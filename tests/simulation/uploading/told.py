@@ -183,7 +183,7 @@ class Run(World):
         """A disk damages the balance."""
         key = balance_key(TENANT)
         for server in self.servers:
-            if isinstance(server.store.state.standing(RESERVATIONS.name, key), Record):
+            if isinstance(server.store.state.fetch_stored(RESERVATIONS.name, key), Record):
                 server.store.state.damage(RESERVATIONS.name, key)
                 self.damaged += 1
                 sizes = [(one, one.size) for one in self.said.values()] + [

@@ -8,7 +8,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import HERE, T0, delete, done, hit_ids, id_of, key_of, live, put, record
+from memory.ports.contract.support import (
+    HERE,
+    T0,
+    apply_all,
+    delete,
+    fetch_record,
+    hit_ids,
+    id_of,
+    key_of,
+    put,
+    record,
+)
 from memory.ports.query import Query, within
 from memory.ports.record import Role
 from memory.ports.store import Store
@@ -22,12 +33,16 @@ async def a_little_of_everything(store: Store) -> None:
     """Records 1 to 9 that say a word each, among them edited ones, and what deletions
     and departures leave.
     """
-    await done(store, *[put(record(n, texts={"title": "old", "content": "old words"})) for n in range(1, 14)])
-    await done(store, put(record(14, texts={"content": "old words"}, expires_at=T0)))
+    await apply_all(
+        store, *[put(record(n, texts={"title": "old", "content": "old words"})) for n in range(1, 14)]
+    )
+    await apply_all(store, put(record(14, texts={"content": "old words"}, expires_at=T0)))
     for n in range(1, 10):
-        await done(store, put(record(n, version=2, texts={"content": f"{WORDS[n % 3]} crumble"}), Newer()))
-    await done(store, delete(10), delete(11, discard_at=T0), Release(SAMPLES, key_of(12), 1, "long"))
-    await done(store, put(record(13, version=3, role=Role.CACHED), Always()))
+        await apply_all(
+            store, put(record(n, version=2, texts={"content": f"{WORDS[n % 3]} crumble"}), Newer())
+        )
+    await apply_all(store, delete(10), delete(11, discard_at=T0), Release(SAMPLES, key_of(12), 1, "long"))
+    await apply_all(store, put(record(13, version=3, role=Role.CACHED), Always()))
     await store.delete_matching(Query(SAMPLES, within(HERE), roles=frozenset({Role.CACHED})), 9)
 
 
@@ -70,22 +85,22 @@ async def damage_is_named_and_mended(store: Store, damage: Damage, *, by_readers
 
     async def write() -> None:
         for n in range(20, 60):
-            await done(store, put(record(n, texts={"content": "beside"})))
-            await done(store, put(record(n, version=2, texts={"content": "beside it"}), Newer()))
-            await done(store, delete(n))
+            await apply_all(store, put(record(n, texts={"content": "beside"})))
+            await apply_all(store, put(record(n, version=2, texts={"content": "beside it"}), Newer()))
+            await apply_all(store, delete(n))
 
     await asyncio.gather(write(), store.audit(repair=True))
     assert (await store.audit()).problems == ()
     await everything_is_found(store)
-    await live(store, 1)
-    await done(store, put(record(1, version=7, texts={"content": "zebra"}), Newer()))
+    await fetch_record(store, 1)
+    await apply_all(store, put(record(1, version=7, texts={"content": "zebra"}), Newer()))
     if store.capabilities.lexical:
         assert await hit_ids(store, "zebra") == {id_of(1)}
 
 
 async def many_records_are_audited_page_by_page(store: Store) -> None:
     for start in range(0, 10_000, 500):
-        await done(
+        await apply_all(
             store, *[put(record(n, texts={"content": f"word{n} of many"})) for n in range(start, start + 500)]
         )
     found = await store.audit()

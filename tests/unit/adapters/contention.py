@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import done, key_of, put, record
+from memory.ports.contract.support import apply_all, key_of, put, record
 from memory.ports.record import Partition, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Newer, Outcome, Put, RaiseGeneration, Status, When
@@ -41,7 +41,7 @@ async def _versions(store: Store) -> Sequence[int]:
 
 
 async def callers_about_the_same_records_all_get_an_answer_that_is_true(store: Store) -> None:
-    await done(store, *[put(record(n, texts={"content": "said by 1"})) for n in range(RECORDS)])
+    await apply_all(store, *[put(record(n, texts={"content": "said by 1"})) for n in range(RECORDS)])
     for together in (False, True) if store.capabilities.atomic else (False,):
         outcomes = await _all_at_once(store, None, together=together)
         assert all(outcome.applied for of_caller in outcomes for outcome in of_caller)
@@ -50,12 +50,12 @@ async def callers_about_the_same_records_all_get_an_answer_that_is_true(store: S
             "a call that is kept whole was mixed with another"
         )
 
-        await done(store, *[put(record(n, texts={"content": "said by 1"})) for n in range(RECORDS)])
+        await apply_all(store, *[put(record(n, texts={"content": "said by 1"})) for n in range(RECORDS)])
         outcomes = await _all_at_once(store, Newer(), together=together)
         assert all(outcome.applied for outcome in outcomes[-1]), "nothing is newer than the last caller's"
         assert await _versions(store) == [CALLERS + 1] * RECORDS
 
-        await done(store, *[put(record(n, texts={"content": "said by 1"})) for n in range(RECORDS)])
+        await apply_all(store, *[put(record(n, texts={"content": "said by 1"})) for n in range(RECORDS)])
         outcomes = await _all_at_once(store, AtVersion(1), together=together)
         winners = [
             [caller for caller, of_caller in enumerate(outcomes, 2) if of_caller[n].applied]
@@ -82,7 +82,7 @@ async def new_records_of_many_callers_at_once_are_each_answered_as_alone(
     for one in (store, alone := InMemoryStore("alone")):
         if one is alone:
             await alone.open(DECLARED)
-        await done(one, RaiseGeneration(erased, 5), *[put(record(n, version=7)) for n in standing])
+        await apply_all(one, RaiseGeneration(erased, 5), *[put(record(n, version=7)) for n in standing])
     expected = [(await alone.apply([write]))[0] for write in writes]
     carried_out.clear()
     async with asyncio.timeout(_PATIENCE):

@@ -12,8 +12,8 @@ import pytest
 
 from memory.ports.collections import LARGE_AT_ONCE
 from memory.ports.contract.collections import PLAIN, SAMPLES
-from memory.ports.contract.support import HERE, done, put, record
-from memory.ports.pace import paced
+from memory.ports.contract.support import HERE, apply_all, put, record
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Query, within
 from memory.ports.store import Store
 
@@ -29,11 +29,11 @@ async def few_that_may_be_large_are_held_at_once(
     async def watched(portion: Iterable[Any]) -> AsyncIterator[Any]:
         assert isinstance(portion, Collection)
         held.append(len(portion))
-        async for one in paced(portion):
+        async for one in iterate_cooperatively(portion):
             yield one
 
-    await done(store, *[put(record(n, fields={"type": "x", "seal": b"x" * 1000})) for n in range(20)])
-    await done(store, *[put(record(n), collection=PLAIN) for n in range(20)])
+    await apply_all(store, *[put(record(n, fields={"type": "x", "seal": b"x" * 1000})) for n in range(20)])
+    await apply_all(store, *[put(record(n), collection=PLAIN) for n in range(20)])
     monkeypatch.setattr(reading, "paced", watched)
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 100) == 20
     assert max(held) <= LARGE_AT_ONCE

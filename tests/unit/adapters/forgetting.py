@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from memory.domain.ids import new_id
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import T0, done, one, put
+from memory.ports.contract.support import T0, apply_all, one, put
 from memory.ports.query import MAX_LIMIT, Everywhere, Query, RowType, within
 from memory.ports.record import Key, Partition, Record, Tombstone
 from memory.ports.store import Store
@@ -29,7 +29,7 @@ def _record(at: Partition, n: int = 0) -> Record:
 
 async def _erase(store: Store, at: Partition) -> None:
     """As the engine does."""
-    await done(store, RaiseGeneration(at))
+    await apply_all(store, RaiseGeneration(at))
     await store.delete_matching(Query(SAMPLES, within(at)), 10_000)
 
 
@@ -38,7 +38,7 @@ async def _purge_all(store: Store) -> None:
     while stones := (
         await store.query(Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE}), limit=500))
     ).records:
-        await done(
+        await apply_all(
             store,
             *[Purge(SAMPLES, stone.key, stone.version) for stone in stones if isinstance(stone, Tombstone)],
         )
@@ -47,12 +47,12 @@ async def _purge_all(store: Store) -> None:
 async def dead_scopes_leave_nothing_behind(store: Store, counted: Counted) -> None:
     scopes = [Partition("acme", f"session:{n}") for n in range(SCOPES)]
     alive, moved_on = Partition("acme", "user:ann"), Partition("acme", "user:bob")
-    await done(
+    await apply_all(
         store, put(_record(alive)), put(_record(moved_on)), Release(SAMPLES, _record(moved_on).key, 1, "long")
     )
     before = await counted()
     for start in range(0, SCOPES, 50):
-        await done(store, *[put(_record(at, n)) for at in scopes[start : start + 50] for n in (1, 2)])
+        await apply_all(store, *[put(_record(at, n)) for at in scopes[start : start + 50] for n in (1, 2)])
     await asyncio.gather(*[_erase(store, at) for at in scopes])
     await _purge_all(store)
 
@@ -76,7 +76,7 @@ async def a_writer_who_begins_meanwhile_loses_nothing(store: Store, other: Store
     at = Partition("acme", "session:again")
     for n in range(1, ROUNDS):
         writer, forgetter = (store, other) if n % 2 else (other, store)
-        await done(writer, put(_record(at, n)))
+        await apply_all(writer, put(_record(at, n)))
         await _erase(writer, at)
         await _purge_all(writer)
         ((_, generation),) = await forgetter.idle_partitions()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import done, put, record
+from memory.ports.contract.support import apply_all, put, record
 from memory.ports.query import Everywhere, Order, Query
 from memory.ports.record import Key, Partition
 from memory.ports.store import Store
@@ -17,7 +17,7 @@ from memory.ports.store import Store
 async def page_through_ids_of_many_tenants(store: Store, order: Sequence[Order] = ()) -> None:
     """Nine tenants' record "a", and a few more; every record is on one of the pages."""
     keys = [Key(f"tenant-{n}", "a") for n in range(9)] + [Key("tenant-0", letter) for letter in "bcd"]
-    await done(
+    await apply_all(
         store,
         *[
             put(replace(record(1, Partition(key.tenant, "org")), key=key, fields={"type": key.id}))

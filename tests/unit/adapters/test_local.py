@@ -13,7 +13,7 @@ import pytest
 
 from memory.ports.adapter import Adapter
 from memory.ports.contract.collections import DECLARED
-from memory.ports.contract.support import done, live, put, record
+from memory.ports.contract.support import apply_all, fetch_record, put, record
 from memory.ports.local import LOCAL_SCHEMES, local_path, local_url
 from memory.ports.store import Store
 
@@ -87,12 +87,12 @@ async def test_a_relative_path_stays_where_it_was_when_the_process_changes_its_f
     before = {path: path.stat().st_mtime_ns for path in sorted(there.rglob("*"))}
     monkeypatch.chdir(there)
     for n in range(3):
-        await done(store, put(record(n)))
+        await apply_all(store, put(record(n)))
     assert (await store.check()).facts["path"] == str(here / "one")
     await store.close()
     await store.open(DECLARED)
     for n in range(3):
-        await live(store, n)
+        await fetch_record(store, n)
     await store.close()
     assert {path: path.stat().st_mtime_ns for path in sorted(there.rglob("*"))} == before
 
@@ -128,7 +128,7 @@ async def test_nobody_else_reaches_an_edge_folder_whatever_the_umask(tmp_path: P
             folder.mkdir()
         store = _built(f"qdrant+edge:{folder}")
         await store.open(DECLARED)
-        await done(store, put(record(texts={"content": "cormorant"})))
+        await apply_all(store, put(record(texts={"content": "cormorant"})))
         await store.close()
     finally:
         os.umask(before)

@@ -12,7 +12,7 @@ import pytest
 
 from memory.ports.candidates import Around, Candidates
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, T0, delete, done, id_of, key_of, put, record, release
+from memory.ports.contract.support import HERE, T0, apply_all, delete, id_of, key_of, put, record, release
 from memory.ports.query import Eq, Order, Query, Search, Words, within
 from memory.ports.record import Owed, Role
 from memory.ports.store import Store
@@ -35,7 +35,7 @@ def _n(round_: int, place: int = 0) -> int:
 
 
 async def _stand(store: Store, round_: int, count: int = 1, **parts: Any) -> None:
-    await done(store, *[put(record(_n(round_, i), **parts), Newer()) for i in range(count)])
+    await apply_all(store, *[put(record(_n(round_, i), **parts), Newer()) for i in range(count)])
 
 
 @dataclass(frozen=True)

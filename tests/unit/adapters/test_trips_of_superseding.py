@@ -11,7 +11,7 @@ import pytest
 from memory.domain.entry import EntryDraft
 from memory.domain.scope import Scope
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.enrichment.superseding import Superseded
+from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.storage.topology import Topology
 from tests.support.backends import marks_of
 from tests.support.counting import Counting
@@ -49,7 +49,7 @@ async def test_a_write_that_supersedes_is_one_read_and_one_batch(
         await engine.supersede_writer.write(
             TENANT,
             EntryDraft(scope=ADA, content=f"Ada lives in {round_}"),
-            Superseded([one.id for one in old]),
+            SupersedeRequest([one.id for one in old]),
         )
         taken.append(way.trips - before)
     assert taken[-1] <= ALLOWED[backend], taken

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from memory.cli.command import Cli, run
-from memory.cli.exits import judged
+from memory.cli.exits import classify_error
 from memory.domain import errors
 from memory.domain.hold import LegalHold
 from tests.unit.cli.conftest import CommandLine
@@ -49,7 +49,7 @@ def ended(error: BaseException, cli: Cli) -> int:
 def test_every_error_has_its_exit_code_its_name_and_one_line(
     error: Exception, code: int, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert judged(error) == (code, name)
+    assert classify_error(error) == (code, name)
     assert ended(error, Cli(json=True)) == code
     out, err = capsys.readouterr()
     assert json.loads(out)["error"].items() >= {"code": name, "exit": code}.items()

@@ -18,7 +18,7 @@ def test_init_writes_a_file_that_means_the_defaults_with_a_local_database(
 ) -> None:
     assert "wrote" in memory.ok("init")
     config = load(environ={}, folder=tmp_path)
-    assert {store.url for store in config.serving().values()} == {f"sqlite:///{tmp_path}/memory.db"}
+    assert {store.url for store in config.serving_stores().values()} == {f"sqlite:///{tmp_path}/memory.db"}
     assert (config.tenant, config.embedder.use, config.promotion, config.durations) == (
         "default",
         "wordllama",

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from memory.commands.escape import begun, escaped, one_line, unescaped
+from memory.commands.escape import escape_text, excerpt_line, one_line, unescape_text
 from memory.commands.parse import commands_in
 
 FRAMES = (
@@ -54,9 +54,9 @@ def test_what_looks_like_a_frame_or_a_command_gets_a_backslash_wherever_its_line
 ) -> None:
     for cut in ("", *(f"text{one}" for one in BREAKS)):
         text = f"{cut}{before}{looks}"
-        assert escaped(text) == f"{cut}{before}\\{looks}"
-        assert unescaped(escaped(text)) == text
-        assert escaped(escaped(text)) == f"{cut}{before}\\\\{looks}", (
+        assert escape_text(text) == f"{cut}{before}\\{looks}"
+        assert unescape_text(escape_text(text)) == text
+        assert escape_text(escape_text(text)) == f"{cut}{before}\\\\{looks}", (
             "what was escaped before is text like any other"
         )
 
@@ -80,7 +80,7 @@ def test_what_looks_like_a_frame_or_a_command_gets_a_backslash_wherever_its_line
     ],
 )
 def test_other_text_stays_as_it_is(text: str) -> None:
-    assert escaped(text) == text == unescaped(text)
+    assert escape_text(text) == text == unescape_text(text)
 
 
 def test_drawn_texts_come_back_and_hold_no_command() -> None:
@@ -88,20 +88,20 @@ def test_drawn_texts_come_back_and_hold_no_command() -> None:
     pieces = [*FRAMES, *BEFORE, *BREAKS, "\\", "a", "\x00", "\ud800", "é"]
     for _ in range(20_000):
         text = "".join(draw.choices(pieces, k=draw.randrange(8)))
-        assert unescaped(escaped(text)) == text
-        assert commands_in(escaped(text)) == []
+        assert unescape_text(escape_text(text)) == text
+        assert commands_in(escape_text(text)) == []
         assert not any(
             line.lstrip().casefold().startswith(("[/mem", "[end memory]", "/endmem\n"))
-            for line in escaped(text).splitlines()
+            for line in escape_text(text).splitlines()
         )
 
 
 def test_a_line_is_one_line_and_its_beginning_has_so_many_bytes_at_most() -> None:
     assert one_line(" a\n\tb\u2028c \x1b[0m\x00\ud800 ") == "a b c \ufffd[0m\ufffd\ufffd"
-    assert begun("żółć", 100) == "żółć"
-    assert begun("żółć" * 10, 20) == "żółćżółć…"
-    assert begun("ab cd ef", 5) == "ab…"
+    assert excerpt_line("żółć", 100) == "żółć"
+    assert excerpt_line("żółć" * 10, 20) == "żółćżółć…"
+    assert excerpt_line("ab cd ef", 5) == "ab…"
     for most in range(3, 40):
-        cut = begun("aż€\U0001f41f" * 9 + " " * 400, most)
+        cut = excerpt_line("aż€\U0001f41f" * 9 + " " * 400, most)
         assert len(cut.encode()) <= most
         assert cut.endswith("…")

@@ -17,7 +17,7 @@ import pytest
 
 from memory import Memory, MemoryTiersError, Scope
 from memory.commands import Result, commands_in, escape, parse, render, run
-from memory.commands.escape import escaped
+from memory.commands.escape import escape_text
 from memory.commands.parse import Wrong
 from tests.support.depth import drawn
 from tests.support.slips import Slip
@@ -164,7 +164,7 @@ class Drawn:
                 continue
             if kind == 1:
                 texts.append(f"{self.text()}{draw.choice(LOOKS)}\n.")
-                parts.append(f"/mem add entry user {draw.choice(LOOKS)} x\n{escaped(texts[-1])}\n/endmem")
+                parts.append(f"/mem add entry user {draw.choice(LOOKS)} x\n{escape_text(texts[-1])}\n/endmem")
                 verbs.append("add entry")
             elif kind == 2:
                 parts.append(f"/mem write\n{self.text()}/endmem")
@@ -295,7 +295,7 @@ async def played(rounds: int) -> Counter[str]:
                 if verbs is not None:
                     assert [verb_of(one) for one in found] == verbs, repr(text)
                     assert await added(memory, found) == [one for one in texts if not ODD_TEXT.search(one)]
-                assert escape.unescaped(escaped(text)) == text
+                assert escape.unescape_text(escape_text(text)) == text
         assert await memory.get(witness.id) == witness
         assert (await memory.scratchpads.read()).content == shared.content
         assert not [one async for one in memory.entries.iterate() if one.title == "WITNESS"]

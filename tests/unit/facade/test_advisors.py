@@ -100,7 +100,7 @@ async def test_what_is_said_in_other_words_is_found_through_a_paraphrase() -> No
             "queries": ["what tea is preferred", "favourite drink"],
             "note": None,
         }
-        assert found.expansion.said == "(also searched: 'what tea is preferred' | 'favourite drink')"
+        assert found.expansion.summary_line == "(also searched: 'what tea is preferred' | 'favourite drink')"
         assert (found.degraded, found.rerank) == ((), None)
 
 
@@ -207,7 +207,7 @@ async def test_an_advisor_of_no_help_leaves_the_hits_of_the_question(answer: Any
         assert list(found) == list(plain)
         assert found.degraded == (note,)
         assert found.expansion == expansion.Expansion("words-1", note=note)
-        assert found.expansion.said == note
+        assert found.expansion.summary_line == note
 
 
 # -- rerank ----------------------------------------------------------------------------

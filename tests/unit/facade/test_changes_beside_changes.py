@@ -91,7 +91,7 @@ async def test_tags_of_a_text_that_was_edited_away_are_not_added(
         await asked.wait()
         await memory.update(entry.id, **changes)
         answer.set()
-        await memory._engine.enricher.asked()
+        await memory._engine.enricher.drain()
         found = await memory.get(entry.id)
         assert found is not None
         assert found.tags == tags

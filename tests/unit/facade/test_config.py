@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from memory.domain.errors import ConfigError
 from memory.domain.time import parse_duration, show_duration
 from memory.facade.config import MemoryConfig, default_url
-from memory.facade.values import masked
+from memory.facade.values import mask_url
 from memory.policies.promotion import DEFAULT_RULES
 
 SECRETS = [
@@ -30,7 +30,7 @@ SECRETS = [
 
 
 def test_without_anything_all_tiers_share_one_sqlite_file_in_the_users_data_folder() -> None:
-    serving = MemoryConfig().serving()
+    serving = MemoryConfig().serving_stores()
     assert serving["short"] is serving["mid"] is serving["long"]
     assert serving["mid"].url == default_url()
     assert serving["mid"].url.startswith("sqlite:///")
@@ -39,7 +39,7 @@ def test_without_anything_all_tiers_share_one_sqlite_file_in_the_users_data_fold
 
 @pytest.mark.parametrize(("url", "shown"), SECRETS)
 def test_secrets_appear_in_no_repr_and_no_listing(url: str, shown: str) -> None:
-    assert masked(url) == shown
+    assert mask_url(url) == shown
     by_name = MemoryConfig(
         stores={"cache": {"url": url, "options": {"password": "hunter2", "tls": {"key_file": "hunter2"}}}},
         tiers={"short": "cache"},
@@ -49,14 +49,14 @@ def test_secrets_appear_in_no_repr_and_no_listing(url: str, shown: str) -> None:
         for text in (
             repr(config),
             str(config),
-            repr(config.serving()),
+            repr(config.serving_stores()),
             repr(config.stores),
             repr(config.tiers),
             repr(config.leaves()),
         ):
             assert "hunter2" not in text
             assert "ter2@" not in text
-    assert by_url.serving()["short"].url == url
+    assert by_url.serving_stores()["short"].url == url
 
 
 def test_urls_without_secrets_are_shown_as_they_are() -> None:
@@ -66,7 +66,7 @@ def test_urls_without_secrets_are_shown_as_they_are() -> None:
         "postgresql://app@db/memory",
         "sqlite:///x.db?synchronous=FULL",
     ):
-        assert masked(url) == url
+        assert mask_url(url) == url
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_configuration_is_frozen() -> None:
 def test_tiers_with_the_same_url_get_one_store_and_others_their_own() -> None:
     serving = MemoryConfig(
         tiers={"short": "memory://", "mid": "sqlite:///a.db", "long": "sqlite:///a.db"}
-    ).serving()
+    ).serving_stores()
     assert serving["mid"] is serving["long"]
     assert [serving[tier].name for tier in ("short", "mid")] == ["memory", "sqlite"]
 
@@ -228,7 +228,7 @@ def test_a_tier_that_repeats_a_named_stores_url_is_served_by_that_store() -> Non
     serving = MemoryConfig(
         stores={"agent": {"url": "sqlite:///a.db"}},
         tiers={"short": "agent", "mid": "sqlite:///a.db", "long": "sqlite:///b.db"},
-    ).serving()
+    ).serving_stores()
     assert serving["short"] is serving["mid"]
     assert serving["short"].name == "agent"
     assert serving["long"].name == "sqlite"

@@ -84,14 +84,17 @@ def test_a_url_serves_every_tier_and_takes_the_place_of_the_file(folder: Path) -
         environ={"MEMORY__TIERS__LONG": "memory://", "MEMORY__TENANT": "t"},
         folder=folder,
     )
-    assert {store.url for store in config.serving().values()} == {"sqlite:///mine.db"}
+    assert {store.url for store in config.serving_stores().values()} == {"sqlite:///mine.db"}
     assert config.tenant == "t"
     assert config.origins["tiers.long"] == "argument"
 
 
 def test_a_path_is_a_database_file_unless_it_ends_in_toml(folder: Path) -> None:
-    assert load(Path("mine.db"), environ={}, folder=folder).serving()["mid"].url == "sqlite:///mine.db"
-    assert load("/srv/mine.db", environ={}, folder=folder).serving()["mid"].url == "sqlite:////srv/mine.db"
+    assert load(Path("mine.db"), environ={}, folder=folder).serving_stores()["mid"].url == "sqlite:///mine.db"
+    assert (
+        load("/srv/mine.db", environ={}, folder=folder).serving_stores()["mid"].url
+        == "sqlite:////srv/mine.db"
+    )
     assert load("memory.toml", environ={}, folder=folder).tenant == "from-file"
 
 
@@ -230,11 +233,11 @@ def lmdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "adapter = Adapter(schemes=('lmdb',), claims=sqlite.claims, build=build)\n"
     )
     monkeypatch.setattr(sys, "path", [str(theirs), *sys.path])
-    for cached in (installed_schemes, build._registered):
+    for cached in (installed_schemes, build._adapter_entry_points):
         cached.cache_clear()
     yield
     monkeypatch.undo()
-    for cached in (installed_schemes, build._registered):
+    for cached in (installed_schemes, build._adapter_entry_points):
         cached.cache_clear()
 
 
@@ -290,7 +293,7 @@ def test_folders_of_a_config_file_lie_beside_it(tmp_path: Path) -> None:
 
 
 def test_a_folder_can_be_given_without_slashes(tmp_path: Path) -> None:
-    assert load("file:notes", environ={}, folder=tmp_path).serving()["mid"].url == "file:notes"
+    assert load("file:notes", environ={}, folder=tmp_path).serving_stores()["mid"].url == "file:notes"
 
 
 def test_edge_folders_and_files_without_slashes_lie_beside_the_config_file_too(tmp_path: Path) -> None:

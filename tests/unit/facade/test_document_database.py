@@ -22,7 +22,7 @@ ENVIRONMENT = {
 
 def found(config: MemoryConfig) -> MongoConfig:
     """What the adapter makes of the mid store."""
-    store = config.serving()["mid"]
+    store = config.serving_stores()["mid"]
     return parse(store.name, store.url, store.options)
 
 

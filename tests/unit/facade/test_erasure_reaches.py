@@ -289,7 +289,7 @@ async def test_an_advisors_note_does_not_outlive_the_entry_that_it_speaks_of(
         await memory.update(new.entry.id, title="Home")  # a version is kept that had the note
         if when == "after":
             await memory.delete(old.id)
-        await memory._engine.enricher.asked()
+        await memory._engine.enricher.drain()
         told = await memory.enrichment(new.entry.id)
         assert told.supersede is not None
         assert "secretstreet" not in str(told.supersede.note)
@@ -306,7 +306,7 @@ async def test_an_imported_note_goes_with_the_entry_that_it_speaks_of(tmp_path: 
     ):
         old = await memory.write("Bob lives in secretstreet 5", scope="user:bob")
         await memory.write("Bob lives in Porto", scope="user:bob", auto_supersede=True)
-        await memory._engine.enricher.asked()
+        await memory._engine.enricher.drain()
         await there.admin.import_(memory.admin.export(), same_ids=True)
         await there.delete(old.id)
         assert not [line async for line in there.admin.export() if "secretstreet" in str(line)]

@@ -121,7 +121,7 @@ async def test_what_is_exported_is_found_by_meaning_where_it_is_imported(tmp_pat
     async with Memory(placed(tmp_path / "here")) as memory:
         await memory.admin.import_(lines)
         assert await found(memory, mode="semantic", limit=1) == ["m1"]
-        assert await memory._engine.maintenance.owed() == 0
+        assert await memory._engine.maintenance.count_pending() == 0
 
 
 async def test_a_semantic_provider_finds_what_has_no_word_in_common(tmp_path: Path) -> None:

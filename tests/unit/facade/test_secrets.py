@@ -21,7 +21,7 @@ from memory.domain.errors import ConfigError, MemoryTiersError
 from memory.facade.build import build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.reports import examine
-from memory.facade.values import is_broken_url, masked, masked_options
+from memory.facade.values import is_broken_url, mask_options, mask_url
 from memory.ports.clock import system_clock
 from memory.ports.contract.cells import cells
 from tests.support.depth import drawn
@@ -122,7 +122,7 @@ def _shown(config: MemoryConfig) -> list[str]:
         build_engine(config, embedder=None, clock=system_clock)
     except MemoryTiersError as error:
         engine_error = f"{error!r} {error}" + "".join(traceback.format_exception(error, limit=0))
-    leaves = [config.leaves(), dict(config.origins), config.serving(), config.stores]
+    leaves = [config.leaves(), dict(config.origins), config.serving_stores(), config.stores]
     return [*map(repr, parts), *map(str, parts), *map(repr, dumped), *map(repr, leaves), engine_error]
 
 
@@ -135,7 +135,7 @@ def _assert_hidden(texts: list[str]) -> None:
 @example(url="redis://:hun7er@0?hun7er@host/db?x=1")
 @given(urls())
 def test_a_url_is_used_to_the_letter_and_shown_without_its_secret(url: str) -> None:
-    _assert_hidden([masked(url), repr(masked_options({"url": url, "deep": [{"dsn": url}], "pair": (url,)}))])
+    _assert_hidden([mask_url(url), repr(mask_options({"url": url, "deep": [{"dsn": url}], "pair": (url,)}))])
     by_tier = MemoryConfig.load(url)
     by_name = MemoryConfig(
         stores={"a": {"url": url, "options": {"tls": {"key_password": url}, "more": [url]}}},
@@ -207,7 +207,9 @@ def test_what_only_resembles_a_url_is_refused_without_being_repeated(
     for source in sources:
         with pytest.raises(ConfigError) as refused:
             source()
-        _assert_hidden([str(refused.value), repr(refused.value), repr(refused.value.__cause__), masked(text)])
+        _assert_hidden(
+            [str(refused.value), repr(refused.value), repr(refused.value.__cause__), mask_url(text)]
+        )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -22,7 +22,7 @@ from memory.facade.transfer import (
     Link,
     Message,
     Reading,
-    exported,
+    exported_entry,
     exported_relation,
     read,
 )
@@ -246,7 +246,7 @@ def entry(**changes: Any) -> Entry:
 
 
 def test_the_export_format_is_pinned() -> None:
-    assert exported(entry(title="t", expires_at=datetime(2027, 1, 1, tzinfo=UTC))) == {
+    assert exported_entry(entry(title="t", expires_at=datetime(2027, 1, 1, tzinfo=UTC))) == {
         "format": "memory-entry/2",
         "scope": "object:a%3Ab:t1",
         "id": "0198-x",
@@ -266,7 +266,7 @@ def test_the_export_format_is_pinned() -> None:
 
 def test_an_exported_entry_reads_back_with_its_old_id_as_key() -> None:
     original = entry(title="t", source="s")
-    (message,) = messages(json.dumps(exported(original)), scope=None)
+    (message,) = messages(json.dumps(exported_entry(original)), scope=None)
     draft = message.draft
     assert draft.key == original.id
     for name in (
@@ -281,7 +281,7 @@ def test_an_exported_entry_reads_back_with_its_old_id_as_key() -> None:
         "expires_at",
     ):
         assert getattr(draft, name) == getattr(original, name), name
-    (elsewhere,) = messages(json.dumps(exported(original)), scope=SESSION)
+    (elsewhere,) = messages(json.dumps(exported_entry(original)), scope=SESSION)
     assert elsewhere.draft.scope == SESSION
 
 
@@ -291,7 +291,7 @@ def test_an_exported_entry_reads_back_with_its_old_id_as_key() -> None:
 def test_an_entry_comes_into_no_tier_before_the_one_where_those_of_its_scope_are_born(
     scope: Scope, kept: str
 ) -> None:
-    line = exported(entry(id=new_id("acme", scope.text, 1), scope=scope, tier="short"))
+    line = exported_entry(entry(id=new_id("acme", scope.text, 1), scope=scope, tier="short"))
     (item,) = read(io.BytesIO(json.dumps(line).encode()), "x", Reading(same_ids_of="acme"))
     assert isinstance(item, Message)
     assert item.as_it_was is not None
@@ -299,7 +299,7 @@ def test_an_entry_comes_into_no_tier_before_the_one_where_those_of_its_scope_are
 
 
 def test_a_place_for_messages_does_not_move_exported_entries() -> None:
-    data = io.BytesIO((json.dumps(exported(entry())) + "\n" + lines(GOOD)).encode())
+    data = io.BytesIO((json.dumps(exported_entry(entry())) + "\n" + lines(GOOD)).encode())
     scopes = [
         item.draft.scope.text
         for item in read(data, "x", Reading(messages_to=SESSION))
@@ -311,8 +311,8 @@ def test_a_place_for_messages_does_not_move_exported_entries() -> None:
 def test_what_names_an_exported_entry_names_its_new_id_and_what_names_others_stays() -> None:
     first, second = new_id("old", "session:s1", 1), new_id("old", "session:s1", 2)
     whole = [
-        exported(entry(id=first, scope=SESSION)),
-        exported(
+        exported_entry(entry(id=first, scope=SESSION)),
+        exported_entry(
             entry(
                 id=second,
                 scope=SESSION,
@@ -336,7 +336,7 @@ def test_what_names_an_exported_entry_names_its_new_id_and_what_names_others_sta
     assert (draft.key, draft.promoted_from_id, draft.compacted_from_ids) == (second, new[0], (new[0], "gone"))
     assert draft.contributors == (Contributor(entry_id=new[0], source="x"),)
     assert [(link.source_id, link.label, link.target_id) for link in links] == [(new[1], "refines", new[0])]
-    assert [ids.lacking(item) for item in items] == [None] * 3
+    assert [ids.missing_id(item) for item in items] == [None] * 3
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_what_names_an_exported_entry_names_its_new_id_and_what_names_others_sta
 def test_a_bad_relation_is_refused_by_name(changes: dict[str, Any], problem: str) -> None:
     relation = exported_relation(Relation("r", "a", "b", "refines", datetime(2027, 1, 1, tzinfo=UTC)))
     bad = the_bad_line(
-        lines(exported(entry(id="a")), exported(entry(id="b")), relation | changes), scope=None
+        lines(exported_entry(entry(id="a")), exported_entry(entry(id="b")), relation | changes), scope=None
     )
     assert bad.line == 3
     assert problem in str(bad)
@@ -368,13 +368,13 @@ def test_a_bad_relation_is_refused_by_name(changes: dict[str, Any], problem: str
     ],
 )
 def test_a_mangled_export_is_a_bad_line(changes: dict[str, Any], problem: str) -> None:
-    data = {**exported(entry()), **changes}
+    data = {**exported_entry(entry()), **changes}
     assert problem in str(the_bad_line(json.dumps(data), scope=None))
     assert data["format"] == FORMAT
 
 
 def test_an_entry_edited_to_empty_content_is_exported_and_reads_back() -> None:
     original = entry(title=None, content="")
-    (message,) = messages(json.dumps(exported(original)), scope=None)
+    (message,) = messages(json.dumps(exported_entry(original)), scope=None)
     assert message.draft.content == ""
     assert isinstance(message.draft, ImportedDraft)

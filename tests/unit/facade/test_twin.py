@@ -22,7 +22,7 @@ from memory.facade.blocking import (
     BlockingSummarizingProvider,
 )
 from memory.facade.memory import NOUNS
-from memory.facade.sync_wrapper import Twin, blocking, is_async
+from memory.facade.sync_wrapper import Twin, blocking_class, is_async
 from tests.unit.facade.test_surface import methods_of
 from tools.blocking_stub import STUB, TWINS, stub
 
@@ -84,7 +84,7 @@ class Book:
         return self
 
 
-BlockingBook: Any = blocking(Book)
+BlockingBook: Any = blocking_class(Book)
 
 PROVIDERS: dict[str, Callable[[BlockingMemory], Any]] = {
     "buffer": BlockingBufferProvider,
@@ -112,12 +112,12 @@ def test_a_class_has_one_twin_with_its_signature_and_its_documentation() -> None
     assert inspect.signature(BlockingBook.found) == inspect.signature(Book.found)
     assert "with Book(3) as book:\n    book.page(1)" in BlockingBook.__doc__
     assert "async" not in BlockingBook.__doc__
-    assert blocking(Book) is BlockingBook
+    assert blocking_class(Book) is BlockingBook
 
 
 def test_whatever_a_twin_hands_out_of_its_kind_is_a_twin_on_the_same_thread(book: Any) -> None:
     handed_out = [book.cover, book.page(1), book.found(2), *book.chosen(1, 2), *book.all()]
-    assert [type(page) for page in handed_out] == [blocking(Page)] * 8
+    assert [type(page) for page in handed_out] == [blocking_class(Page)] * 8
     assert [page.number for page in handed_out] == [0, 1, 2, 1, 2, 0, 1, 2]
     assert {page.text().rpartition(" ")[2] for page in handed_out} == {"blocking-memory"}
     assert book.itself() is book

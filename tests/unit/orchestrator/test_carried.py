@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from memory.domain.entry import CARRIED, Entry, EntryDraft, ImportedDraft, MessageDraft
-from memory.facade.transfer import Message, Reading, exported, read
+from memory.facade.transfer import Message, Reading, exported_entry, read
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.storage.entry_records import request_digest
 from memory.policies.marks import ASKS, ENDS_ASKING, HAS_PLACE
@@ -61,7 +61,7 @@ async def test_an_export_carries_it_into_another_store_and_of_other_entries_tell
 ) -> None:
     entry = await world.get(await _entry(world))
     assert entry is not None
-    line = exported(entry)
+    line = exported_entry(entry)
     assert {name: line[name] for name in CARRIED} == SAID == {name: entry.to_dict()[name] for name in CARRIED}
     (message,) = read(io.BytesIO(json.dumps(line).encode()), "export")
     assert isinstance(message, Message)
@@ -72,7 +72,7 @@ async def test_an_export_carries_it_into_another_store_and_of_other_entries_tell
         assert _said((await elsewhere.engine.entries.history(TENANT, imported.id))[0]) == SAID
 
     other = await world.write("nobody's", USER)
-    assert not set(CARRIED) & set(exported(other))
+    assert not set(CARRIED) & set(exported_entry(other))
 
 
 async def _marks(world: World, entry: Entry) -> FieldValue:
@@ -100,7 +100,7 @@ async def test_marks_are_made_of_title_and_content_and_again_when_these_change(w
 @pytest.mark.parametrize("same_ids", [False, True])
 async def test_what_is_imported_gets_the_marks_of_its_text(world: World, same_ids: bool) -> None:
     entry = await world.write("Really? He is in Porto.", USER)
-    data = io.BytesIO(json.dumps(exported(entry)).encode())
+    data = io.BytesIO(json.dumps(exported_entry(entry)).encode())
     (message,) = read(data, "export", Reading(same_ids_of=TENANT if same_ids else None))
     assert isinstance(message, Message)
     async with World() as elsewhere:

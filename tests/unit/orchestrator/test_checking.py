@@ -111,7 +111,7 @@ async def test_only_active_older_entries_of_its_scope_and_type_are_shown(world: 
         "Ada lives in Porto",
         "Ada lives in Tomar",
     ]
-    (link,) = await world.engine.relations.related(TENANT, source_id=entry.id)
+    (link,) = await world.engine.relations.find(TENANT, source_id=entry.id)
     assert (link.label, link.target_id) == ("supersedes", shown.id)
 
 
@@ -129,7 +129,7 @@ async def test_what_is_decided_to_be_superseded_gives_way(world: World, scope: S
     assert (checked.action, checked.superseded, checked.note) == ("supersede", (old.id,), None)
     await check(world, "Ada lives in Beja", Decider("supersede"), scope)
     assert await world.browse(scope) == ["Ada lives in Beja"]
-    assert {one.target_id for one in await world.engine.relations.related(TENANT, label="supersedes")} == {
+    assert {one.target_id for one in await world.engine.relations.find(TENANT, label="supersedes")} == {
         old.id,
         other.id,
         entry.id,

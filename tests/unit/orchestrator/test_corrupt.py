@@ -62,7 +62,7 @@ async def test_it_can_be_deleted_with_all_that_hung_on_it(world: World) -> None:
     assert await world.browse(USER, known_at=known) == ["text two"]
     await world.engine.maintenance.sweep()
     assert await world.rows(world.mid, ENTRY_VERSIONS) == []
-    assert await world.engine.relations.related(TENANT) == []
+    assert await world.engine.relations.find(TENANT) == []
 
 
 async def test_it_is_deleted_also_when_the_clock_went_back(world: World) -> None:

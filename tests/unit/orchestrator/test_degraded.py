@@ -113,7 +113,7 @@ async def test_what_needs_a_store_that_is_down_fails_by_its_name(world: World) -
         world.update(entry, content="x"),
         world.delete(entry),
         world.engine.derivation.promote(TENANT, entry.id, ORG),
-        world.engine.relations.related(TENANT),
+        world.engine.relations.find(TENANT),
         world.engine.erasure.erase_scope(TENANT, USER),
     ):
         with pytest.raises(StoreUnavailable, match="store 'mid'"):
@@ -320,4 +320,4 @@ async def test_a_relation_of_whose_end_no_store_can_tell_is_left_by_a_sweep(worl
     world.short.down = True
     assert (await world.engine.maintenance.sweep()).dropped_relations == 0
     world.heal()
-    assert await world.engine.relations.related(TENANT) == [relation]
+    assert await world.engine.relations.find(TENANT) == [relation]

@@ -87,7 +87,7 @@ async def test_nobody_has_to_wait_for_it() -> None:
         await world.write(scope=USER)
         async with asyncio.timeout(10):
             await settled.wait()
-        assert await world.engine.maintenance.owed() == 0
+        assert await world.engine.maintenance.count_pending() == 0
 
 
 async def test_of_two_versions_of_one_record_the_newer_is_delivered_once(by_copies: World) -> None:
@@ -135,7 +135,7 @@ async def test_who_wants_to_waits_for_the_replica(asked: str) -> None:
 async def test_what_deletes_is_waited_for(by_copies: World) -> None:
     entry = await by_copies.write("t one")
     await by_copies.engine.derivation.promote(TENANT, entry.id, USER, delete_original=True)
-    assert await by_copies.engine.maintenance.owed() == 0
+    assert await by_copies.engine.maintenance.count_pending() == 0
     assert await undelivered(by_copies.engine) == []
 
 

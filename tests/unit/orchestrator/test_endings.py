@@ -73,7 +73,7 @@ async def advised(world: World, entry: Entry) -> None:
 
 async def settled(world: World) -> None:
     """Nothing is owed, and a sweep finds nothing to do."""
-    assert await world.engine.maintenance.owed() == 0
+    assert await world.engine.maintenance.count_pending() == 0
     report = await world.engine.maintenance.sweep()
     assert (report.finished, report.moved, report.still_owed) == (0, 0, 0)
 
@@ -379,7 +379,7 @@ async def test_an_end_is_noted_over_what_is_left_of_one_by_a_clock_that_is_ahead
         world.clock.moment = now + HOUR
         world.long.down = True
         [entry] = await ended(world, "b", spoken=False)
-        assert await world.engine.maintenance.owed() == 1
+        assert await world.engine.maintenance.count_pending() == 1
         world.heal()
         await world.engine.maintenance.sweep()
         assert (await homes(world))[entry.id] == "long"
@@ -392,7 +392,7 @@ async def test_an_end_that_is_noted_again_takes_what_came_in_between() -> None:
         await ended(world, "a", spoken=False)
         world.clock.advance(HOUR)
         await ended(world, "b", spoken=False)
-        assert await world.engine.maintenance.owed() == 1
+        assert await world.engine.maintenance.count_pending() == 1
         world.heal()
         assert await compared(world) == []
         assert list((await homes(world)).values()) == ["long", "long"]

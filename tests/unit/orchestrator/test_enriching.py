@@ -24,7 +24,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment import enrichment as enriching
 from memory.orchestrator.enrichment import superseding
 from memory.orchestrator.enrichment.enrichment import ENRICH, GIVES_UP_AFTER, MOST_ATTEMPTS
-from memory.orchestrator.enrichment.superseding import Superseded
+from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
 from memory.orchestrator.storage.outbox import OutboxRecord
 from memory.orchestrator.storage.settings import EngineSettings
@@ -80,7 +80,7 @@ async def advised() -> AsyncIterator[World]:
 
 async def written(engine: Engine, content: str, scope: Scope = USER, *wanted: Pass, **more: Any) -> Entry:
     draft = EntryDraft(scope=scope, content=content, **more)
-    return await engine.entries.write(TENANT, draft, steps=engine.enricher.owed(wanted or BOTH))
+    return await engine.entries.write(TENANT, draft, steps=engine.enricher.pending_steps(wanted or BOTH))
 
 
 async def there(world: World, entry: Entry) -> Record:
@@ -127,7 +127,7 @@ async def test_what_a_failure_leaves_is_done_by_a_sweep_of_another_process(
     entry = await written(world.engine, "Ada lives in Porto", scope, tags=["home"], run="r1")
     for store in world.stores:
         (store.fails_before if when == "before" else store.fails_after).add(fails)
-    await world.engine.enricher.asked()
+    await world.engine.enricher.drain()
     world.heal()
     await dies(world.engine)
     world.clock.advance()
@@ -137,14 +137,14 @@ async def test_what_a_failure_leaves_is_done_by_a_sweep_of_another_process(
     await other.deliveries.flush()
     assert await world.browse(scope) == ["Ada lives in Porto"]
     assert await unenriched(other) == []
-    record, told = await other.enricher.told(TENANT, entry.id)
+    record, told = await other.enricher.load_enrichment(TENANT, entry.id)
     assert told.supersede is not None
     assert (record.fields["tags"], told.supersede.invalidated, told.pending) == (
         ("home", "sea"),
         (old.id,),
         False,
     )
-    assert await other.maintenance.owed() == 0
+    assert await other.maintenance.count_pending() == 0
     await other.close()
 
 
@@ -178,7 +178,7 @@ async def test_an_advisor_that_fails_is_left_alone_longer_each_time_and_asked_so
     advised.advisor = advisor = Scripted(failing)
     engine = await advised.another_process()
     entry = await written(engine, "Ada lives in Porto", USER, "auto_tag")
-    await engine.enricher.asked()
+    await engine.enricher.drain()
     waits = []
     for attempt in range(1, MOST_ATTEMPTS):
         assert advisor.asked == attempt
@@ -189,14 +189,14 @@ async def test_an_advisor_that_fails_is_left_alone_longer_each_time_and_asked_so
             await engine.maintain()
         waits.append(minutes)
     assert waits == [1, 2, 4, 8]
-    _, told = await engine.enricher.told(TENANT, entry.id)
+    _, told = await engine.enricher.load_enrichment(TENANT, entry.id)
     assert told.auto_tag is not None
     assert (told.pending, told.auto_tag.note) == (
         False,
         "(auto-tag advisor unavailable: no model there — caller tags only)",
     )
     await engine.deliveries.flush()
-    assert await engine.maintenance.owed() == 0
+    assert await engine.maintenance.count_pending() == 0
     assert engine.enricher._asked == {}
     await engine.close()
 
@@ -207,15 +207,15 @@ async def test_where_nobody_with_an_advisor_comes_by_it_ends_after_a_day(advised
     advised.advisor = None
     other = await advised.another_process()
     await other.maintain()
-    assert (await other.enricher.told(TENANT, entry.id))[1].pending
+    assert (await other.enricher.load_enrichment(TENANT, entry.id))[1].pending
     advised.clock.advance(GIVES_UP_AFTER)
     await other.maintain()
-    _, told = await other.enricher.told(TENANT, entry.id)
+    _, told = await other.enricher.load_enrichment(TENANT, entry.id)
     assert told.auto_tag is not None
     assert (told.pending, told.auto_tag.model) == (False, None)
     assert "nobody who has one came by" in str(told.auto_tag.note)
     await other.deliveries.flush()
-    assert await other.maintenance.owed() == 0
+    assert await other.maintenance.count_pending() == 0
     await other.close()
 
 
@@ -232,8 +232,8 @@ async def test_what_one_part_of_it_was_answered_is_not_asked_again_while_the_oth
     engine = await advised.another_process()
     await advised.write("Ada lives in Lisbon", USER)
     entry = await written(engine, "Ada lives in Porto")
-    await engine.enricher.asked()
-    _, told = await engine.enricher.told(TENANT, entry.id)
+    await engine.enricher.drain()
+    _, told = await engine.enricher.load_enrichment(TENANT, entry.id)
     assert told.auto_tag is not None
     assert told.supersede is not None
     assert told.auto_tag.note == "still pending"
@@ -255,7 +255,7 @@ async def test_entries_of_another_type_that_answer_better_hide_none_of_its_own(a
     for n in range(30):
         await advised.write(f"Ada Porto {n}", USER)
     await written(advised.engine, "Ada Porto", USER, "auto_supersede", type="user", run="r1")
-    await advised.engine.enricher.asked()
+    await advised.engine.enricher.drain()
     assert (await there(advised, old)).fields["valid_to"] is not None
     assert len(await advised.browse(USER, limit=50)) == 31
     assert await unenriched(advised.engine) == []
@@ -264,7 +264,7 @@ async def test_entries_of_another_type_that_answer_better_hide_none_of_its_own(a
 async def test_tags_that_are_merged_make_a_version_of_which_the_past_knows(advised: World) -> None:
     entry = await written(advised.engine, "Ada lives in Porto", USER, "auto_tag", tags=["home"])
     before = advised.clock()
-    await advised.engine.enricher.asked()
+    await advised.engine.enricher.drain()
     known = await advised.get(entry, known_at=before)
     now = await advised.get(entry)
     assert known is not None
@@ -285,7 +285,7 @@ async def test_one_that_was_linked_and_edited_before_it_was_retired_is_not_linke
     await advised.engine.supersede_writer.write(
         TENANT,
         EntryDraft(scope=SESSION, content="Ada lives in Porto"),
-        Superseded([old.id], SESSION, {old.id: old.version}),
+        SupersedeRequest([old.id], SESSION, {old.id: old.version}),
     )
     advised.heal()
     assert len(await advised.rows(advised.mid, RELATIONS)) == 1
@@ -305,7 +305,7 @@ async def test_one_that_was_linked_and_then_gave_way_to_another_is_not_linked_an
     await advised.flush()
     for store in advised.stores:
         store.fails_before.add("update.home")
-    asked = Superseded([old.id], SESSION, {old.id: old.version})
+    asked = SupersedeRequest([old.id], SESSION, {old.id: old.version})
     await advised.engine.supersede_writer.write(
         TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked
     )
@@ -328,7 +328,7 @@ async def test_one_that_changes_just_as_it_is_linked_is_not_linked_any_more(
     old = await advised.write("Ada lives in Lisbon")
     await advised.flush()
     advised.mid.fails_before.add("relate.home")
-    asked = Superseded([old.id], SESSION, {old.id: old.version})
+    asked = SupersedeRequest([old.id], SESSION, {old.id: old.version})
     await advised.engine.supersede_writer.write(
         TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked
     )
@@ -355,7 +355,7 @@ async def test_of_two_that_carry_the_step_out_at_once_neither_takes_the_others_l
     old = await advised.write("Ada lives in Lisbon")
     await advised.flush()
     advised.mid.fails_before.add("relate.home")
-    asked = Superseded([old.id], SESSION, {old.id: old.version})
+    asked = SupersedeRequest([old.id], SESSION, {old.id: old.version})
     new, _ = await advised.engine.supersede_writer.write(
         TENANT, EntryDraft(scope=SESSION, content="Ada lives in Porto"), asked
     )
@@ -380,7 +380,7 @@ async def test_an_entry_from_a_blocked_source_supersedes_nothing(advised: World,
         TENANT, [BlockedSource(f"source:{WEB}", None, "kept_back", "a poisoned page", None, advised.clock())]
     )
     await other.maintain()
-    _, told = await other.enricher.told(TENANT, entry.id)
+    _, told = await other.enricher.load_enrichment(TENANT, entry.id)
     assert told.supersede is not None
     assert (told.supersede.note == enrichment.FROM_BLOCKED_SOURCE, told.supersede.invalidated) == (
         (True, ()) if source == WEB else (False, (old.id,))
@@ -399,7 +399,7 @@ async def test_the_write_gate_is_asked_of_tags(advised: World, verdict: Any, tag
     other = await advised.another_process()
     other.trust.gates.write = lambda draft, provenance: verdict
     await other.maintain()
-    record, told = await other.enricher.told(TENANT, entry.id)
+    record, told = await other.enricher.load_enrichment(TENANT, entry.id)
     assert told.auto_tag is not None
     assert (list(record.fields["tags"]), list(told.auto_tag.added)) == (tags, tags[1:])  # type: ignore[arg-type]
     assert (told.auto_tag.note == enrichment.REFUSED_TAGS) == (verdict == "no")
@@ -543,7 +543,7 @@ class Play:
             self.world.clock.advance(HOUR)
         await last.deliveries.flush()
         wrong = await unenriched(last, self.by_hand)
-        if owed := await last.maintenance.owed():
+        if owed := await last.maintenance.count_pending():
             wrong.append(f"{owed} owe a step")
         for entry_id, (content, tags) in self.said.items():
             record = (await last.placement.locate(ENTRIES, Key(TENANT, entry_id))).record

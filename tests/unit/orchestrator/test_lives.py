@@ -160,7 +160,7 @@ async def test_relations_of_a_life_that_was_erased_with_its_scope_are_not_of_the
     await world.engine.erasure.erase_scope(TENANT, USER)
     again = await world.engine.entries.write(TENANT, draft, revive=True)
     assert again.id == target.id
-    assert await world.engine.relations.related(TENANT, source_id=source.id) == []
+    assert await world.engine.relations.find(TENANT, source_id=source.id) == []
 
 
 async def test_a_cached_copy_of_an_earlier_life_is_not_read_in_a_later_one(cached: World) -> None:

@@ -253,7 +253,7 @@ async def test_a_kind_more_has_passages_by_its_line_in_the_table() -> None:
         assert await engine.erasure.delete(PAGES, page.key)
         await engine.erasure.erase_scope(TENANT, USER)
         assert await world.rows(world.long, PAGE_PARTS) == []
-        assert await engine.maintenance.owed() == 0
+        assert await engine.maintenance.count_pending() == 0
 
 
 async def test_reindex_makes_what_was_written_before_there_were_passages(

@@ -242,7 +242,7 @@ async def test_a_relation_left_dangling_by_a_crash_is_swept(world: World) -> Non
     a, b = await world.write("text one"), await world.write("text two", scope=USER)
     await world.engine.relations.relate(TENANT, b.id, "supports", a.id)
     await world.engine.erasure.erase_scope(TENANT, SESSION)
-    assert await world.engine.relations.related(TENANT) == []
+    assert await world.engine.relations.find(TENANT) == []
     report = await world.engine.maintenance.sweep()
     assert report.dropped_relations == 1
     assert await world.rows(world.mid, RELATIONS) == []

@@ -16,7 +16,7 @@ import pytest
 from memory.domain.ids import new_id
 from memory.domain.scope import Scope
 from memory.domain.time import micros
-from memory.facade.transfer import Ids, Message, Row, exported, exported_record, read
+from memory.facade.transfer import Ids, Message, Row, exported_entry, exported_record, read
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.kinds import KINDS, Kind, Kinds
 from memory.orchestrator.storage.outbox import replicas
@@ -171,7 +171,7 @@ async def test_an_export_carries_it_to_another_tenant_with_what_it_belongs_to(
         drawn.mid, MARGINS, _record(drawn, USER, "mid", fields={"about_id": entry.id}, texts={})
     )
     lines = [
-        exported(entry),
+        exported_entry(entry),
         *[
             exported_record(kind, record)
             async for kind, record in drawn.engine.transfer.records(TENANT, None)
@@ -186,7 +186,7 @@ async def test_an_export_carries_it_to_another_tenant_with_what_it_belongs_to(
     for item in good:
         ids.note(item)
     rows = [ids.row(item) for item in good if isinstance(item, Row)]
-    assert [ids.lacking(item) for item in good] == [None] * 3
+    assert [ids.missing_id(item) for item in good] == [None] * 3
     new = await drawn.engine.entries.write(
         "elsewhere", next(item.draft for item in good if isinstance(item, Message))
     )
@@ -210,7 +210,7 @@ async def test_an_export_carries_it_to_another_tenant_with_what_it_belongs_to(
     assert isinstance((await drawn.long.get(SKETCHES, [drawing.key]))[0], Record), "its replica was delivered"
 
     lost = Ids("elsewhere", same=False)
-    assert [lost.lacking(item) for item in good] == [None, None, entry.id]
+    assert [lost.missing_id(item) for item in good] == [None, None, entry.id]
 
 
 async def test_the_stores_have_room_for_it_and_tell_of_its_damage(drawn: World) -> None:

@@ -149,7 +149,7 @@ async def test_what_hangs_on_a_deleted_entry_goes_in_the_end_whichever_step_fail
     assert await world.delete(entry) is True
     world.heal()
     assert await world.seen(entry) == []
-    assert await world.engine.relations.related(TENANT) == []
+    assert await world.engine.relations.find(TENANT) == []
     assert await world.get(entry, known_at=known) is None
     await _settled(world)
     assert await world.rows(world.mid, ENTRY_VERSIONS) == []
@@ -186,7 +186,7 @@ async def test_cutting_a_relation_that_an_end_left_over_cuts_nothing_that_anybod
     relation = await world.engine.relations.relate(TENANT, ends[0].id, "supports", ends[1].id)
     world.mid.fails_before.add("hanging.find")
     await world.delete(ends[1])
-    assert await world.engine.relations.related(TENANT) == []
+    assert await world.engine.relations.find(TENANT) == []
     assert not await world.engine.relations.unrelate(TENANT, relation.id)
     assert await world.rows(world.mid, RELATIONS) == []
 

@@ -259,7 +259,7 @@ async def test_an_entry_deleted_while_it_is_linked_takes_the_link_with_it(world:
     with pytest.raises(InvalidInput, match="relation"):
         await world.engine.relations.relate(TENANT, a.id, "supports", b.id)
     assert await world.rows(world.mid, RELATIONS) == []
-    assert await world.engine.relations.related(TENANT) == []
+    assert await world.engine.relations.find(TENANT) == []
 
 
 async def test_a_fresh_id_that_is_taken_is_said_to_be(world: World) -> None:

@@ -230,7 +230,7 @@ async def test_without_an_embedder_or_with_one_whose_vectors_a_store_does_not_ta
         await bare.open()
         with pytest.raises(ConfigError, match="none is configured"):
             await bare.reindexing.run()
-        noted = await bare.meaning.noted()
+        noted = await bare.meaning.read_note()
         assert noted is not None
         assert (noted.model, noted.to) == (await OLD.fingerprint(), None)
 
@@ -358,7 +358,7 @@ async def test_a_process_of_before_learns_of_the_beginning_and_of_the_end_by_its
         assert await found(world.engine, "tea", mode="hybrid") == {"Ada prefers tea", "Tea again"}
         late = await world.write("Late tea", scope=USER)
         await world.flush()
-        assert await engine.reindexing.left(await new.fingerprint()) == 2
+        assert await engine.reindexing.count_remaining(await new.fingerprint()) == 2
         assert (await engine.reindexing.run()).ended
         assert (await world.get(late)) == late
         assert "Late tea" in await found(engine, "beverage")
@@ -619,7 +619,7 @@ async def test_what_was_under_way_when_it_ended_is_made_anew_by_a_sweep(kind: st
             assert await engine.tiering.move(ENTRIES, Key(TENANT, entry.id), "long") == "moved"
         else:
             await engine.entries.update(TENANT, entry.id, {"tags": ["late"]})
-        assert await engine.reindexing.left(await new.fingerprint()) > 0
+        assert await engine.reindexing.count_remaining(await new.fingerprint()) > 0
         assert (await engine.maintenance.sweep()).reindexed > 0
         assert await others(world, new) == []
         assert await found(engine, "beverage") == {"Ada prefers tea"}

@@ -28,7 +28,7 @@ from memory.orchestrator.tiering.retention import RetentionReport
 from memory.orchestrator.tiering.rules import facts_of
 from memory.policies.onward import ExitedMessages
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
-from memory.policies.retention import RetentionRule, retained, retained_version
+from memory.policies.retention import RetentionRule, decide_retention, decide_version
 from memory.policies.single_conditions import HasTag
 from memory.ports.record import Record
 from memory.ports.record import Role as CopyRole
@@ -76,7 +76,7 @@ async def test_what_a_rule_names_goes_with_its_past_its_links_and_its_copies_in_
             fresh.id
         }
         assert await world.rows(world.mid, ENTRY_VERSIONS) == []
-        assert await world.engine.relations.related(TENANT) == []
+        assert await world.engine.relations.find(TENANT) == []
         assert await world.owed() == 0
 
 
@@ -375,7 +375,7 @@ async def _named(world: World, rules: Sequence[RetentionRule]) -> tuple[set[str]
     entries = {
         key
         for key, row in (await _homes(world)).items()
-        if retained(rules, "entries", facts_of(row), now).then == "delete"
+        if decide_retention(rules, "entries", facts_of(row), now).then == "delete"
     }
     kept: dict[str, list[Record]] = {}
     for row in await world.rows(world.mid, ENTRY_VERSIONS):
@@ -384,7 +384,7 @@ async def _named(world: World, rules: Sequence[RetentionRule]) -> tuple[set[str]
     for rows in kept.values():
         for newer, row in enumerate(sorted(rows, key=lambda row: -row.version)):
             replaced: Any = row.fields["replaced_version"]
-            if retained_version(rules, facts_of(row), newer, moment(replaced), now).then == "delete":
+            if decide_version(rules, facts_of(row), newer, moment(replaced), now).then == "delete":
                 versions.add(row.key.id)
     return entries, versions
 

@@ -18,7 +18,7 @@ from memory.orchestrator.conversations.log import log as logs
 from memory.orchestrator.conversations.log.seen import REMEMBERED_FOR
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.enrichment import superseding
-from memory.orchestrator.enrichment.superseding import Superseded
+from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.entries import entries
 from memory.orchestrator.maintenance import reverting
 from memory.orchestrator.storage import cache
@@ -44,7 +44,7 @@ async def superseded(world: World) -> None:
     async with world:
         old = await world.write("good", SESSION)
         await world.engine.supersede_writer.write(
-            TENANT, EntryDraft(scope=USER, content="evil", source="web"), Superseded([old.id])
+            TENANT, EntryDraft(scope=USER, content="evil", source="web"), SupersedeRequest([old.id])
         )
         assert await world.browse(SESSION) == []
         await roll_back(world)
@@ -221,7 +221,8 @@ async def cached_while_superseded(_: Path) -> None:
     draft = EntryDraft(scope=USER, content="new")
     assert (
         await read_between(
-            world, lambda entry: world.engine.supersede_writer.write(TENANT, draft, Superseded([entry.id]))
+            world,
+            lambda entry: world.engine.supersede_writer.write(TENANT, draft, SupersedeRequest([entry.id])),
         )
         is None
     )

@@ -23,7 +23,7 @@ from memory.orchestrator.storage.topology import Topology, refuse_away
 from memory.orchestrator.tiering.moves import MoveResult
 from memory.policies.asked import EntryQuery
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
-from memory.ports.contract.support import FOREIGN, HERE, delete, done, id_of, key_of, put, record
+from memory.ports.contract.support import FOREIGN, HERE, apply_all, delete, id_of, key_of, put, record
 from memory.ports.query import MAX_LIMIT, Everywhere, Order, Query, RowType, Tenant, within
 from memory.ports.record import Key, Partition, Record, Tombstone
 from memory.ports.store import MOST_NAMED
@@ -61,7 +61,7 @@ async def holding(parts: dict[str, InMemoryStore], n: int, at: Partition) -> set
 
 async def test_a_record_lives_in_the_first_part_that_takes_it_and_nowhere_else() -> None:
     whole, parts = await split()
-    await done(
+    await apply_all(
         whole,
         put(record(1)),
         put(record(2, FOREIGN)),
@@ -85,7 +85,7 @@ async def test_a_record_lives_in_the_first_part_that_takes_it_and_nowhere_else()
 
 async def test_a_tombstone_for_what_nobody_holds_keeps_a_late_copy_out_of_every_part() -> None:
     whole, parts = await split()
-    await done(whole, delete(1, version=50))
+    await apply_all(whole, delete(1, version=50))
     late = await parts["rest"].apply([put(record(1, version=9))])
     assert late[0].applied, "Always() asks nothing"
     for at in (HERE, SESSION):
@@ -98,7 +98,7 @@ async def test_a_tombstone_for_what_nobody_holds_keeps_a_late_copy_out_of_every_
 
 async def test_a_deletion_that_is_refused_where_the_record_was_leaves_nothing_in_the_other_parts() -> None:
     whole, parts = await split()
-    await done(whole, delete(1, version=3), put(record(1, version=9)))
+    await apply_all(whole, delete(1, version=3), put(record(1, version=9)))
     await whole.delete_matching(Query(SAMPLES, within(HERE)), 7)
     before = {name: (await part.get(SAMPLES, [key_of(1)]))[0] for name, part in parts.items()}
     (refused,) = await whole.apply([delete(1, version=10)])
@@ -108,16 +108,16 @@ async def test_a_deletion_that_is_refused_where_the_record_was_leaves_nothing_in
 
 async def test_a_tombstone_is_purged_with_the_older_ones_of_the_other_parts() -> None:
     whole, parts = await split()
-    await done(whole, delete(1, version=3), put(record(1, version=9)))
+    await apply_all(whole, delete(1, version=3), put(record(1, version=9)))
     await whole.delete_matching(Query(SAMPLES, within(HERE)), 7)
-    await done(whole, Purge(SAMPLES, key_of(1), at=10))
+    await apply_all(whole, Purge(SAMPLES, key_of(1), at=10))
     assert await whole.get(SAMPLES, [key_of(1)]) == [None]
     assert await holding(parts, 1, HERE) == set()
 
 
 async def test_a_generation_raised_in_some_parts_only_is_made_equal_by_the_next_raise() -> None:
     whole, parts = await split()
-    await done(
+    await apply_all(
         parts["plain"], RaiseGeneration(HERE), RaiseGeneration(HERE)
     )  # as after a crash between the parts
     (raised,) = await whole.apply([RaiseGeneration(HERE)])
@@ -136,7 +136,7 @@ async def test_pages_of_several_parts_are_one_ordered_list_without_loss_or_doubl
     places = (HERE, SESSION)
     for n in range(12):
         here = record(n, places[n % 2])
-        await done(
+        await apply_all(
             whole, put(replace(here, created_at=here.created_at - timedelta(seconds=n - n // 3)))
         )  # ties of three
     query = Query(SAMPLES, Tenant("acme"), order=(Order("created_at", descending),), limit=limit)
@@ -154,7 +154,7 @@ async def test_pages_of_several_parts_are_one_ordered_list_without_loss_or_doubl
 
 async def test_a_page_with_a_damaged_record_at_its_end_loses_nothing_of_the_other_parts() -> None:
     whole, parts = await split()
-    await done(
+    await apply_all(
         whole,
         *[put(record(n, HERE)) for n in range(0, 8, 2)],
         *[put(record(n, SESSION)) for n in range(1, 9, 2)],
@@ -172,7 +172,7 @@ async def test_a_page_with_a_damaged_record_at_its_end_loses_nothing_of_the_othe
 
 async def test_everywhere_lists_a_tombstone_once_though_each_part_keeps_it() -> None:
     whole, _ = await split()
-    await done(whole, delete(1, version=7))
+    await apply_all(whole, delete(1, version=7))
     page = await whole.query(
         Query(SAMPLES, Everywhere(), types=frozenset({RowType.TOMBSTONE}), limit=MAX_LIMIT)
     )
@@ -274,16 +274,16 @@ async def test_what_a_record_of_any_part_owes_is_counted_and_done() -> None:
     long.heal()
     for part, key in keys.items():
         assert isinstance((await parts[part].get(ENTRIES, [key]))[0], Record)
-    assert await engine.maintenance.owed() == len(keys)
+    assert await engine.maintenance.count_pending() == len(keys)
     await engine.maintenance.sweep()
-    assert await engine.maintenance.owed() == 0
+    assert await engine.maintenance.count_pending() == 0
     assert None not in await long.get(ENTRIES, list(keys.values()))
     await engine.close()
 
 
 async def test_deleting_a_scope_reaches_the_parts_that_have_some_of_it() -> None:
     whole, parts = await split()
-    await done(whole, put(record(1)), put(record(2), collection=PLAIN), put(record(3, SESSION)))
+    await apply_all(whole, put(record(1)), put(record(2), collection=PLAIN), put(record(3, SESSION)))
     assert await whole.delete_matching(Query(SAMPLES, within(HERE)), version=5) == 1
     assert await whole.delete_matching(Query(PLAIN, within(HERE)), version=5) == 1
     assert await holding(parts, 3, SESSION) == {"sessions"}
@@ -366,13 +366,13 @@ async def test_an_audit_names_no_more_of_a_store_in_parts_than_of_one() -> None:
     whole, parts = await split()
     apart = {"rest": HERE, "umbrella": FOREIGN}
     for name, at in apart.items():
-        await done(whole, *[put(record(n, at)) for n in range(MOST_NAMED - 10)])
+        await apply_all(whole, *[put(record(n, at)) for n in range(MOST_NAMED - 10)])
         for n in range(MOST_NAMED - 10):
             parts[name].state.damage(SAMPLES.name, key_of(n, at))
     named = (await whole.audit()).damaged
     assert len(named) == len(set(named)) == MOST_NAMED
     assert {one.rpartition(" ")[2] for one in named} == {"acme", "umbrella"}
     for n in range(MOST_NAMED - 10):
-        await done(parts["rest"], put(record(1_000 + n)))
+        await apply_all(parts["rest"], put(record(1_000 + n)))
         parts["rest"].state.damage(SAMPLES.name, key_of(1_000 + n))
     assert len((await parts["rest"].audit()).damaged) == MOST_NAMED

@@ -16,7 +16,7 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, QuotaExceeded, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.enrichment.superseding import MOST_SUPERSEDED, Superseded
+from memory.orchestrator.enrichment.superseding import MOST_SUPERSEDED, SupersedeRequest
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.policies.quotas import Quota
 from memory.ports.record import Key, Record
@@ -38,7 +38,7 @@ async def supersede(
 ) -> Entry:
     """Write an entry in the place of others."""
     revive, within = more.pop("revive", False), more.pop("within", None)
-    asked = Superseded(
+    asked = SupersedeRequest(
         [one if isinstance(one, str) else one.id for one in others], within, more.pop("versions", None)
     )
     draft = EntryDraft(scope=scope, content=content, **more)
@@ -77,7 +77,7 @@ async def test_everything_happens_at_one_moment_and_the_version_before_is_kept(
     new = await supersede(world, "Ada lives in Faro", old, other, scope=scope)
     assert await world.browse(scope) == ["Ada lives in Faro"]
     assert await links(world) == {(new.id, old.id), (new.id, other.id)}
-    relations = await world.engine.relations.related(TENANT, source_id=new.id)
+    relations = await world.engine.relations.find(TENANT, source_id=new.id)
     assert {one.created_at for one in relations} == {new.valid_from}
     for gone in (old, other):
         assert [version.valid_to for version in await world.engine.entries.history(TENANT, gone.id)] == [
@@ -232,10 +232,10 @@ async def test_nothing_is_written_for_what_is_not_there_retired_expired_or_out_o
 
 
 async def test_no_more_than_so_many_are_named_and_each_counts_once() -> None:
-    assert Superseded.checked(["a", "b", "a"]).ids == ["a", "b"]
-    assert len(Superseded.checked([str(n) for n in range(MOST_SUPERSEDED)] * 2).ids) == MOST_SUPERSEDED
+    assert SupersedeRequest.parse(["a", "b", "a"]).ids == ["a", "b"]
+    assert len(SupersedeRequest.parse([str(n) for n in range(MOST_SUPERSEDED)] * 2).ids) == MOST_SUPERSEDED
     with pytest.raises(InvalidInput, match="must be at most 32 entries, not 33"):
-        Superseded.checked([str(n) for n in range(MOST_SUPERSEDED + 1)])
+        SupersedeRequest.parse([str(n) for n in range(MOST_SUPERSEDED + 1)])
 
 
 @pytest.mark.behaviour("D33")
@@ -443,7 +443,10 @@ async def test_what_was_shown_gives_way_at_the_version_that_was_shown(world: Wor
     shown = {one.id: one.version for one in (old, other, gone)}
     await world.update(other, content="Ada works in Porto")
     await world.delete(gone)
-    draft, asked = EntryDraft(scope=scope, content="Ada lives in Faro"), Superseded(list(shown), None, shown)
+    draft, asked = (
+        EntryDraft(scope=scope, content="Ada lives in Faro"),
+        SupersedeRequest(list(shown), None, shown),
+    )
     new, gave_way = await world.engine.supersede_writer.write(TENANT, draft, asked)
     assert gave_way == [old.id]
     assert sorted(await world.browse(scope)) == ["Ada lives in Faro", "Ada works in Porto"]
@@ -502,7 +505,7 @@ async def test_one_that_cannot_be_read_any_more_keeps_no_other_from_giving_way(w
     world.clock.advance(HOUR)
     await world.engine.maintenance.sweep()
     assert await world.browse(OPERATION) == ["Ada lives in Porto"]
-    assert [one.target_id for one in await world.engine.relations.related(TENANT, source_id=entry.id)] == [
+    assert [one.target_id for one in await world.engine.relations.find(TENANT, source_id=entry.id)] == [
         second.id
     ]
     assert any("supersede" in one for one in (await world.engine.maintenance.sweep()).stays), (

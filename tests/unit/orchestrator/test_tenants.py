@@ -497,7 +497,7 @@ async def test_a_call_that_is_repeated_follows_the_one_that_died_from_its_own_mo
     await world.flush()
     other = await world.another_process()
     assert await under_way(other) is True
-    assert await other.maintenance.owed() == 1, "as `doctor` and `stats` count it"
+    assert await other.maintenance.count_pending() == 1, "as `doctor` and `stats` count it"
     assert (await other.tenants.erase(TENANT)).records == {"entries": {"mid": 2}}
     assert await world.browse(USER) == []
     assert await under_way(other) is None
@@ -618,7 +618,7 @@ async def test_where_all_that_is_left_is_damaged_it_goes(world: World, scope: Sc
     store = world.short if scope.kind is ScopeKind.SESSION else world.mid
     store.state.damage("entries", Key(TENANT, entry.id))
     assert (await world.engine.tenants.erase(TENANT)).records == {"entries": {store.name: 1}}
-    assert not isinstance(store.state.standing("entries", Key(TENANT, entry.id)), Record | Corrupt)
+    assert not isinstance(store.state.fetch_stored("entries", Key(TENANT, entry.id)), Record | Corrupt)
 
 
 async def test_a_session_of_before_goes_of_which_nothing_is_that_old_any_more(world: World) -> None:

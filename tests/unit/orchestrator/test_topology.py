@@ -18,7 +18,7 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import ConfigError, EmbedderMismatch, NotOpen, StoreUnavailable
 from memory.domain.scope import Scope
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.retrieval.pool import pooled
+from memory.orchestrator.retrieval.pool import build_pool
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_PASSAGES
 from memory.orchestrator.storage.kinds import KINDS
 from memory.orchestrator.storage.topology import Topology
@@ -27,7 +27,7 @@ from memory.ports.candidates import Candidates, Statistics
 from memory.ports.capabilities import CACHE_NEEDS, Capabilities
 from memory.ports.collections import Collection
 from memory.ports.embedder import Embedder, Fingerprint
-from memory.ports.gathering import measured
+from memory.ports.gathering import measure_heads
 from memory.ports.query import Head, within
 from memory.ports.record import Key, Partition, Record, Role, pack_vector
 from memory.ports.store import Store
@@ -284,8 +284,8 @@ def test_of_what_two_stores_answer_the_newer_copy_counts_and_between_equals_the_
             Head(Key(TENANT, "e"), USER.text, version, role, "mid", 0, {}, None, None)
             for version, role in answers
         ]
-        measures = [await measured(asked, [head], Statistics()) for head in heads]
-        pool = pooled(list(zip(stores, measures, strict=True)), full=False)
+        measures = [await measure_heads(asked, [head], Statistics()) for head in heads]
+        pool = build_pool(list(zip(stores, measures, strict=True)), full=False)
         assert pool is not None
         assert (len(pool.measured), len(pool.stores)) == (1, 1)
         return stores.index(pool.stores[0])  # type: ignore[arg-type]
@@ -343,7 +343,7 @@ async def test_the_rest_opens_where_one_store_is_away_and_it_joins_when_it_is_ba
     report = await engine.maintenance.sweep()
     assert report.waiting == ()
     assert engine.topology.away == {}
-    assert await engine.maintenance.owed() == 0
+    assert await engine.maintenance.count_pending() == 0
     await engine.close()
 
 
@@ -360,7 +360,7 @@ async def test_a_store_that_arrives_with_vectors_of_another_embedder_stays_out(
     world.long.down = False
     await engine.entries.write(TENANT, EntryDraft(scope=USER, content="cab"))
     await engine.deliveries.flush()
-    assert await engine.maintenance.owed_in(engine.topology.home("mid")) == 1
+    assert await engine.maintenance.count_pending_in(engine.topology.home("mid")) == 1
     assert "of yesterday" in engine.topology.away["long"]
 
 
@@ -395,7 +395,7 @@ async def test_what_was_to_have_its_home_in_a_store_that_comes_late_and_is_a_cac
         except StoreUnavailable:
             return None
 
-    embedded = engine.meaning.embedded
+    embedded = engine.meaning.embed_records
 
     async def arrives_meanwhile(records: Sequence[Record]) -> list[Record]:
         with contextlib.suppress(StoreUnavailable):
@@ -409,7 +409,7 @@ async def test_what_was_to_have_its_home_in_a_store_that_comes_late_and_is_a_cac
     await engine.open()
     late.gone = False
     with monkeypatch.context() as patched:
-        patched.setattr(engine.meaning, "embedded", arrives_meanwhile)
+        patched.setattr(engine.meaning, "embed_records", arrives_meanwhile)
         assert await write("text that was on its way") is None
     assert list(late.state.everything("entries")) == []
     entry = await write("text")

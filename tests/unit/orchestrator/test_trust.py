@@ -20,7 +20,7 @@ from memory.domain.hold import LegalHold
 from memory.domain.rolled_back import RevertReport
 from memory.domain.scope import Scope
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.enrichment.superseding import Superseded
+from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.maintenance.reverting import NOT_KEPT
 from memory.orchestrator.storage.collections import ENTRY_VERSIONS, OPERATIONS, SETTINGS
 from memory.orchestrator.storage.settings import EngineSettings
@@ -68,7 +68,9 @@ async def _poisoned(world: World) -> dict[str, Entry]:
     await world.engine.entries.update(TENANT, written["changed"].id, {"tags": ["t"]})
     superseding = EntryDraft(scope=USER, content="evil over it", source="web")
     written["superseding"] = (
-        await world.engine.supersede_writer.write(TENANT, superseding, Superseded([written["superseded"].id]))
+        await world.engine.supersede_writer.write(
+            TENANT, superseding, SupersedeRequest([written["superseded"].id])
+        )
     )[0]
     written["made"] = await world.engine.derivation.compact(
         TENANT, [written["evil"].id, written["changed"].id], lambda entries: "made of evil"
@@ -324,7 +326,7 @@ async def test_what_was_rolled_back_retires_nothing_that_it_was_still_to_superse
     good = await _write(world, "good")
     world.mid.fails_before.add("update.home")
     evil = EntryDraft(scope=SESSION, content="evil", source="web")
-    await world.engine.supersede_writer.write(TENANT, evil, Superseded([good.id]))
+    await world.engine.supersede_writer.write(TENANT, evil, SupersedeRequest([good.id]))
     assert await _shown(world.engine) == ["evil", "good"]
     world.mid.heal()
     await _roll_back(world.engine, erase=erase)
@@ -443,8 +445,8 @@ async def test_so_many_tenants_are_remembered_those_asked_last(
 ) -> None:
     monkeypatch.setattr(blocked_sources, "MAX_TENANTS", 2)
     for tenant in ("a", "b", "a", "c"):
-        await world.engine.trust.blocked_sources.known(tenant)
-    known = [tenant for tenant in "abc" if world.engine.trust.blocked_sources.at_once(tenant) is not None]
+        await world.engine.trust.blocked_sources.load(tenant)
+    known = [tenant for tenant in "abc" if world.engine.trust.blocked_sources.cached(tenant) is not None]
     assert known == ["b", "c"], "the one that was only looked at was read first"
 
 

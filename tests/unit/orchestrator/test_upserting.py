@@ -11,7 +11,7 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, LegalHoldActive, StoreError
 from memory.domain.hold import LegalHold
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.enrichment.superseding import Superseded
+from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from tests.unit.orchestrator.world import DURABLE, HOUR, TENANT, USER, World
 
 
@@ -101,6 +101,6 @@ async def test_what_a_store_refuses_is_told() -> None:
             await upsert(narrow, "Lisbon" * 400)
         with pytest.raises(StoreError, match=r"max_record_bytes|2,?000"):
             await narrow.engine.supersede_writer.write(
-                TENANT, EntryDraft(scope=USER, content="Lisbon" * 400), Superseded([first.id])
+                TENANT, EntryDraft(scope=USER, content="Lisbon" * 400), SupersedeRequest([first.id])
             )
         assert await narrow.browse(USER) == ["Lisbon"]

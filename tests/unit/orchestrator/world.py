@@ -304,12 +304,12 @@ class World:
         engine = await self.another_process()
         for _ in range(4):
             await engine.maintenance.sweep()
-        assert await engine.maintenance.owed() == 0
+        assert await engine.maintenance.count_pending() == 0
         return engine
 
     async def owed(self) -> int:
         await self.flush()
-        return await self.engine.maintenance.owed()
+        return await self.engine.maintenance.count_pending()
 
 
 def _describe(row: Stored | None) -> str:

@@ -15,8 +15,8 @@ from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
 from memory.policies import expansion, rerank
-from memory.policies.advice import QUESTION_BYTES, REPLY_CHARS, quoted, read_reply
-from memory.policies.expansion import Expansion, fused, paraphrases
+from memory.policies.advice import QUESTION_BYTES, REPLY_CHARS, quote_text, read_reply
+from memory.policies.expansion import Expansion, fuse_rankings, paraphrases
 
 THEN = datetime(2026, 3, 1, tzinfo=UTC)
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -44,7 +44,7 @@ def entry(content: str = "", **fields: Any) -> Entry:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.integers(0, 60))
 def test_a_quoted_text_is_one_line_and_reads_as_it_began(text: str, most: int) -> None:
-    line = quoted(text, most)
+    line = quote_text(text, most)
     read = json.loads(line)
     assert line.splitlines() == [line]
     assert text.startswith(read)
@@ -172,14 +172,14 @@ def test_any_reply_gives_two_usable_paraphrases_at_most(reply: str) -> None:
 
 @pytest.mark.behaviour("D87")
 def test_a_question_weighs_more_than_a_paraphrase_and_less_than_two() -> None:
-    assert fused("q", {"q": ["a"], "p": ["b"]}) == [("a", 1 / 61), ("b", 0.7 / 61)]
-    assert [name for name, _ in fused("q", {"q": ["a"], "p": ["b"], "r": ["b"]})] == ["b", "a"]
+    assert fuse_rankings("q", {"q": ["a"], "p": ["b"]}) == [("a", 1 / 61), ("b", 0.7 / 61)]
+    assert [name for name, _ in fuse_rankings("q", {"q": ["a"], "p": ["b"], "r": ["b"]})] == ["b", "a"]
 
 
 @pytest.mark.behaviour("D91")
 def test_an_agent_is_told_what_else_was_searched_for_or_why_nothing_was() -> None:
-    assert Expansion("m", True, ("p1", "p2")).said == "(also searched: 'p1' | 'p2')"
-    assert Expansion("m", note=expansion.UNUSABLE).said == expansion.UNUSABLE
+    assert Expansion("m", True, ("p1", "p2")).summary_line == "(also searched: 'p1' | 'p2')"
+    assert Expansion("m", note=expansion.UNUSABLE).summary_line == expansion.UNUSABLE
     assert Expansion("m", True, ("p1",)).to_dict() == {
         "model": "m",
         "applied": True,
@@ -203,13 +203,13 @@ def test_an_agent_is_told_what_else_was_searched_for_or_why_nothing_was() -> Non
 )
 @pytest.mark.behaviour("D95")
 def test_a_reply_picks_the_numbers_that_were_shown(reply: str, places: list[int]) -> None:
-    assert rerank.picked(reply, 3) == places
+    assert rerank.parse_places(reply, 3) == places
 
 
 @given(st.text(st.characters(codec="ascii")), st.integers(1, 60))
 def test_whatever_is_picked_every_hit_stands_in_the_order_once(reply: str, count: int) -> None:
-    picked = rerank.picked(reply, count)
-    order = rerank.reordered(picked, count)
+    picked = rerank.parse_places(reply, count)
+    order = rerank.complete_order(picked, count)
     assert sorted(order) == list(range(count))
     assert order[: len(picked)] == picked
     assert order[len(picked) :] == sorted(order[len(picked) :])

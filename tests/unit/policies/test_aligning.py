@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.domain.message import Message
-from memory.policies.aligning import aligned, begins_at, behind, merged
+from memory.policies.aligning import align_messages, begins_at, behind, merge_messages
 from tests.unit.policies.talk import said
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=12)
@@ -42,13 +42,13 @@ def named(words: str) -> list[Message]:
 def test_without_ids_a_message_is_known_by_what_it_says_and_where(
     written: str, known: str, found: list[int | None]
 ) -> None:
-    assert aligned(talk(written), named(known)) == found
+    assert align_messages(talk(written), named(known)) == found
 
 
 @pytest.mark.behaviour("C22")
 def test_an_id_says_which_message_it_is_whatever_it_says_now() -> None:
     changed = [said("u", "other", id="a"), said("u", "b", id="x"), said("u", "c")]
-    assert aligned(changed, named("a b c")) == [0, None, 2]
+    assert align_messages(changed, named("a b c")) == [0, None, 2]
 
 
 @pytest.mark.behaviour("C33")
@@ -57,7 +57,7 @@ def test_a_talk_that_is_written_back_with_more_behind_it_is_known_as_far_as_it_i
     stored: list[str], new: list[str]
 ) -> None:
     known = [said("u", word, id=str(at)) for at, word in enumerate(stored)]
-    found = aligned([said("u", word) for word in [*stored, *new]], known)
+    found = align_messages([said("u", word) for word in [*stored, *new]], known)
     assert sorted(at for at in found if at is not None) == list(range(len(stored)))
     assert found.count(None) == len(new)
 
@@ -66,7 +66,7 @@ def test_a_talk_that_is_written_back_with_more_behind_it_is_known_as_far_as_it_i
 def test_what_is_known_stands_in_the_order_of_the_log_and_says_the_same(
     written: list[str], stored: list[str]
 ) -> None:
-    found = aligned(
+    found = align_messages(
         [said("u", word) for word in written], [said("u", word, id=str(at)) for at, word in enumerate(stored)]
     )
     known = [at for at in found if at is not None]
@@ -94,7 +94,7 @@ def test_only_a_list_that_begins_as_the_talk_does_or_has_its_ids_is_taken_for_it
 
 @pytest.mark.behaviour("C48", "C49")
 def test_merged_lists_have_a_message_as_often_as_the_list_that_has_it_most() -> None:
-    assert [m.text for m in merged([talk("ok a ok"), talk("ok b"), talk("ok ok ok")])] == [
+    assert [m.text for m in merge_messages([talk("ok a ok"), talk("ok b"), talk("ok ok ok")])] == [
         "ok",
         "a",
         "ok",
@@ -102,6 +102,9 @@ def test_merged_lists_have_a_message_as_often_as_the_list_that_has_it_most() -> 
         "ok",
     ]
     long = "x" * 100
-    assert len(merged([talk(long + "1"), talk(long + "2")])) == 2
-    assert [m.id for m in merged([named("a b"), named("b c"), talk("c")])] == ["a", "b", "c"]
-    assert [m.role.value for m in merged([[said("u", "ok")], [said("a", "ok")]])] == ["user", "assistant"]
+    assert len(merge_messages([talk(long + "1"), talk(long + "2")])) == 2
+    assert [m.id for m in merge_messages([named("a b"), named("b c"), talk("c")])] == ["a", "b", "c"]
+    assert [m.role.value for m in merge_messages([[said("u", "ok")], [said("a", "ok")]])] == [
+        "user",
+        "assistant",
+    ]

@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from memory.policies import marks
-from memory.policies.asking import MOST_STEMS, mentioned, read
-from memory.policies.cues import cued, intents
+from memory.policies.asking import MOST_STEMS, mentioned_speakers, read
+from memory.policies.cues import expected_marks, intents
 from memory.policies.marks import marks_of
 
 
@@ -53,18 +53,20 @@ def test_names_stay_among_the_words_that_are_looked_for() -> None:
 
 def test_who_speaks_is_named_by_the_first_word_whatever_its_case() -> None:
     for text in ("what did caroline's friend Bob say?", "Caroline paints what?", "CAROLINE?"):
-        assert mentioned(read(text), ["Caroline Smith", "Melanie", "", "Carol"]) == {"Caroline Smith"}
-    assert mentioned(read("Did Bob call?"), []) == set()
+        assert mentioned_speakers(read(text), ["Caroline Smith", "Melanie", "", "Carol"]) == {
+            "Caroline Smith"
+        }
+    assert mentioned_speakers(read("Did Bob call?"), []) == set()
 
 
 def test_of_a_question_as_long_as_a_page_the_first_content_words_are_looked_for() -> None:
     page = " ".join(f"the word{n}" for n in range(3 * MOST_STEMS))
     question = read(page)
-    assert question.searched.split() == [f"word{n}" for n in range(MOST_STEMS)]
-    assert question.stems == tuple(question.searched.split())
-    assert read("the " * 500).searched == "the"
+    assert question.search_text.split() == [f"word{n}" for n in range(MOST_STEMS)]
+    assert question.stems == tuple(question.search_text.split())
+    assert read("the " * 500).search_text == "the"
     short = " ".join(f"word{n}" for n in range(MOST_STEMS))
-    assert read(short).searched == short
+    assert read(short).search_text == short
 
 
 def test_a_long_text_shows_what_its_beginning_shows_and_how_it_ends() -> None:
@@ -102,9 +104,9 @@ def test_a_cue_next_to_a_sign_is_a_cue_and_inside_a_word_is_none() -> None:
 
 
 def test_cues_name_what_an_answer_shows() -> None:
-    assert dict(cued("When did it end?")) == {marks.HAS_TIME: 0.5}
-    assert dict(cued("how many dogs, and where?")) == {marks.HAS_NUMBER: 0.4, marks.HAS_PLACE: 0.6}
-    assert cued("whenever") == ()
+    assert dict(expected_marks("When did it end?")) == {marks.HAS_TIME: 0.5}
+    assert dict(expected_marks("how many dogs, and where?")) == {marks.HAS_NUMBER: 0.4, marks.HAS_PLACE: 0.6}
+    assert expected_marks("whenever") == ()
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from memory.domain.message import Message, Role
 from memory.policies.compacting import (
     CompactionSettings,
     TokenBudget,
-    appended,
-    compacted,
+    append_message,
+    compact_messages,
     context_tokens,
     cost_of,
     format_token_count,
@@ -222,20 +222,20 @@ def test_settings_that_cannot_be_are_refused_by_name(field: str, value: object) 
 @pytest.mark.behaviour("A121")
 def test_below_the_threshold_nothing_changes() -> None:
     messages = different(9)
-    found = compacted(messages, small(), COUNTER, never)
+    found = compact_messages(messages, small(), COUNTER, never)
     assert (found.messages, found.strategy, found.removed, found.summary) == (messages, "none", (), None)
     assert found.tokens_before == found.tokens_after == 270
-    assert compacted([], small(), COUNTER).strategy == "none"
+    assert compact_messages([], small(), COUNTER).strategy == "none"
 
 
 @pytest.mark.behaviour("A121", "A118")
 def test_at_the_threshold_duplicates_go_first_and_when_that_is_enough_nothing_else_does() -> None:
     same = different(1)[0]
     messages = [said("s", "x" * 94), *[same] * 6, *different(4)[1:]]
-    found = compacted(messages, small(), COUNTER, never)
+    found = compact_messages(messages, small(), COUNTER, never)
     assert (found.strategy, found.removed) == ("dedupe", (2, 3, 4, 5, 6))
     assert found.tokens_after == 150
-    assert compacted(messages, small(deduplicate=False), COUNTER).strategy == "summarise"
+    assert compact_messages(messages, small(deduplicate=False), COUNTER).strategy == "summarise"
 
 
 @pytest.mark.behaviour("A122")
@@ -247,7 +247,7 @@ def test_a_recent_message_a_system_message_and_a_summary_are_never_taken_for_dup
         said("s", text, is_summary=True),
         *(said("u", text) for _ in range(7)),
     ]
-    found = compacted(messages, small(keep_recent=5, target=0.8), COUNTER, never)
+    found = compact_messages(messages, small(keep_recent=5, target=0.8), COUNTER, never)
     assert found.strategy == "dedupe"
     assert found.removed == (3, 4)
 
@@ -263,7 +263,7 @@ def test_messages_that_show_an_image_or_ask_a_tool_are_not_taken_for_duplicates(
         for n in range(3)
     ]
     calls = [asks(f"c{n}", content=text) for n in range(3)]
-    found = compacted(
+    found = compact_messages(
         [*seen, *calls, *different(6)], small(target=0.0, summarise=False, keep_recent=11), COUNTER
     )
     assert found.removed == ()
@@ -274,9 +274,9 @@ def test_then_the_least_important_go_until_the_target_is_met() -> None:
     messages = different(10)
     for n, given_importance in enumerate((100, 5, 0, 5, 100, 3, 5, 5, 0, 0)):
         messages[n].metadata = {"importance": given_importance}
-    found = compacted(messages, small(min_importance=40, target=0.8), COUNTER, never)
+    found = compact_messages(messages, small(min_importance=40, target=0.8), COUNTER, never)
     assert (found.strategy, found.removed) == ("importance", (1, 2))
-    found = compacted(messages, small(min_importance=30, target=0.8, summarise=False), COUNTER, never)
+    found = compact_messages(messages, small(min_importance=30, target=0.8, summarise=False), COUNTER, never)
     assert found.strategy == "importance"
     assert found.removed == (1, 2)
 
@@ -291,17 +291,17 @@ def test_the_recent_system_and_summary_messages_are_never_dropped_for_their_impo
     ]
     for message in messages:
         message.metadata = dict(bored)
-    found = compacted(messages, small(min_importance=30, target=0.0, summarise=False), COUNTER)
+    found = compact_messages(messages, small(min_importance=30, target=0.0, summarise=False), COUNTER)
     assert found.removed[:1] != (0,)
     assert {0, 8, 9} <= set(range(10)) - set(found.removed)
-    kept = compacted(messages, small(min_importance=30, target=0.4, summarise=False), COUNTER)
+    kept = compact_messages(messages, small(min_importance=30, target=0.4, summarise=False), COUNTER)
     assert (kept.strategy, kept.removed) == ("importance", (2, 3, 4, 5, 6, 7))
 
 
 @pytest.mark.behaviour("A121", "A119")
 def test_then_one_summary_stands_for_all_that_is_not_protected() -> None:
     messages = [said("s", "system"), *different(10)]
-    found = compacted(messages, small(), COUNTER, lambda given: " and ".join(str(m.id) for m in given))
+    found = compact_messages(messages, small(), COUNTER, lambda given: " and ".join(str(m.id) for m in given))
     assert found.strategy == "summarise"
     assert [m.id for m in found.messages] == [None, found.messages[1].id, "m8", "m9"]
     assert found.summary is found.messages[1]
@@ -313,11 +313,11 @@ def test_then_one_summary_stands_for_all_that_is_not_protected() -> None:
 
 @pytest.mark.behaviour("A121")
 def test_a_summary_needs_three_messages_and_must_cost_less_than_they_do() -> None:
-    two = compacted(different(10), small(keep_recent=8, target=0.9), COUNTER, never)
+    two = compact_messages(different(10), small(keep_recent=8, target=0.9), COUNTER, never)
     assert (two.strategy, two.removed) == ("trim", (0,))
-    longer = compacted(different(10), small(keep_recent=7), COUNTER, lambda _: LONG * 9)
+    longer = compact_messages(different(10), small(keep_recent=7), COUNTER, lambda _: LONG * 9)
     assert (longer.strategy, longer.summary) == ("trim", None)
-    empty = compacted(different(10), small(), COUNTER, lambda _: " ")
+    empty = compact_messages(different(10), small(), COUNTER, lambda _: " ")
     assert (empty.strategy, empty.summary) == ("trim", None)
 
 
@@ -328,7 +328,7 @@ def test_a_summariser_may_give_a_message_and_gets_copies() -> None:
         sources[0].metadata["changed"] = True
         return said("u", "short", id="mine", metadata={"by": "me"})
 
-    found = compacted(messages, small(), COUNTER, make)
+    found = compact_messages(messages, small(), COUNTER, make)
     assert messages == different(10)
     assert found.summary == said(
         "u",
@@ -338,44 +338,44 @@ def test_a_summariser_may_give_a_message_and_gets_copies() -> None:
         metadata={"by": "me", "summarizes": [f"m{n}" for n in range(8)]},
     )
     with pytest.raises(InvalidInput, match="summarise"):
-        compacted(messages, small(), COUNTER, lambda _: 3)  # type: ignore[arg-type, return-value]
+        compact_messages(messages, small(), COUNTER, lambda _: 3)  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.behaviour("A123")
 @pytest.mark.parametrize(("keep_recent", "left"), [(0, 1), (1, 2), (4, 5), (8, 9), (10, 10)])
 def test_the_trim_stops_at_one_more_than_the_recent(keep_recent: int, left: int) -> None:
     messages = different(10)
-    found = compacted(messages, small(keep_recent=keep_recent, target=0.0, summarise=False), COUNTER)
+    found = compact_messages(messages, small(keep_recent=keep_recent, target=0.0, summarise=False), COUNTER)
     assert found.messages == messages[10 - left :]
     assert found.over_target == 30 * left
 
 
 @pytest.mark.behaviour("A123", "A121")
 def test_the_trim_takes_the_oldest_and_stops_when_the_target_is_met() -> None:
-    found = compacted(different(10), small(target=0.8, summarise=False), COUNTER)
+    found = compact_messages(different(10), small(target=0.8, summarise=False), COUNTER)
     assert (found.strategy, found.removed, found.over_target) == ("trim", (0, 1), 0)
 
 
 @pytest.mark.behaviour("A124")
 def test_to_keep_none_recent_protects_none() -> None:
     messages = [said("s", "system"), *different(10)]
-    found = compacted(messages, small(keep_recent=0), COUNTER)
+    found = compact_messages(messages, small(keep_recent=0), COUNTER)
     assert [m.is_summary for m in found.messages] == [False, True]
 
 
 @pytest.mark.behaviour("B46")
 def test_the_last_user_message_can_be_protected() -> None:
     messages = [*different(2), *different(12, role="a")[2:]]
-    found = compacted(messages, small(keep_recent=0, keep_last_user=True), COUNTER, lambda _: "short")
+    found = compact_messages(messages, small(keep_recent=0, keep_last_user=True), COUNTER, lambda _: "short")
     assert [m.text for m in found.messages] == ["short", messages[1].text]
 
 
 @pytest.mark.behaviour("A125")
 def test_a_message_is_added_and_only_where_that_crosses_the_threshold_is_anything_compacted() -> None:
     messages = different(10)
-    found = appended(messages[:8], messages[8], small(), COUNTER, never)
+    found = append_message(messages[:8], messages[8], small(), COUNTER, never)
     assert (found.messages, found.compacted, found.result.strategy) == (messages[:9], False, "none")
-    found = appended(messages[:9], messages[9], small(), COUNTER)
+    found = append_message(messages[:9], messages[9], small(), COUNTER)
     assert (found.compacted, found.messages) == (True, found.result.messages)
     assert found.messages[-1] == messages[9]
     assert len(messages) == 10
@@ -418,7 +418,7 @@ def test_whatever_is_compacted_no_call_is_parted_from_its_results_and_nothing_pr
         keep_last_user=last_user,
         min_importance=least,
     )
-    found = compacted(messages, wanted, COUNTER, lambda _: "s")
+    found = compact_messages(messages, wanted, COUNTER, lambda _: "s")
     assert messages == before
     assert found.tokens_after == context_tokens(found.messages, COUNTER) <= found.tokens_before
     assert (found.strategy == "none") == (not found.removed)
@@ -433,5 +433,5 @@ def test_whatever_is_compacted_no_call_is_parted_from_its_results_and_nothing_pr
 
 
 def test_a_result_that_answers_nothing_can_go_like_any_message() -> None:
-    found = compacted([answer("c9"), *different(10)], small(target=0.99, summarise=False), COUNTER)
+    found = compact_messages([answer("c9"), *different(10)], small(target=0.99, summarise=False), COUNTER)
     assert found.removed[:1] == (0,)

@@ -156,7 +156,7 @@ def test_a_condition_holds_where_its_table_says_so(table: dict[str, Any], facts:
     reason = condition.reason(facts, NOW)
     assert (reason is not None) == holds(table, facts, NOW)
     assert reason is None or reason
-    assert condition.judged(facts, NOW)[1]
+    assert condition.evaluate(facts, NOW)[1]
     tenants = condition.tenants()
     assert reason is None or tenants is None or facts.tenant in tenants
 
@@ -177,7 +177,7 @@ def test_the_first_moment_is_the_first_at_which_it_holds(table: dict[str, Any], 
 def test_what_is_made_with_a_later_creation_than_its_last_change_is_idle_from_that_on() -> None:
     ahead = replace(PLAIN, created_at=NOW + DAY, updated_at=NOW)
     idle = IdleFor(2 * DAY)
-    assert [idle.judged(ahead, NOW + days * DAY)[0] for days in (2, 3)] == [False, True]
+    assert [idle.evaluate(ahead, NOW + days * DAY)[0] for days in (2, 3)] == [False, True]
     assert first_moment(idle, ahead, NOW) == NOW + 3 * DAY
 
 
@@ -345,7 +345,7 @@ def test_a_condition_tells_itself_in_words(condition: RuleCondition, words: str)
     ids=str,
 )
 def test_it_says_why_it_holds_and_why_not(condition: RuleCondition, judged: tuple[bool, str]) -> None:
-    assert condition.judged(PLAIN, NOW) == judged
+    assert condition.evaluate(PLAIN, NOW) == judged
 
 
 def test_what_was_not_looked_at_lies_beyond_nothing() -> None:

@@ -21,9 +21,9 @@ from memory.policies.enrichment import (
     NOTE_CHARS,
     Said,
     is_older,
-    merged,
-    named,
+    merge_tags,
     near_text,
+    parse_supersede_reply,
     supersede_prompt,
     tag_prompt,
     tags,
@@ -111,21 +111,21 @@ def test_whatever_is_answered_a_tag_is_a_tag(reply: str, given_tags: list[str]) 
     assert all(re.fullmatch(r"[a-z0-9](?:-?[a-z0-9])+", tag) and 2 <= len(tag) <= 32 for tag in found)
     known = {tag.casefold() for tag in given_tags}
     assert not known & set(found)
-    both = merged(given_tags, found)
+    both = merge_tags(given_tags, found)
     assert both == ([*given_tags, *found] if len(given_tags) + len(found) <= 32 else None)
 
 
 @pytest.mark.behaviour("D103", "AC-D39")
 def test_of_tags_that_would_be_too_many_none_is_added() -> None:
-    assert merged([str(n) for n in range(31)], ["a1", "b2", "c3", "d4"]) is None
-    assert merged([str(n) for n in range(28)], ["a1", "b2", "c3", "d4"]) == [
+    assert merge_tags([str(n) for n in range(31)], ["a1", "b2", "c3", "d4"]) is None
+    assert merge_tags([str(n) for n in range(28)], ["a1", "b2", "c3", "d4"]) == [
         *map(str, range(28)),
         "a1",
         "b2",
         "c3",
         "d4",
     ]
-    assert merged(["Sea"], ["sea", "home"]) == ["Sea", "home"]
+    assert merge_tags(["Sea"], ["sea", "home"]) == ["Sea", "home"]
 
 
 # -- what gives way --------------------------------------------------------------------
@@ -151,12 +151,12 @@ def test_of_tags_that_would_be_too_many_none_is_added() -> None:
     ],
 )
 def test_only_numbers_that_were_shown_count(reply: str, places: tuple[int, ...], note: str | None) -> None:
-    assert named(reply, 3) == Said(places, note)
+    assert parse_supersede_reply(reply, 3) == Said(places, note)
 
 
 @given(st.text(), st.integers(0, 5))
 def test_whatever_is_answered_a_note_is_one_line_and_a_place_was_shown(reply: str, count: int) -> None:
-    said = named(reply, count)
+    said = parse_supersede_reply(reply, count)
     assert all(0 <= place < count for place in said.places)
     assert said.note is None or (
         len(said.note) <= NOTE_CHARS and len(said.note.splitlines()) == 1 and said.note.encode()

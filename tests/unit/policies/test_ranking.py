@@ -16,7 +16,7 @@ from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question, read
 from memory.policies.marks import marks_of
 from memory.policies.ranking import closeness
-from memory.policies.ranking.boosts import boosted, decay
+from memory.policies.ranking.boosts import boost_multipliers, decay
 from memory.policies.ranking.calibrated import Calibration, Constants, EmbedderCalibration
 from memory.policies.ranking.fields import SELECT
 from memory.policies.ranking.order import rank
@@ -212,7 +212,7 @@ def test_relevance_is_unknown_where_cosines_count_that_nobody_has_calibrated() -
     unknown = rank(question, pool, near, EntryQuery("t", ()), NOW)
     assert unknown.relevance is None
     assert unknown.value(0).relevance is None
-    assert unknown.explained(0)["relevance"] == {
+    assert unknown.explain(0)["relevance"] == {
         "lexical_share": 1.0,
         "cosine": 1.0,
         "cosine_with_neighbours": 1.0,
@@ -238,7 +238,7 @@ def test_what_is_said_of_relevance_adds_up_to_it() -> None:
         NOW,
         scale=SCALE,
     )
-    told = found.explained(0)["relevance"]
+    told = found.explain(0)["relevance"]
     assert told["value"] == pytest.approx(1 / (1 + np.exp(-sum(told["parts"].values()))), abs=1e-3)
     assert told["in_words"].startswith(
         f"relevance {100 * told['value']:.0f} %: cosine 0.71 over 0.00 of unrelated texts"
@@ -296,7 +296,7 @@ def _answering(
     if mode == "semantic":
         pool = replace(pool, counts=np.zeros((len(texts), 0)))
     query = EntryQuery("t", (), mode=mode)  # type: ignore[arg-type]
-    return rank(question, pool, pack_vector([1.0, 0.0]), query, NOW, **asked).answering(0.0)
+    return rank(question, pool, pack_vector([1.0, 0.0]), query, NOW, **asked).relevant_rows(0.0)
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,9 @@ def _boosts(
     wide = len(next(iter(fields.values())))
     return {
         name: by.tolist()
-        for name, by in boosted(asked, _pool(asked, ["alpaca"] * wide, **fields), preferred, NOW).items()
+        for name, by in boost_multipliers(
+            asked, _pool(asked, ["alpaca"] * wide, **fields), preferred, NOW
+        ).items()
     }
 
 
@@ -378,7 +380,7 @@ def test_the_callers_conversation_wins_close_calls_and_no_others() -> None:
 
 def _boosted(question: Question, pool: Measured, preferred: Preferences) -> list[float]:
     multiplied = score(question, pool, None, NOW).score
-    for by in boosted(question, pool, preferred, NOW).values():
+    for by in boost_multipliers(question, pool, preferred, NOW).values():
         multiplied = multiplied * by
     return [float(one) for one in multiplied]
 

@@ -12,7 +12,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.policies.facts import RecordFacts
-from memory.policies.retention import RetentionRule, retained, retained_version
+from memory.policies.retention import RetentionRule, decide_retention, decide_version
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -28,19 +28,19 @@ def test_the_first_rule_in_order_that_takes_an_entry_decides() -> None:
     old = rule("old", when={"older_than": "90d"})
     idle = rule("idle", when={"idle_for": "5d"})
     assert (
-        retained([keep, old, idle], "entries", FACTS, NOW).then,
-        retained([keep, old, idle], "entries", FACTS, NOW).rule,
+        decide_retention([keep, old, idle], "entries", FACTS, NOW).then,
+        decide_retention([keep, old, idle], "entries", FACTS, NOW).rule,
     ) == ("delete", "old")
-    assert retained([idle, old], "entries", FACTS, NOW).rule == "idle"
+    assert decide_retention([idle, old], "entries", FACTS, NOW).rule == "idle"
     pinned = replace(FACTS, tags=("pinned",))
     assert (
-        retained([keep, old], "entries", pinned, NOW).then,
-        retained([old, keep], "entries", pinned, NOW).then,
+        decide_retention([keep, old], "entries", pinned, NOW).then,
+        decide_retention([old, keep], "entries", pinned, NOW).then,
     ) == ("keep", "delete")
-    assert retained([old], "entries", replace(FACTS, created_at=NOW), NOW).rule == ""
+    assert decide_retention([old], "entries", replace(FACTS, created_at=NOW), NOW).rule == ""
     assert (
-        retained([old], "versions", FACTS, NOW).then
-        == retained([old], "sessions", FACTS, NOW, "ended").then
+        decide_retention([old], "versions", FACTS, NOW).then
+        == decide_retention([old], "sessions", FACTS, NOW, "ended").then
         == "keep"
     )
 
@@ -52,9 +52,12 @@ def test_the_first_rule_in_order_that_takes_an_entry_decides() -> None:
 )
 def test_a_rule_takes_what_all_of_its_fields_ask_for(asked: dict[str, Any]) -> None:
     fits = {"tenants": ["acme"], "scope_kinds": ["user"], "types": ["learning"], "tiers": ["long"]}
-    assert retained([rule("r", when={"older_than": "1d"}, **fits)], "entries", FACTS, NOW).then == "delete"
     assert (
-        retained([rule("r", when={"older_than": "1d"}, **(fits | asked))], "entries", FACTS, NOW).then
+        decide_retention([rule("r", when={"older_than": "1d"}, **fits)], "entries", FACTS, NOW).then
+        == "delete"
+    )
+    assert (
+        decide_retention([rule("r", when={"older_than": "1d"}, **(fits | asked))], "entries", FACTS, NOW).then
         == "keep"
     )
 
@@ -63,7 +66,8 @@ def test_sessions_are_ended_while_they_are_active_and_deleted_in_the_status_aske
     end = rule("idle", what="sessions", then="end", when={"idle_for": "5d"})
     delete = rule("over", what="sessions", statuses=["ended"], when={"idle_for": "2d"})
     decided = [
-        retained([end, delete], "sessions", FACTS, NOW, status) for status in ("active", "archived", "ended")
+        decide_retention([end, delete], "sessions", FACTS, NOW, status)
+        for status in ("active", "archived", "ended")
     ]
     assert [(one.then, one.rule) for one in decided] == [("end", "idle"), ("keep", ""), ("delete", "over")]
 
@@ -75,13 +79,13 @@ def test_of_kept_versions_the_newest_and_those_replaced_lately_stay() -> None:
     old, fresh = NOW - 31 * DAY, NOW - DAY
     for rules, wanted in ((some, "kkdd"), (lately, "kdkd"), (both, "kddd")):
         told = [
-            retained_version([rules], FACTS, newer, at, NOW).then[0]
+            decide_version([rules], FACTS, newer, at, NOW).then[0]
             for newer, at in ((0, fresh), (1, old), (2, fresh), (2, old))
         ]
         assert "".join(told) == wanted, rules.name
     keep = rule("facts", what="versions", then="keep", types=["learning"])
-    assert retained_version([keep, both], FACTS, 5, old, NOW).then == "keep"
-    assert retained_version([keep, both], replace(FACTS, type="context"), 5, old, NOW).then == "delete"
+    assert decide_version([keep, both], FACTS, 5, old, NOW).then == "keep"
+    assert decide_version([keep, both], replace(FACTS, type="context"), 5, old, NOW).then == "delete"
 
 
 @pytest.mark.parametrize(

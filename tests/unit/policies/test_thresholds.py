@@ -9,7 +9,7 @@ import pytest
 from memory.domain.message import Message, Role
 from memory.policies.thresholds import archived_by
 from memory.policies.tokens import DefaultCounter, message_tokens
-from memory.policies.window import TokenThreshold, arranged, fitted, from_user, split_by_tokens
+from memory.policies.window import TokenThreshold, arrange, fit_to_budget, from_user, split_by_tokens
 from tests.unit.policies.talk import answer, asks, said
 
 COUNTER = DefaultCounter()
@@ -67,7 +67,7 @@ def test_what_the_summary_does_not_cover_fits_the_limit(seed: int) -> None:
         of_tools = chance.choice((0, 0, 200))
         for step in conversation(chance):
             window = compacted(policy, [*window, *step], of_tools, text(chance.choice((1, 100, 450))))
-            found, it = fitted(window, costs(window), LIMIT - of_tools), arranged(window)
+            found, it = fit_to_budget(window, costs(window), LIMIT - of_tools), arrange(window)
             assert not it.invalid_response
             assert sorted(found.kept) == list(range(len(window))), (seed, number)
             assert sorted(from_user(it, found.kept)) == sorted(found.kept), (seed, number)

@@ -7,7 +7,15 @@ import random
 import pytest
 
 from memory.policies.asking import read, read_as
-from memory.policies.typos import LONG, MOST_WORDS, SHORTEST, corrected, corrections, distance, unheard
+from memory.policies.typos import (
+    LONG,
+    MOST_WORDS,
+    SHORTEST,
+    apply_corrections,
+    corrections,
+    distance,
+    unknown_words,
+)
 from memory.ports.text import stem
 
 
@@ -56,25 +64,25 @@ def test_the_nearest_is_meant_and_of_these_what_is_said_most() -> None:
 
 
 def test_only_words_that_nothing_holds_and_that_are_long_enough_are_looked_at() -> None:
-    assert unheard(
+    assert unknown_words(
         "Which torunament did the cat Mimi wni?",
         {stem(word) for word in ("torunament", "cat", "wni", "mimi")},
     ) == ("torunament",)
-    assert unheard("Which torunament", set()) == ()
+    assert unknown_words("Which torunament", set()) == ()
     many = [f"word{'abcdefghijkl'[n]}" for n in range(12)]
-    assert unheard(" ".join(many), {stem(word) for word in many}) == tuple(many[:MOST_WORDS])
+    assert unknown_words(" ".join(many), {stem(word) for word in many}) == tuple(many[:MOST_WORDS])
 
 
 def test_a_question_is_read_with_what_was_meant_and_says_so() -> None:
     question = read_as(read("Which Torunament did Nate win?"), {"torunament": "tournament"})
     assert question.text == "Which tournament did Nate win?"
-    assert dict(zip(question.stems, question.supposed, strict=True)) == {
+    assert dict(zip(question.stems, question.correction_mask, strict=True)) == {
         stem("tournament"): True,
         "nate": False,
         "win": False,
     }
     assert question.embedded == "Which tournament did win?"
-    assert corrected("", {"a": "b"}) == ""
+    assert apply_corrections("", {"a": "b"}) == ""
 
 
 def test_what_was_meant_is_the_nearest_by_the_distance_itself() -> None:

@@ -13,7 +13,7 @@ from memory.domain.scope import Scope
 from memory.domain.time import micros
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.policies.asked import EntryQuery
-from memory.policies.visibility import PRESENT, accepting, is_active, is_current, is_expired, was_stored
+from memory.policies.visibility import PRESENT, is_active, is_current, is_expired, predicate_of, was_stored
 from memory.ports.record import FieldValue, Key, Record
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -83,6 +83,6 @@ def test_the_filter_of_a_question_lets_through_exactly_what_is_visible_and_asked
     for _ in range(20_000):
         record, asked = _record(chance, kept=kept), _asked(chance)
         said = _said(record, asked)
-        assert accepting(asked, collection, NOW)(record) == said, (record, asked)
+        assert predicate_of(asked, collection, NOW)(record) == said, (record, asked)
         shown += said
     assert 500 < shown < 19_500

@@ -15,12 +15,12 @@ from memory.domain.message import Message, Role
 from memory.policies.tokens import DefaultCounter, message_tokens
 from memory.policies.window import (
     TokenThreshold,
-    arranged,
+    arrange,
     blocks,
-    fitted,
-    fitted_in_steps,
+    fit_in_steps,
+    fit_to_budget,
     is_pinned,
-    layered,
+    layered_view,
     newest,
     reaches_back,
     split_by_policy,
@@ -47,7 +47,7 @@ def shown(
     keep_last_user: bool = False,
 ) -> list[str]:
     return contents(
-        messages, fitted(messages, costs(messages), budget, by=by, keep_last_user=keep_last_user).kept
+        messages, fit_to_budget(messages, costs(messages), budget, by=by, keep_last_user=keep_last_user).kept
     )
 
 
@@ -62,7 +62,7 @@ def test_a_result_stands_behind_the_call_it_answers_whoever_wrote_in_between() -
         answer("c1", "one"),
         answer("c3", "three"),
     ]
-    found = arranged(messages)
+    found = arrange(messages)
     assert found.order == (0, 1, 3, 5, 2, 4, 6)
     assert (found.invalid_response, found.interrupted) == ((), ())
 
@@ -77,7 +77,7 @@ def test_a_second_result_and_one_that_nothing_asked_for_are_left_out_and_named()
         answer("c9"),
         said("t", "of nobody"),
     ]
-    found = arranged(messages)
+    found = arrange(messages)
     assert found.order == (1, 2)
     assert found.invalid_response == (0, 3, 4, 5)
 
@@ -85,7 +85,7 @@ def test_a_second_result_and_one_that_nothing_asked_for_are_left_out_and_named()
 @pytest.mark.behaviour("B53")
 def test_calls_without_a_result_are_named_in_order() -> None:
     messages = [asks("c2", "c1"), answer("c1"), said("u", "go on"), asks("c0")]
-    assert [(one.position, one.call.id) for one in arranged(messages).interrupted] == [(0, "c2"), (3, "c0")]
+    assert [(one.position, one.call.id) for one in arrange(messages).interrupted] == [(0, "c2"), (3, "c0")]
 
 
 @pytest.mark.behaviour("B53")
@@ -97,7 +97,7 @@ def test_a_result_belongs_to_the_nearest_earlier_call_of_its_id_that_has_none() 
         answer("c1", "r2"),
         answer("c1", "r3"),
     ]
-    found = arranged(messages)
+    found = arrange(messages)
     assert found.order == (0, 3, 1, 2)
     assert found.invalid_response == (4,)
 
@@ -110,7 +110,7 @@ def test_results_that_name_their_call_have_it_before_those_that_name_the_tool_wh
         wanted = {1: next(others), 2: next(others)}
         for at in range(3):
             results = [*by_name[:at], answer(named), *by_name[at:]]
-            found = arranged([asks("c1", "c2", "c3"), *results, said("u", "go on")])
+            found = arrange([asks("c1", "c2", "c3"), *results, said("u", "go on")])
             assert (found.order, found.invalid_response, found.interrupted) == ((0, 1, 2, 3, 4), (), ())
             names = [position for position in (1, 2, 3) if position != at + 1]
             assert found.answers == dict(zip(names, wanted.values(), strict=True))
@@ -125,7 +125,7 @@ def test_a_result_by_name_is_left_over_where_ids_name_every_call() -> None:
         answer("c2"),
         answer("c1"),
     ]
-    found = arranged(messages)
+    found = arrange(messages)
     assert (found.order, found.invalid_response, found.answers) == ((0, 3, 4, 2), (1,), {})
 
 
@@ -170,14 +170,14 @@ def test_system_messages_come_first_and_then_the_newest_that_fit(budget: int, co
 @pytest.mark.behaviour("C19", "AC-C13")
 def test_a_message_that_does_not_fit_stops_the_walk() -> None:
     messages = [said("u", "a"), said("a", "x" * 400), said("u", "b")]
-    found = fitted(messages, costs(messages), 20, keep_last_user=False)
+    found = fit_to_budget(messages, costs(messages), 20, keep_last_user=False)
     assert (contents(messages, found.kept), found.tokens, found.over_budget) == (["b"], 5, 0)
 
 
 @pytest.mark.behaviour("C20")
 def test_system_messages_are_kept_even_where_they_alone_exceed_the_budget() -> None:
     messages = [said("u", "q"), said("s", "x" * 400), said("s", "y")]
-    found = fitted(messages, costs(messages), 20, keep_last_user=False)
+    found = fit_to_budget(messages, costs(messages), 20, keep_last_user=False)
     assert (found.kept, found.tokens, found.over_budget) == ((1, 2), 109, 89)
 
 
@@ -193,7 +193,7 @@ def test_a_turn_is_shown_whole_or_not_at_all() -> None:
     turn = [said("u", "q"), asks("c1"), answer("c1"), said("a", "done")]
     assert shown(turn, 16, by="turns") == []
     assert shown(turn, 20, by="turns") == ["q", "", "r", "done"]
-    kept = fitted(turn, costs(turn), 16, by="turns")
+    kept = fit_to_budget(turn, costs(turn), 16, by="turns")
     assert (kept.kept, kept.over_budget) == ((0, 1, 2, 3), 4)
 
 
@@ -215,11 +215,11 @@ def test_the_last_user_message_is_kept_whatever_the_budget_and_by_how_much_it_is
         asks("c2"),
         answer("c2"),
     ]
-    found = fitted(messages, costs(messages), 0)
+    found = fit_to_budget(messages, costs(messages), 0)
     assert (found.kept, found.tokens, found.over_budget) == ((0, 2), 19, 19)
-    found = fitted(messages, costs(messages), 30)
+    found = fit_to_budget(messages, costs(messages), 30)
     assert (found.kept, found.over_budget) == ((0, 2, 5, 6), 0)
-    assert fitted(messages, costs(messages), 30, keep_last_user=False).kept == (0, 3, 4, 5, 6)
+    assert fit_to_budget(messages, costs(messages), 30, keep_last_user=False).kept == (0, 3, 4, 5, 6)
 
 
 @pytest.mark.behaviour("C26")
@@ -244,16 +244,16 @@ def test_the_newest_so_many_are_never_more_and_hold_no_orphan(most: int, kept: t
 def test_the_layers_are_system_all_summaries_and_the_newest_others() -> None:
     summary = said("s", "summary-1", id="s1", is_summary=True)
     messages = [said("s", "system"), summary, *(said(name[0], name) for name in ("u1", "a1", "u2", "a2"))]
-    assert [m.text for m in layered(messages, most=2)] == ["system", "summary-1", "u2", "a2"]
+    assert [m.text for m in layered_view(messages, most=2)] == ["system", "summary-1", "u2", "a2"]
     archived = said("s", "summary-0", id="s0", is_summary=True)
-    found = layered(messages, [archived, summary.model_copy()], most=0)
+    found = layered_view(messages, [archived, summary.model_copy()], most=0)
     assert [m.text for m in found] == ["system", "summary-0", "summary-1"]
 
 
 @pytest.mark.behaviour("B51")
 def test_eighty_others_are_shown_unless_more_or_fewer_are_asked_for() -> None:
     messages = [said("s", "system"), *(said("u", str(n)) for n in range(100))]
-    assert [m.text for m in layered(messages)] == ["system", *(str(n) for n in range(20, 100))]
+    assert [m.text for m in layered_view(messages)] == ["system", *(str(n) for n in range(20, 100))]
 
 
 @pytest.mark.behaviour("B34", "B35", "B41")
@@ -321,14 +321,14 @@ def test_compaction_is_due_at_nine_tenths_of_what_the_model_takes_and_with_more_
 def test_whatever_was_written_every_message_is_shown_once_or_named_and_results_follow_their_call(
     messages: list[Message],
 ) -> None:
-    found = arranged(messages)
+    found = arrange(messages)
     assert sorted((*found.order, *found.invalid_response)) == list(range(len(messages)))
     _takes(messages, found.order)
     asked = sum(len(m.tool_calls) for m in messages)
     results = sum(m.role is Role.TOOL for m in messages)
     assert asked - len(found.interrupted) == results - len(found.invalid_response)
     again = [messages[at] for at in found.order]
-    assert arranged(again).order == tuple(range(len(again)))
+    assert arrange(again).order == tuple(range(len(again)))
 
 
 @settings(max_examples=drawn(150), deadline=None)
@@ -336,7 +336,7 @@ def test_whatever_was_written_every_message_is_shown_once_or_named_and_results_f
 def test_whatever_the_budget_it_is_kept_or_said_and_no_block_is_parted(
     messages: list[Message], budget: int, by: Literal["blocks", "turns"], keep_last_user: bool
 ) -> None:
-    found = fitted(messages, costs(messages), budget, by=by, keep_last_user=keep_last_user)
+    found = fit_to_budget(messages, costs(messages), budget, by=by, keep_last_user=keep_last_user)
     assert found.tokens == sum(costs(messages)[at] for at in found.kept)
     assert len(set(found.kept)) == len(found.kept)
     assert found.over_budget == max(0, found.tokens - budget)
@@ -367,8 +367,8 @@ def test_where_the_end_of_a_window_is_enough_it_shows_what_all_of_it_shows(
     for start in range(len(messages) + 1):
         end = [m for at, m in enumerate(messages) if at >= start or is_pinned(m)]
         if reaches_back(end, costs(end), last=None, budget=budget, by=by):
-            whole = fitted(messages, costs(messages), budget, by=by)
-            found = fitted(end, costs(end), budget, by=by)
+            whole = fit_to_budget(messages, costs(messages), budget, by=by)
+            found = fit_to_budget(end, costs(end), budget, by=by)
             assert ([id(end[at]) for at in found.kept], found.over_budget) == (
                 [id(messages[at]) for at in whole.kept],
                 whole.over_budget,
@@ -404,8 +404,8 @@ def test_in_steps_what_is_shown_begins_the_same_until_a_step_is_full(by: Literal
         messages += [said("u", f"question {turn:04}"), said("a", f"answer {turn:04}")]
         each = costs(messages)
         upto = [sum(each[: at + 1]) for at in range(len(messages))]
-        found = fitted_in_steps(messages, each, upto, 400, 100, by=by)
-        plain = fitted(messages, each, 400, by=by)
+        found = fit_in_steps(messages, each, upto, 400, 100, by=by)
+        plain = fit_to_budget(messages, each, 400, by=by)
         assert found.tokens <= 400
         assert set(found.kept) <= set(plain.kept)
         assert plain.tokens - found.tokens <= 100 + 2 * each[-1]
@@ -424,7 +424,7 @@ def test_steps_part_no_block_keep_the_last_user_message_and_are_told_by_the_end_
 ) -> None:
     each = costs(messages)
     upto = [sum(each[: at + 1]) for at in range(len(messages))]
-    found = fitted_in_steps(messages, each, upto, budget, step, by=by)
+    found = fit_in_steps(messages, each, upto, budget, step, by=by)
     _takes(messages, found.kept)
     assert (found.over_budget, found.tokens) == (
         max(0, found.tokens - budget),
@@ -436,7 +436,7 @@ def test_steps_part_no_block_keep_the_last_user_message_and_are_told_by_the_end_
         at = [one for one, m in enumerate(messages) if one >= start or is_pinned(m)]
         end = [messages[one] for one in at]
         if reaches_back(end, costs(end), last=None, budget=budget, by=by):
-            again = fitted_in_steps(end, costs(end), [upto[one] for one in at], budget, step, by=by)
+            again = fit_in_steps(end, costs(end), [upto[one] for one in at], budget, step, by=by)
             assert [at[one] for one in again.kept] == list(found.kept)
 
 
@@ -444,7 +444,7 @@ def _takes(messages: list[Message], positions: tuple[int, ...]) -> None:
     """A model takes them: no result without its call before it, none twice; and no call
     without a result that it has.
     """
-    waiting, answers = Counter[str](), arranged(messages).answers
+    waiting, answers = Counter[str](), arrange(messages).answers
     for at in positions:
         if messages[at].role is Role.TOOL:
             call = messages[at].tool_call_id or answers[at]

@@ -13,8 +13,8 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.ports.base import BaseStore
 from memory.ports.candidates import Candidates, Measured
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import ELSEWHERE, HERE, done, put
-from memory.ports.contract.test_candidates import QUESTIONS, drawn
+from memory.ports.contract.support import ELSEWHERE, HERE, apply_all, put
+from memory.ports.contract.test_candidates import QUESTIONS, random_record
 from memory.ports.query import within
 
 
@@ -51,7 +51,9 @@ async def test_what_is_gathered_is_what_the_specification_answers(name: str) -> 
     for store in (specified, gathering):
         await store.open(DECLARED)
     chance = random.Random(name)  # noqa: S311  the same each time
-    await done(specified, *[put(drawn(chance, n, at)) for at in (HERE, ELSEWHERE) for n in range(60)])
+    await apply_all(
+        specified, *[put(random_record(chance, n, at)) for at in (HERE, ELSEWHERE) for n in range(60)]
+    )
     for question in (QUESTIONS[name], replace(QUESTIONS[name], where=within(HERE, ELSEWHERE), limit=3)):
         one, other = await specified.candidates(question), await gathering.candidates(question)
         assert _rows(one) == _rows(other)
@@ -68,7 +70,7 @@ async def test_a_store_without_indexes_finds_the_same_by_looking_through_with_st
     for store in (specified, looking):
         await store.open(DECLARED)
     chance = random.Random(11)  # noqa: S311
-    await done(specified, *[put(drawn(chance, n, HERE)) for n in range(60)])
+    await apply_all(specified, *[put(random_record(chance, n, HERE)) for n in range(60)])
     asked = replace(QUESTIONS["with neighbours"], collection=SAMPLES, around=None)
     for question in (asked, replace(asked, statistics=False)):
         assert set((await looking.candidates(question)).ids) == set(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from memory.ports.quarantine import ROUNDS, quarantined, sound
+from memory.ports.quarantine import ROUNDS, sound, try_quarantine
 
 
 class Shop:
@@ -29,7 +29,7 @@ class Shop:
         self.numbers = [n for n in self.numbers if n not in damaged]
 
     async def quarantine(self, damaged: Sequence[int]) -> bool:
-        return await quarantined("shop", self.move, damaged, lambda _: None)
+        return await try_quarantine("shop", self.move, damaged, lambda _: None)
 
 
 async def test_what_is_damaged_is_moved_and_the_reading_done_again() -> None:
@@ -53,7 +53,9 @@ async def test_what_cannot_be_moved_is_logged_and_not_read_again(caplog: pytest.
     async def full(damaged: Sequence[int]) -> None:
         raise OSError("no room for 'what it says'")
 
-    answer = await sound(shop.read, lambda damaged: quarantined("shop", full, damaged, lambda error: error))
+    answer = await sound(
+        shop.read, lambda damaged: try_quarantine("shop", full, damaged, lambda error: error)
+    )
     assert (answer, shop.reads, shop.numbers) == ([1], 1, [1, -2])
     assert "1 corrupt records" in caplog.text
     assert "what it says" not in caplog.text
@@ -64,4 +66,4 @@ async def test_an_error_that_is_no_drivers_is_raised() -> None:
         raise KeyError("a mistake of ours")
 
     with pytest.raises(KeyError):
-        await quarantined("shop", broken, [1], lambda _: None)
+        await try_quarantine("shop", broken, [1], lambda _: None)

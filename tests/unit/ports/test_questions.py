@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from memory.domain.errors import InvalidInput
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.asking import lets_through
-from memory.ports.contract.refusals import nested
+from memory.ports.contract.refusals import nested_filter
 from memory.ports.contract.support import record
 from memory.ports.query import MAX_FILTER_DEPTH, And, Condition, Eq, Ge, In, Lt, Not, Or, StartsWith
-from memory.ports.questions import checked, text_range
+from memory.ports.questions import prepare_filter, text_range
 from tests.support.depth import drawn
 
 LAST = "\U0010ffff"
@@ -41,19 +41,19 @@ def test_a_range_of_texts_holds_those_that_start_with_the_prefix_and_no_others(
 
 def test_no_prefix_reaches_an_adapter_however_deep_it_stands() -> None:
     asked = And((Not(Or((StartsWith("type", "ab"), Eq("type", "x")))), StartsWith("type", LAST)))
-    assert checked(ENTRIES, asked) == And(
+    assert prepare_filter(ENTRIES, asked) == And(
         (Not(Or((And((Ge("type", "ab"), Lt("type", "ac"))), Eq("type", "x")))), Ge("type", LAST))
     )
 
 
 def test_a_filter_without_a_prefix_is_asked_as_it_is() -> None:
     asked = And((Not(Or((In("type", ("a",)), Eq("type", "x")))), Ge("type", "a")))
-    assert checked(ENTRIES, asked) is asked
+    assert prepare_filter(ENTRIES, asked) is asked
 
 
 @pytest.mark.parametrize("by_not", [False, True])
 def test_the_depth_of_a_filter_is_found_without_going_to_its_bottom(by_not: bool) -> None:
-    deep: Condition = nested(sys.getrecursionlimit() * 20, by_not=by_not)
+    deep: Condition = nested_filter(sys.getrecursionlimit() * 20, by_not=by_not)
     with pytest.raises(InvalidInput, match="nests deeper"):
-        checked(ENTRIES, deep)
-    assert checked(ENTRIES, nested(MAX_FILTER_DEPTH, by_not=by_not)) is not None
+        prepare_filter(ENTRIES, deep)
+    assert prepare_filter(ENTRIES, nested_filter(MAX_FILTER_DEPTH, by_not=by_not)) is not None

@@ -16,8 +16,8 @@ from memory.ports import lexical
 from memory.ports.base import BaseStore
 from memory.ports.candidates import Around, Candidates, Measured
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
-from memory.ports.contract.support import ELSEWHERE, HERE, T0, delete, done, id_of, put, record
-from memory.ports.contract.test_candidates import QUESTIONS, drawn
+from memory.ports.contract.support import ELSEWHERE, HERE, T0, apply_all, delete, id_of, put, record
+from memory.ports.contract.test_candidates import QUESTIONS, random_record
 from memory.ports.query import Eq, within
 from memory.ports.record import Owed, Partition, Record, pack_vector
 from memory.ports.scored import PartitionIndex
@@ -66,7 +66,7 @@ async def answered_alike(
 async def specification(records: Sequence[Record] = ()) -> InMemoryStore:
     store = InMemoryStore()
     await store.open(DECLARED)
-    await done(store, *map(put, records))
+    await apply_all(store, *map(put, records))
     return store
 
 
@@ -94,12 +94,12 @@ async def test_after_every_history_a_form_answers_as_the_specification_and_says_
         for place in PLACES:
             for n in chance.sample(range(60), 20):
                 if chance.random() < 0.3:
-                    await done(store, delete(n, version, place))
+                    await apply_all(store, delete(n, version, place))
                     forms[place].drop(id_of(n, place))
                     stand_[place].pop(n, None)
                 else:
-                    one = replace(drawn(chance, n, place), version=version)
-                    await done(store, put(one, Newer()))
+                    one = replace(random_record(chance, n, place), version=version)
+                    await apply_all(store, put(one, Newer()))
                     stand(forms[place], one)
                     stand_[place][n] = one
             assert forms[place].content() == made(list(stand_[place].values())).content()
@@ -212,10 +212,10 @@ def test_a_form_keeps_no_text_no_body_and_nothing_of_what_is_owed() -> None:
 
 def test_a_form_that_more_has_left_than_stands_in_it_is_worn() -> None:
     form = made([record(n) for n in range(100)])
-    assert not form.worn
+    assert not form.is_worn
     for n in range(90):
         form.drop(id_of(n))
-    assert form.worn
+    assert form.is_worn
     assert not made([record(1)] * 60).worn, "a few are not worth the trouble"
 
 

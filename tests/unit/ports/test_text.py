@@ -39,7 +39,7 @@ def _made_up(count: int) -> list[str]:
 def test_threads_that_stem_at_once_do_not_disturb_each_other() -> None:
     words = _made_up(20_000)
     alone = [text.stem(word) for word in words]
-    text._stemmed.cache_clear()
+    text._stem_cached.cache_clear()
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(lambda _: [text.stem(word) for word in words], range(8)))
     assert all(stems == alone for stems in together)

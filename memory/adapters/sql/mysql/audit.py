@@ -9,9 +9,9 @@ from typing import Any
 
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.table import DERIVED, NUMBER, PARTITION, MyTable
-from memory.adapters.sql.mysql.words import Digests, counted, digests
+from memory.adapters.sql.mysql.words import Digests, digests, length_and_counts
 from memory.adapters.sql.server.store import Audited
-from memory.adapters.sql.several import in_list, padded, portions
+from memory.adapters.sql.several import in_list, pad_to_power_of_two, portions
 from memory.adapters.sql.table import Columns
 from memory.ports.rows import CORRUPT
 
@@ -33,7 +33,7 @@ async def audit_rows(connection: Connection, table: MyTable, after: int | None, 
     wrong: dict[int, Any] = {}
     indexed: dict[tuple[int, int], dict[int, Digests]] = {}
     for row in found:
-        derived = table.derived(row[:size])
+        derived = table.derived_values(row[:size])
         if derived is None:  # its reader's business
             continue
         segment = row[-1]
@@ -41,12 +41,12 @@ async def audit_rows(connection: Connection, table: MyTable, after: int | None, 
             wrong[row[at]] = row
         elif segment:
             indexed.setdefault((segment, row[size + PARTITION]), {})[row[at]] = digests(
-                counted(derived[0])[1]
+                length_and_counts(derived[0])[1]
             )
     rows = {row[at]: row for row in found}
     for (segment, partition), records in indexed.items():
         assert table.words is not None  # noqa: S101 - its collection has texts
-        for number in await table.words.differing(connection, segment, partition, records):
+        for number in await table.words.find_differing(connection, segment, partition, records):
             wrong[number] = rows[number]
     problems = []
     for _, row in sorted(wrong.items()):
@@ -89,7 +89,7 @@ async def audit_words(
     numbers = sorted({number for _, held in found for number in held})
     places: dict[int, tuple[int | None, int | None]] = {}
     for some in portions(numbers, table.thresholds.listed):
-        wanted = padded(some)
+        wanted = pad_to_power_of_two(some)
         sql = (
             f"SELECT number, partition_no, lexemes FROM {table.quoted} WHERE number IN {in_list(len(wanted))}"  # noqa: S608
         )
@@ -121,7 +121,7 @@ async def _strangers(
     assert table.words is not None  # noqa: S101 - its collection has texts
     await connection.begin()
     for some in portions(sorted(numbers), table.thresholds.listed):
-        wanted = padded(some)
+        wanted = pad_to_power_of_two(some)
         there = f"number IN {in_list(len(wanted))} AND partition_no = ? AND lexemes = ?"
         rows = await connection.fetch(
             f"SELECT number FROM {table.quoted} WHERE {there} FOR UPDATE",  # noqa: S608

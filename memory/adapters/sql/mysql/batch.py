@@ -68,7 +68,7 @@ async def put_absent(
     check_names(write)
     record = write.record
     known = (
-        directory.known(record.partition)
+        directory.cached_partition(record.partition)
         or (await directory.ensure(connection, [record.partition]))[record.partition]
     )
     row = put_row(write, known)
@@ -89,7 +89,7 @@ async def put_absent(
         if number_of(exc) not in (DUPLICATE, NO_VALUE):
             raise
     now = await directory.look(connection, record.partition)
-    held = table.held(await table.find(connection, write.key), write.key)
+    held = table.held_in(await table.find(connection, write.key), write.key)
     decision = decide(write, slot_of(table.collection, write.key, held), now.generation if now else 0)
     return None if decision.changes else decision.outcome
 
@@ -98,7 +98,7 @@ async def annotate(connection: Connection, table: MyTable, write: Annotate) -> O
     """Decide on what stands there, and replace exactly that. None where it changed in
     between.
     """
-    held = table.held(await table.find(connection, write.key), write.key)
+    held = table.held_in(await table.find(connection, write.key), write.key)
     decision = decide(write, slot_of(table.collection, write.key, held), 0)
     if not decision.changes or decision.leaves is None:
         return decision.outcome
@@ -175,7 +175,7 @@ class MyBatch(Batch[Connection, MyTable]):
 
     async def _insert(self, table: MyTable, fresh: Iterable[Numbered], numbers: list[int]) -> None:
         try:
-            await table.insert(self._connection, fresh, _drawn(numbers))
+            await table.insert(self._connection, fresh, _pop_numbers(numbers))
         except Exception as exc:
             if number_of(exc) == DUPLICATE:
                 raise Collided from exc
@@ -205,7 +205,7 @@ class MyBatch(Batch[Connection, MyTable]):
         if gone:
             await table.delete(self._connection, gone)
         if over:
-            await table.replace(self._connection, over, _drawn(self._mine))
+            await table.replace(self._connection, over, _pop_numbers(self._mine))
         if same:
             await table.restate(self._connection, same)
         if fresh:
@@ -220,7 +220,7 @@ def _are_new(writes: Sequence[Write]) -> bool:
     return len(keys) == len(writes)
 
 
-def _drawn(numbers: list[int]) -> Iterator[int]:
+def _pop_numbers(numbers: list[int]) -> Iterator[int]:
     """The numbers, the lowest first, taken away one by one."""
     while True:
         yield numbers.pop()

@@ -22,8 +22,8 @@ from memory.adapters.sql.several import portions
 from memory.adapters.sql.shapes import Shape, Values
 from memory.ports import lexical
 from memory.ports.candidates import Around, Candidates, Measured, Statistics, none_of
-from memory.ports.gathering import measured, neighbours, place_of, selected
-from memory.ports.pace import paced
+from memory.ports.gathering import head_fields, measure_heads, neighbours, place_of
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Head, Partitions
 from memory.ports.text import query_words
 
@@ -39,10 +39,13 @@ async def candidates(
     """
     numbers = await directory.numbers(connection, wanted.where)
     if not numbers:
-        return await measured(wanted, (), none_of(wanted))
+        return await measure_heads(wanted, (), none_of(wanted))
     sought = [lexical.token(stem) for stem in query_words(wanted.text)] if table.collection.texts else []
     counted = {stem: lexical.token(stem) for stem in wanted.counted} if wanted.statistics else {}
-    there, selection = There(connection, table, wanted, frozenset(numbers)), table.selection(selected(wanted))
+    there, selection = (
+        There(connection, table, wanted, frozenset(numbers)),
+        table.selection(head_fields(wanted)),
+    )
     statistics, named = none_of(wanted), list(wanted.among)
     if wanted.near is not None and table.collection.vector:
         named += await nearest(
@@ -58,11 +61,13 @@ async def candidates(
     )
     if wanted.statistics:
         statistics = Statistics(
-            found.documents, found.total, {stem: found.containing(token) for stem, token in counted.items()}
+            found.documents,
+            found.total,
+            {stem: found.document_frequency(token) for stem, token in counted.items()},
         )
     best, those = await best_of(
         there,
-        await found.scored(table.collection, sought),
+        await found.score(table.collection, sought),
         wanted.limit,
         selection,
         list(dict.fromkeys(named)),
@@ -72,7 +77,7 @@ async def candidates(
         heads |= {
             head.key.id: head for head in await _beside(there, heads.values(), wanted.around, selection)
         }
-    return await measured(wanted, list(heads.values()), statistics)
+    return await measure_heads(wanted, list(heads.values()), statistics)
 
 
 async def _beside(there: There, heads: Iterable[Head], around: Around, selection: Selection) -> list[Head]:
@@ -93,7 +98,7 @@ async def _beside(there: There, heads: Iterable[Head], around: Around, selection
         rows = await there.connection.fetch(asking.sql, *asking.arguments)
         read += [
             selection.read(dict(zip(selection.columns, row[1:], strict=True)))
-            async for row in paced(rows)
+            async for row in iterate_cooperatively(rows)
             if row[0] in there.partitions
         ]
     return [

@@ -11,7 +11,7 @@ from memory.adapters.sql.codec import ID, TAG, TAGS_AS_TEXT, Coding, TypeTable, 
 from memory.ports.collections import FieldType
 
 
-def shown(value: Any) -> str:
+def to_text(value: Any) -> str:
     """Text as the driver brings it, damaged or not."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 

@@ -88,6 +88,6 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> MySqlConfig:
         "host": "localhost",
         "port": parts.port or 3306,
         "database": parts.database,
-        **parts.found,
+        **parts.host_and_credentials,
     }
     return MySqlConfig.read(name, parts.query, options, spelled={"ssl-mode": "ssl_mode"}, **found)

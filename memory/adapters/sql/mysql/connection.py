@@ -19,7 +19,7 @@ import asyncmy
 
 from memory.adapters.sql.mysql.config import MySqlConfig
 from memory.adapters.sql.mysql.errors import LOST, MALFORMED, NotTrusted, number_of
-from memory.adapters.sql.server.pool import connected
+from memory.adapters.sql.server.pool import connect_shielded
 from memory.domain.errors import ConfigError
 
 SQL_MODE = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
@@ -136,11 +136,11 @@ class Ahead:
         """Send a statement once the one before is answered. What goes wrong with it is
         told by the next, or at the end.
         """
-        await self.answered()
+        await self.wait()
         self._under_way = asyncio.ensure_future(self._connection.send(sql, values))
         await asyncio.sleep(0)  # lets it go out
 
-    async def answered(self) -> None:
+    async def wait(self) -> None:
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             await under_way
@@ -159,12 +159,12 @@ async def ahead(connection: Connection) -> AsyncIterator[Ahead]:
         yield sending
     except Exception:
         with contextlib.suppress(Exception):  # of two errors the first is told
-            await sending.answered()
+            await sending.wait()
         raise
     except BaseException:
         sending.give_up()
         raise
-    await sending.answered()
+    await sending.wait()
 
 
 # -- making one ------------------------------------------------------------------------
@@ -172,10 +172,10 @@ async def ahead(connection: Connection) -> AsyncIterator[Ahead]:
 
 async def connect(config: MySqlConfig) -> Connection:
     """A new connection with the session's settings made, in time."""
-    return await connected(_connected(config))
+    return await connect_shielded(_open_connection(config))
 
 
-async def _connected(config: MySqlConfig) -> Connection:
+async def _open_connection(config: MySqlConfig) -> Connection:
     async with asyncio.timeout(config.connect_timeout):
         connection = Connection(await dial(config), config)
         try:

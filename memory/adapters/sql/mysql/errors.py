@@ -89,7 +89,7 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
     """Our error for the driver's; None for what is not the driver's."""
     cause = original(error)
     if isinstance(cause, my.MySQLError):
-        return _of_number(store, place, number_of(cause), type(cause).__name__, _denied(cause))
+        return _of_number(store, place, number_of(cause), type(cause).__name__, _missing_permission(cause))
     match cause:
         case NotTrusted():
             return StoreUnavailable(
@@ -164,7 +164,7 @@ no value.
 """
 
 
-def _denied(cause: my.MySQLError) -> str:
+def _missing_permission(cause: my.MySQLError) -> str:
     """The missing right: the command, and the table it is refused for."""
     said = _DENIED.match(str(cause.args[1])) if len(cause.args) > 1 else None
     return f" ({said[1]} is denied for table {said[2]})" if said else ""

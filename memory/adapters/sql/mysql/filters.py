@@ -24,7 +24,7 @@ _LISTED = {
 class MyShaper(ExactShaper):
     """Shapes whose lists are JSON."""
 
-    def listed(self, code: str, wanted: Values) -> tuple[str, Any]:
+    def bind_list(self, code: str, wanted: Values) -> tuple[str, Any]:
         """A JSON array of texts: a number in it could be taken for another kind. Short
         texts are said to be: the servers hash no long ones.
         """

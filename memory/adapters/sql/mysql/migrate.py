@@ -105,7 +105,7 @@ async def look(
             name.decode(): said.decode()
             for name, said in await connection.fetch(f"SELECT name, declaration FROM `{names.registry}`")  # noqa: S608
         }
-    comparison = schema.compared(form, noted, told, collections)
+    comparison = schema.compare(form, noted, told, collections)
     return None if form is None else comparison
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from memory.adapters.sql.mysql.codec import shown
+from memory.adapters.sql.mysql.codec import to_text
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.thresholds import Thresholds
 from memory.adapters.sql.naming import TableNames
 from memory.adapters.sql.partitions import Known
 from memory.adapters.sql.server.partitions import ServerDirectory
-from memory.adapters.sql.several import in_list, padded, portions
+from memory.adapters.sql.several import in_list, pad_to_power_of_two, portions
 from memory.ports.record import Partition
 from memory.ports.rows import MARK
 
@@ -35,7 +35,7 @@ class MyDirectory(ServerDirectory[Connection]):
     async def _find(
         self, connection: Connection, tenant: str, scopes: Sequence[str]
     ) -> list[tuple[str, int, int]]:
-        wanted = padded(scopes)
+        wanted = pad_to_power_of_two(scopes)
         sql = f"SELECT scope, number, generation FROM {self._table} WHERE tenant = ? AND scope IN {in_list(len(wanted))}"  # noqa: S608
         return [
             (scope.decode(), number, generation)
@@ -49,7 +49,7 @@ class MyDirectory(ServerDirectory[Connection]):
     async def _lock(
         self, connection: Connection, numbers: Sequence[int], exclusively: bool
     ) -> Sequence[tuple[int, int]]:
-        wanted = padded(numbers)
+        wanted = pad_to_power_of_two(numbers)
         which = f"SELECT number, generation FROM {self._table} WHERE number IN {in_list(len(wanted))} ORDER BY number"  # noqa: S608
         return [
             (n, g)
@@ -69,17 +69,17 @@ class MyDirectory(ServerDirectory[Connection]):
         for number, generation in sorted(generations.items()):
             await connection.change(self._set_sql, generation, number)
 
-    async def _marked(self, connection: Connection, tables: Sequence[str]) -> set[Partition]:
+    async def _marked_partitions(self, connection: Connection, tables: Sequence[str]) -> set[Partition]:
         """By the index of roles: marks and tombstones have none."""
         found: set[Partition] = set()
         for table in tables:
             rows = await connection.fetch(
                 f"SELECT DISTINCT tenant, scope FROM `{table}` WHERE role IS NULL AND row_type = '{MARK}'"  # noqa: S608
             )
-            found |= {Partition(shown(tenant), shown(scope)) for tenant, scope in rows}
+            found |= {Partition(to_text(tenant), to_text(scope)) for tenant, scope in rows}
         return found
 
-    def _named(self, tables: Sequence[str]) -> list[str]:
+    def _quoted_names(self, tables: Sequence[str]) -> list[str]:
         return [f"`{name}`" for name in tables]
 
     async def _list(
@@ -90,13 +90,13 @@ class MyDirectory(ServerDirectory[Connection]):
             *values,
         )
         return [
-            (number, Partition(shown(tenant), shown(scope)), generation)
+            (number, Partition(to_text(tenant), to_text(scope)), generation)
             for number, tenant, scope, generation in rows
         ]
 
     async def _remove(self, connection: Connection, numbers: Sequence[int]) -> None:
         for some in portions(sorted(numbers), self._thresholds.listed):
-            wanted = padded(some)
+            wanted = pad_to_power_of_two(some)
             await connection.change(
                 f"DELETE FROM {self._table} WHERE number IN {in_list(len(wanted))}",  # noqa: S608
                 *wanted,

@@ -13,21 +13,21 @@ import numpy as np
 import sqlalchemy as sa
 
 from memory.adapters.sql.conditions import constant
-from memory.adapters.sql.mysql.codec import id_bytes, shown
+from memory.adapters.sql.mysql.codec import id_bytes, to_text
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.partitions import MyDirectory
 from memory.adapters.sql.mysql.table import MyTable
-from memory.adapters.sql.mysql.words import Postings, counted
+from memory.adapters.sql.mysql.words import Postings, length_and_counts
 from memory.adapters.sql.questions import Question, question
 from memory.adapters.sql.scoring import Candidates
 from memory.adapters.sql.selection import Selection
-from memory.adapters.sql.several import in_list, padded, portions
+from memory.adapters.sql.several import in_list, pad_to_power_of_two, portions
 from memory.adapters.sql.shapes import TRUE, Shape, Values
 from memory.adapters.sql.table import Columns
 from memory.ports import candidates, lexical
-from memory.ports.bm25 import Ints, gained, norms
+from memory.ports.bm25 import Ints, norms, term_scores
 from memory.ports.collections import Collection
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Everywhere, Head, Hit, RowType, Search, Words
 from memory.ports.record import Role
 from memory.ports.text import query_words, rarity
@@ -55,7 +55,7 @@ async def search(
         return []
     found = await find(connection, table, partitions, stems, wanted.roles, most_waiting)
     there, selection = There(connection, table, wanted, frozenset(partitions)), table.selection(wanted.select)
-    best, _ = await best_of(there, await found.scored(table.collection, stems), wanted.limit, selection)
+    best, _ = await best_of(there, await found.score(table.collection, stems), wanted.limit, selection)
     return [Hit(head, score) for head, score in best]
 
 
@@ -72,11 +72,11 @@ class Found:
     total: int
     held: Mapping[str, Sequence[Postings]]
 
-    def containing(self, stem: str) -> int:
+    def document_frequency(self, stem: str) -> int:
         """How many records hold the word."""
         return sum(map(len, self.held[stem]))
 
-    async def scored(self, collection: Collection, stems: Sequence[str]) -> Candidates:
+    async def score(self, collection: Collection, stems: Sequence[str]) -> Candidates:
         """Every record that holds one of these words, scored by BM25F with the
         statistics of exactly the asked partitions and roles.
         """
@@ -86,11 +86,11 @@ class Found:
             return Candidates(np.empty(0, np.int64), np.empty(0, np.float64))
         ids: Ints = np.unique(np.concatenate([rows[:, 0] for rows in held]))
         scores, matched = np.zeros(len(ids)), np.zeros(len(ids), np.bool_)
-        async for rows in paced(held, _MOST_WORDS):
-            frequencies = lexical.weighed(collection, rows[:, 1])
+        async for rows in iterate_cooperatively(held, _MOST_WORDS):
+            frequencies = lexical.weighted_sum(collection, rows[:, 1])
             rows, frequencies = rows[frequencies > 0], frequencies[frequencies > 0]
             at = np.searchsorted(ids, rows[:, 0])
-            scores[at] += gained(
+            scores[at] += term_scores(
                 rarity(self.documents, len(rows)), frequencies, norms(rows[:, 2].astype(np.float64), average)
             )
             matched[at] = True
@@ -115,7 +115,7 @@ async def find(
     documents = total = 0
     found: dict[str, list[Postings]] = {stem: [] for stem in stems}
     for some in portions(numbers, table.thresholds.listed):
-        sql, values = _asking(table, some, stems, roles, most_waiting)
+        sql, values = _find_statement(table, some, stems, roles, most_waiting)
         rows = await connection.fetch(sql, *values)
         waiting = [row[1:] for row in rows if row[0] == _WAITING]
         if len(waiting) > most_waiting:
@@ -127,21 +127,21 @@ async def find(
         seen = _add_waiting(waiting, roles, found)
         if d != everything:
             seen = np.concatenate([seen, await _others(connection, table, some, roles)])
-        for word, postings in await table.words.found(
+        for word, postings in await table.words.postings_of(
             stems, [(row[1], row[5]) for row in rows if row[0] == _POSTINGS]
         ):
             found[word].append(postings[~np.isin(postings[:, 0], seen)] if len(seen) else postings)
     return Found(documents, total, found)
 
 
-def _asking(
+def _find_statement(
     table: MyTable, numbers: Sequence[int], stems: Sequence[str], roles: frozenset[Role], most_waiting: int
 ) -> tuple[str, Values]:
     """One statement, so that all is as it stood in one moment: how many records there
     are, of these roles, and how many words in them; the rows whose words are not
     indexed; the contents of the words' buckets.
     """
-    wanted = padded(numbers)
+    wanted = pad_to_power_of_two(numbers)
     there = f"partition_no IN {in_list(len(wanted))}"
     ours = f"role IN ({', '.join([repr(role.value) for role in sorted(roles)])})"
     sums = ", ".join(
@@ -153,7 +153,7 @@ def _asking(
     counted = f"SELECT {_COUNTED}, COUNT(*), {sums}, NULL, NULL FROM {table.quoted} FORCE INDEX (`ix_{table.name}_members`) WHERE {there}"  # noqa: S608
     if table.words is None or not stems:
         return counted, wanted
-    postings, values = table.words.asking(numbers, stems)
+    postings, values = table.words.find_statement(numbers, stems)
     waiting = (
         f"SELECT {_WAITING}, w.number, 0, 0, w.role, w.words FROM ({table.pending} AND {there} LIMIT ?) AS w"  # noqa: S608
     )
@@ -167,8 +167,8 @@ def _add_waiting(
     """Add what rows hold whose words are not indexed; the numbers of all such rows."""
     asked = {role.value for role in roles}
     for number, _, _, role, words in rows:
-        if shown(role) in asked:
-            length, counts = counted(words)
+        if to_text(role) in asked:
+            length, counts = length_and_counts(words)
             for stem, held in found.items():
                 if stem in counts:
                     held.append(np.array([(number, counts[stem], length)], np.int64))
@@ -179,7 +179,7 @@ async def _others(
     connection: Connection, table: MyTable, numbers: Sequence[int], roles: frozenset[Role]
 ) -> Ints:
     """The numbers of the records there that have other roles."""
-    values: Values = padded(numbers)
+    values: Values = pad_to_power_of_two(numbers)
     asked = question(table, _of_other_roles, (len(values), roles), values)
     return np.array([number for (number,) in await connection.fetch(asked.sql, *asked.arguments)], np.int64)
 
@@ -220,12 +220,16 @@ class There:
         rows: dict[int, Columns] = {}
         most = self.table.thresholds.listed
         for some, ids in zip_longest(portions(numbers, most), portions(named, most), fillvalue=()):
-            question = self._chosen(padded(some) if some else [], columns, padded(ids) if ids else [])
+            question = self._rows_question(
+                pad_to_power_of_two(some) if some else [], columns, pad_to_power_of_two(ids) if ids else []
+            )
             found = await self.connection.fetch(question.sql, *question.arguments)
             rows |= {row[1]: row[1:] for row in found if row[0] in self.partitions}
         return list(rows.values())
 
-    def _chosen(self, numbers: Sequence[Any], columns: tuple[str, ...], named: Sequence[Any]) -> Question:
+    def _rows_question(
+        self, numbers: Sequence[Any], columns: tuple[str, ...], named: Sequence[Any]
+    ) -> Question:
         values: Values = [*numbers]
         chosen = self.table.shaper.filter(self.asked.filter, values) if numbers else TRUE
         if named:
@@ -269,7 +273,7 @@ async def _heads(
     rows = await there.rows(numbers, selection.columns, named)
     read = [
         (number, selection.read(dict(zip(selection.columns, row, strict=True))))
-        async for number, *row in paced(rows)
+        async for number, *row in iterate_cooperatively(rows)
     ]
     return [(number, head) for number, head in read if head is not None]
 

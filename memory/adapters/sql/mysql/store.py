@@ -31,7 +31,7 @@ from memory.adapters.sql.naming import TableNames, form_and_format
 from memory.adapters.sql.server.store import Audited, ServerStore
 from memory.adapters.sql.several import in_list
 from memory.domain.errors import MemoryTiersError, NotOpen
-from memory.ports.answering import expecting
+from memory.ports.answering import expect_server
 from memory.ports.batch import Collided, NotTogether
 from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
@@ -77,7 +77,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         place = self._config.socket or self._config.host, self._config.port
-        connection = await expecting(
+        connection = await expect_server(
             "MySQL or MariaDB",
             self.name,
             *place,
@@ -98,7 +98,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         self._take_format(schema.noted)
         self._directory.names = schema.names
         self._numbers = Numbers(schema.names, self._thresholds.numbers_at_once)
-        self._tables = self._made(found.tables)
+        self._tables = self._make_tables(found.tables)
         self._capabilities = settings.limit(self.claims)
         self._epoch = "" if self._capabilities.durable else settings.started
         self._lend(
@@ -118,7 +118,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         """
         return self._reads_only
 
-    def _made(self, collections: Mapping[str, Collection]) -> dict[str, MyTable]:
+    def _make_tables(self, collections: Mapping[str, Collection]) -> dict[str, MyTable]:
         assert self._settings is not None  # noqa: S101 - it is being opened
         collation, packet = self._settings.flavour.collation, self._settings.packet
         names, stored = self._directory.names, self._stored
@@ -256,19 +256,19 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
     async def _search(self, wanted: Search) -> list[Hit]:
         directory = self._my_directory
-        return await self._indexed(
+        return await self._ask_word_index(
             wanted.collection,
             lambda connection, table, most: search(connection, table, directory, wanted, most),
         )
 
     async def _candidates(self, asked: Candidates) -> Measured:
         directory = self._my_directory
-        return await self._indexed(
+        return await self._ask_word_index(
             asked.collection,
             lambda connection, table, most: candidates(connection, table, directory, asked, most),
         )
 
-    async def _indexed(
+    async def _ask_word_index(
         self, collection: Collection, ask: Callable[[Connection, MyTable, int], Awaitable[T]]
     ) -> T:
         """Ask about words: where more records wait to be indexed than one question
@@ -330,7 +330,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
     def _server_said(self, error: BaseException) -> bool:
         return server_said(error)
 
-    def _collided(self) -> None:
+    def _on_collision(self) -> None:
         self._numbers.forget()
 
     async def _begin(self, connection: Connection) -> None:

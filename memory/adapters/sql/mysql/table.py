@@ -20,14 +20,14 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from memory.adapters.sql.codec import Codec
-from memory.adapters.sql.mysql.codec import TYPES, id_bytes, shown
+from memory.adapters.sql.mysql.codec import TYPES, id_bytes, to_text
 from memory.adapters.sql.mysql.connection import Ahead, Connection, ahead
 from memory.adapters.sql.mysql.filters import MyConditions, MyShaper
 from memory.adapters.sql.mysql.schema import table_of
 from memory.adapters.sql.mysql.thresholds import Thresholds
 from memory.adapters.sql.mysql.words import Indexed, WordTable
 from memory.adapters.sql.naming import TableNames
-from memory.adapters.sql.several import in_list, packets, padded, portions
+from memory.adapters.sql.several import in_list, packets, pad_to_power_of_two, portions
 from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.table import Columns, Table, Unreadable
 from memory.domain.time import micros
@@ -35,7 +35,7 @@ from memory.ports import lexical
 from memory.ports.batch import Held
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Everywhere, Order, Tenant, Where
 from memory.ports.record import Key
 from memory.ports.rows import CORRUPT, RECORD, Row, corrupt_row
@@ -113,7 +113,9 @@ class MyTable(Table[Connection]):
     def conditions(self) -> MyConditions:
         return MyConditions(self.table)
 
-    def walked(self, statement: sa.Select[Any], where: Shape, order: Sequence[Order]) -> sa.Select[Any]:
+    def with_index_hint(
+        self, statement: sa.Select[Any], where: Shape, order: Sequence[Order]
+    ) -> sa.Select[Any]:
         """Both servers would rather look up the partition and begin at its newest
         record, however far behind the page is.
         """
@@ -142,7 +144,7 @@ class MyTable(Table[Connection]):
         found: dict[Key, Columns] = {}
         for tenant, ids in by_tenant.items():
             for some in portions(ids, self.thresholds.listed):
-                wanted = padded(some)
+                wanted = pad_to_power_of_two(some)
                 sql = f"{self._find_many}{in_list(len(wanted))}{' ORDER BY id FOR UPDATE' if lock else ''}"
                 found |= {
                     self.codec.key(row): row
@@ -153,11 +155,11 @@ class MyTable(Table[Connection]):
     async def at_numbers(self, connection: Connection, numbers: Sequence[int]) -> list[Columns]:
         rows: list[Columns] = []
         for some in portions(numbers, self.thresholds.listed):
-            wanted = padded(some)
+            wanted = pad_to_power_of_two(some)
             rows += await connection.fetch(f"{self._at}{in_list(len(wanted))}", *wanted)
         return rows
 
-    async def matching(
+    async def lock_matches(
         self, connection: Connection, sql: str, values: Values
     ) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
         wanted = {number: bool(passes) for number, passes in await connection.fetch(sql, *values)}
@@ -238,7 +240,7 @@ class MyTable(Table[Connection]):
         self, sending: Ahead, rows: Iterator[Numbered], over: str, segments: Iterator[int]
     ) -> None:
         segment, indexed, most = 0, list[Indexed](), self.thresholds.rows_at_once
-        while some := [one async for one in paced(islice(rows, most))]:
+        while some := [one async for one in iterate_cooperatively(islice(rows, most))]:
             worded = [
                 Indexed(n, p, row.words)
                 for row, n, p in some
@@ -247,7 +249,7 @@ class MyTable(Table[Connection]):
             if worded and not indexed:
                 segment = next(segments)
             indexed += worded
-            values = [self.values(*one, segment) async for one in paced(some)]
+            values = [self.values(*one, segment) async for one in iterate_cooperatively(some)]
             for portion in packets(values, most, self.packet // 2, max(map(_packed_size, values))):
                 await sending.send(
                     f"{self._insert} VALUES {', '.join([self._row] * len(portion))}{over}",
@@ -292,7 +294,7 @@ class MyTable(Table[Connection]):
         await self.say_indexed(connection, [row[0] for row in rows], segment)
         return len(rows)
 
-    def derived(self, columns: Columns) -> tuple[Any, ...] | None:
+    def derived_values(self, columns: Columns) -> tuple[Any, ...] | None:
         """The values of `DERIVED` that are to stand beside this row, its words still to
         come; None for one that cannot be read.
         """
@@ -307,7 +309,7 @@ class MyTable(Table[Connection]):
         """Make anew what is derived from a row that is locked and stands as it was
         read: it waits to be indexed.
         """
-        number, values = columns[NUMBER], self.derived(columns)
+        number, values = columns[NUMBER], self.derived_values(columns)
         await self.forget_words(connection, [number], columns[PARTITION])
         changes = ", ".join([f"{name} = ?" for name in DERIVED])
         await connection.change(f"UPDATE {self.quoted} SET {changes} WHERE number = ?", *values or (), number)  # noqa: S608
@@ -344,7 +346,9 @@ class MyTable(Table[Connection]):
             if self.codec.is_quarantined(columns):
                 await connection.change(self._forget, columns[0], columns[1])
 
-    async def quarantined(self, connection: Connection, where: Where, partitions: Sequence[int]) -> list[Key]:
+    async def quarantined_keys(
+        self, connection: Connection, where: Where, partitions: Sequence[int]
+    ) -> list[Key]:
         rows: list[tuple[Any, ...]] = []
         if isinstance(where, Everywhere):
             rows += await connection.fetch(self._quarantined)
@@ -352,7 +356,7 @@ class MyTable(Table[Connection]):
             rows += await connection.fetch(f"{self._quarantined} AND q.tenant = ?", where.tenant)
         else:
             for some in portions(partitions, self.thresholds.listed):
-                wanted = padded(some)
+                wanted = pad_to_power_of_two(some)
                 rows += await connection.fetch(
                     f"{self._quarantined} AND q.partition_no IN {in_list(len(wanted))}", *wanted
                 )
@@ -360,11 +364,11 @@ class MyTable(Table[Connection]):
 
     async def problem(self, connection: Connection, key: Key) -> str | None:
         problem = await connection.fetchval(self._problem, key.tenant, id_bytes(key.id))
-        return None if problem is None else shown(problem)
+        return None if problem is None else to_text(problem)
 
     async def _for_each(self, connection: Connection, sql: str, numbers: Sequence[int], *before: Any) -> None:
         for some in portions(sorted(numbers), self.thresholds.listed):
-            wanted = padded(some)
+            wanted = pad_to_power_of_two(some)
             await connection.change(f"{sql}{in_list(len(wanted))}", *before, *wanted)
 
 

@@ -23,10 +23,10 @@ import numpy.typing as npt
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.thresholds import Thresholds
 from memory.adapters.sql.naming import TableNames
-from memory.adapters.sql.several import in_list, packets, padded, portions
+from memory.adapters.sql.several import in_list, packets, pad_to_power_of_two, portions
 from memory.ports import lexical
 from memory.ports.collections import Collection
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 
 BUCKETS = 512
 ROWS = 64
@@ -124,15 +124,15 @@ class WordTable:
         told: dict[tuple[int, int], dict[int, Digests]] = {}
         lost: dict[int, set[int]] = {}
         for some in portions(sorted(numbers), self._thresholds.listed):
-            wanted = padded(some)
-            async for number, partition, segment, words in paced(
+            wanted = pad_to_power_of_two(some)
+            async for number, partition, segment, words in iterate_cooperatively(
                 await connection.fetch(f"{self._records}{in_list(len(wanted))}", *wanted), ROWS
             ):
                 at = was if partition is None else partition
                 if at is None:
                     lost.setdefault(segment, set()).add(number)
                 else:
-                    told.setdefault((segment, at), {})[number] = self._told(words)
+                    told.setdefault((segment, at), {})[number] = self._row_digests(words)
         for (segment, at), records in sorted(told.items()):
             if missing := records.keys() - await self._take_all_out(connection, segment, at, records):
                 lost.setdefault(segment, set()).update(missing)
@@ -140,11 +140,11 @@ class WordTable:
             for (partition,) in await connection.fetch(self._segment, segment):
                 await self._take_out(connection, segment, partition, range(BUCKETS), these)
 
-    def _told(self, words: bytes | None) -> Digests:
+    def _row_digests(self, words: bytes | None) -> Digests:
         """The words of a record as its row tells them; none where that tells none, or
         so many that they are in every bucket.
         """
-        total, counts = counted(words)
+        total, counts = length_and_counts(words)
         return digests(counts) if total <= self._thresholds.words_told else {}
 
     async def _take_all_out(
@@ -154,7 +154,7 @@ class WordTable:
         numbers of those that had any there.
         """
         told = set[int]()
-        async for words in paced(records.values(), ROWS):
+        async for words in iterate_cooperatively(records.values(), ROWS):
             told.update(map(_bucket, words) if words else range(BUCKETS))
         taken = await self._take_out(connection, segment, partition, told, records.keys())
         different = {number for number, words in records.items() if taken.get(number) != words}
@@ -171,13 +171,13 @@ class WordTable:
         """
         leaving, taken = np.array(sorted(numbers), np.int64), dict[int, dict[int, int]]()
         for some in portions(sorted(buckets), self._thresholds.listed):
-            wanted = padded(some)
+            wanted = pad_to_power_of_two(some)
             empty: dict[int, list[int]] = {}
             kept: list[_Row] = []
             rows = await connection.fetch(
                 self._locked.format(in_list(len(wanted))), partition, segment, *wanted
             )
-            async for bucket, part, content in paced(rows, ROWS):
+            async for bucket, part, content in iterate_cooperatively(rows, ROWS):
                 postings = _postings(content)
                 gone = (
                     postings[:, _NUMBER] == leaving[0]
@@ -191,7 +191,7 @@ class WordTable:
                 elif gone.any():
                     kept.append((partition, bucket, segment, part, _content(postings[~gone])))
             for part, these in empty.items():
-                wanted = padded(these)
+                wanted = pad_to_power_of_two(these)
                 await connection.change(
                     self._remove.format(in_list(len(wanted))), partition, segment, *wanted, part
                 )
@@ -200,7 +200,7 @@ class WordTable:
 
     # -- comparing ---------------------------------------------------------------------
 
-    async def differing(
+    async def find_differing(
         self, connection: Connection, segment: int, partition: int, wanted: Mapping[int, Digests]
     ) -> set[int]:
         """Those of these records whose postings in this segment are not exactly these
@@ -209,7 +209,7 @@ class WordTable:
         buckets = sorted({_bucket(word) for words in wanted.values() for word in words})
         held: dict[int, list[tuple[int, int]]] = {}
         for some in portions(buckets, self._thresholds.listed):
-            these = padded(some)
+            these = pad_to_power_of_two(some)
             rows = await connection.fetch(f"{self._read}{in_list(len(these))}", partition, segment, *these)
             for (content,) in rows:
                 for word, number, packed, _ in _postings(content).tolist():
@@ -239,14 +239,14 @@ class WordTable:
 
     # -- finding -----------------------------------------------------------------------
 
-    def asking(self, partitions: Sequence[int], words: Iterable[str]) -> tuple[str, list[int]]:
+    def find_statement(self, partitions: Sequence[int], words: Iterable[str]) -> tuple[str, list[int]]:
         """A statement that brings buckets with their contents, those in which these
         words are, and its values.
         """
-        places, buckets = padded(partitions), padded(list(_by_bucket(words)))
+        places, buckets = pad_to_power_of_two(partitions), pad_to_power_of_two(list(_by_bucket(words)))
         return self._find.format(in_list(len(places)), in_list(len(buckets))), [*places, *buckets]
 
-    async def found(
+    async def postings_of(
         self, words: Iterable[str], rows: Iterable[tuple[int, bytes]]
     ) -> list[tuple[str, Postings]]:
         """The postings of each of these words in what was brought: rows of number,
@@ -258,7 +258,7 @@ class WordTable:
         found = [(_postings(b"".join(several)), by_bucket[bucket]) for bucket, several in contents.items()]
         return [
             (word, postings[postings[:, _WORD] == digest, _NUMBER:])
-            async for postings, wanted in paced(found, 8)
+            async for postings, wanted in iterate_cooperatively(found, 8)
             for word, digest in wanted
         ]
 
@@ -277,7 +277,7 @@ def digests(counts: Mapping[str, int]) -> Digests:
     return {_digest(word): packed for word, packed in counts.items()}
 
 
-def counted(words: bytes | None) -> tuple[int, Mapping[str, int]]:
+def length_and_counts(words: bytes | None) -> tuple[int, Mapping[str, int]]:
     """How many words there are, and the packed counts of each; nothing where these are
     no packed words.
     """
@@ -303,7 +303,7 @@ def _by_bucket(words: Iterable[str]) -> dict[int, list[tuple[str, int]]]:
 def _buckets(partition: int, segment: int, records: Sequence[Indexed], most: int) -> Iterator[_Row]:
     """The rows of these records' words, by bucket: of at most so many postings each."""
     numbers = [record.number for record in records]
-    lengths, counts = zip(*[counted(record.words) for record in records], strict=True)
+    lengths, counts = zip(*[length_and_counts(record.words) for record in records], strict=True)
     each = [len(of_one) for of_one in counts]
     postings = np.empty((sum(each), _POSTING), np.int64)
     postings[:, _WORD] = np.fromiter(map(_digest, chain.from_iterable(counts)), np.int64)

@@ -31,7 +31,7 @@ async def audit_rows(
     rows = await connection.fetch(page, table.thresholds.audited_at_once, *(after or ()))
     if not rows:
         return Audited()
-    expected = [(row, derived) for row in rows if (derived := _derived(table, row)) is not None]
+    expected = [(row, derived) for row in rows if (derived := _derived_values(table, row)) is not None]
     names = [name for name in table.derived if name != "partition_no"]
     kinds = {name: parameter_of(table.table.c[name].type) for name in names}
     values = [[derived[name] for _, derived in expected] for name in names]
@@ -53,7 +53,7 @@ async def audit_rows(
     return Audited(len(rows), problems, (rows[-1]["id"], rows[-1]["tenant"]))
 
 
-def _derived(table: PgTable, columns: Any) -> dict[str, Any] | None:
+def _derived_values(table: PgTable, columns: Any) -> dict[str, Any] | None:
     """What is to stand beside a row, by column; None for one that cannot be read, which
     is its reader's business.
     """

@@ -25,7 +25,7 @@ from memory.adapters.sql.server.store import Busy
 from memory.ports.batch import Collided, ResolvedWrite, slot_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import Decision, decide
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.record import Key, Tombstone
 from memory.ports.rows import TOMBSTONE, Row, row_of
 from memory.ports.storable import Unstorable
@@ -83,14 +83,16 @@ async def write_one(connection: Connection, tables: Tables, directory: PgDirecto
 async def _put(connection: Connection, table: PgTable, directory: PgDirectory, write: Put) -> Outcome | None:
     """None where it is to be begun again."""
     partition, given = write.record.partition, write.record.generation is not None
-    known = directory.known(partition) or (await directory.ensure(connection, [partition]))[partition]
+    known = (
+        directory.cached_partition(partition) or (await directory.ensure(connection, [partition]))[partition]
+    )
     row = put_row(write, known)
     values = table.parameters(row, known.number)
     applied = Outcome(Status.APPLIED, version=row.version, generation=row.generation)
     if await _blindly(connection, table, write.when, [*values, given], put=True):
         return applied
     now = await directory.look(connection, partition)
-    held = table.held(await table.find(connection, write.key), write.key)
+    held = table.held_in(await table.find(connection, write.key), write.key)
     if now is None or now.number != known.number:
         return None
     decision = decide(write, slot_of(table.collection, write.key, held), now.generation)
@@ -108,7 +110,7 @@ async def _delete(connection: Connection, table: PgTable, write: Delete) -> Outc
     values = table.parameters(row_of(table.collection, tombstone), None)
     if await _blindly(connection, table, write.when, values, put=False):
         return Outcome(Status.APPLIED, version=write.version)
-    held = table.held(await table.find(connection, write.key), write.key)
+    held = table.held_in(await table.find(connection, write.key), write.key)
     decision = decide(write, slot_of(table.collection, write.key, held), 0)
     if (
         decision.changes
@@ -151,7 +153,7 @@ async def _blindly(
 
 async def _swap(connection: Connection, table: PgTable, write: Release | Annotate | Purge) -> Outcome | None:
     """Decide on what stands there, and replace exactly that."""
-    held = table.held(await table.find(connection, write.key), write.key)
+    held = table.held_in(await table.find(connection, write.key), write.key)
     decision = decide(write, slot_of(table.collection, write.key, held), 0)
     if not decision.changes:
         return decision.outcome
@@ -164,7 +166,7 @@ async def _swap(connection: Connection, table: PgTable, write: Release | Annotat
         )
     else:
         row = row_of(table.collection, decision.leaves, b"")
-        swapped = await connection.fetchval(table.restate, *table.restated(row, held.token))
+        swapped = await connection.fetchval(table.restate, *table.restate_parameters(row, held.token))
     return decision.outcome if swapped else None
 
 
@@ -207,9 +209,9 @@ class PgBatch(Batch[Connection, PgTable]):
             table = self._tables(group[0][1].collection)
             sent: dict[tuple[str, str], tuple[int, Row]] = {}
             for tenant, record_id in await self._insert(
-                table, condition, self._noted(group, sent), len(group)
+                table, condition, self._note_sent(group, sent), len(group)
             ):
-                self._stored(*sent[(tenant, str(record_id))])
+                self._note_stored(*sent[(tenant, str(record_id))])
 
     async def _put_in_one(self, groups: Iterable[tuple[tuple[str, str], Sequence[tuple[int, Put]]]]) -> None:
         """One statement of as many parts as there are collections and conditions."""
@@ -219,7 +221,8 @@ class PgBatch(Batch[Connection, PgTable]):
         for (_, condition), group in groups:
             table, noted = self._tables(group[0][1].collection), dict[tuple[str, str], tuple[int, Row]]()
             rows = [
-                table.parameters(row, partition) async for row, partition in paced(self._noted(group, noted))
+                table.parameters(row, partition)
+                async for row, partition in iterate_cooperatively(self._note_sent(group, noted))
             ]
             if not rows:
                 continue
@@ -236,13 +239,13 @@ class PgBatch(Batch[Connection, PgTable]):
         done = ", ".join([f"done_{n} AS ({part})" for n, part in enumerate(parts)])
         which = " UNION ALL ".join([f"SELECT {n}, tenant, id FROM done_{n}" for n in range(len(parts))])  # noqa: S608
         for n, tenant, record_id in await self._connection.fetch(f"WITH {done} {which}", *values):
-            self._stored(*sent[n][(tenant, str(record_id))])
+            self._note_stored(*sent[n][(tenant, str(record_id))])
 
-    def _stored(self, i: int, row: Row) -> None:
+    def _note_stored(self, i: int, row: Row) -> None:
         del self._left[i]
         self._outcomes[i] = Outcome(Status.APPLIED, version=row.version, generation=row.generation)
 
-    def _noted(
+    def _note_sent(
         self, puts: Sequence[tuple[int, Put]], sent: dict[tuple[str, str], tuple[int, Row]]
     ) -> Iterator[tuple[Row, int | None]]:
         for i, row, partition in self.rows_of(puts):
@@ -282,7 +285,9 @@ class PgBatch(Batch[Connection, PgTable]):
             if c.row is not None and c.held.token is not None and c.found_anew
         ]
         same = [
-            table.restated(c.row, c.held.token) for c in changes if c.row is not None and not c.found_anew
+            table.restate_parameters(c.row, c.held.token)
+            for c in changes
+            if c.row is not None and not c.found_anew
         ]
         gone = [c.key for c in changes if c.row is None]
         if len(await self._insert(table, ABSENT, fresh, len(fresh))) != len(fresh):
@@ -318,7 +323,7 @@ async def _by_statement(
     for size in _portions(most, table.thresholds.rows_at_once, table.thresholds.rows_at_ends):
         some: list[list[Any]] = []
         room = table.thresholds.bytes_at_once
-        async for row, partition in paced(islice(rows, size)):
+        async for row, partition in iterate_cooperatively(islice(rows, size)):
             some.append(table.parameters(row, partition))
             room -= table.size_of(some[-1])
             if room <= 0:

@@ -17,7 +17,7 @@ from memory.adapters.sql.postgresql.partitions import PgDirectory
 from memory.adapters.sql.postgresql.schema import indexed_part
 from memory.adapters.sql.postgresql.search import Sought, find, live
 from memory.adapters.sql.postgresql.table import PgTable
-from memory.adapters.sql.questions import Question, asked, question
+from memory.adapters.sql.questions import Question, question, values_and_shapes
 from memory.adapters.sql.server.candidates import laid_out, nearest, selection_for
 from memory.adapters.sql.shapes import Shape
 from memory.ports.candidates import Candidates, Measured, Statistics, none_of
@@ -45,7 +45,7 @@ async def candidates(
         ids += [key.id for key, _ in found.best(table.collection, len(sought), wanted.limit)[: wanted.limit]]
         ids += map(str, found.nearest)
         if wanted.statistics:
-            holding = dict(zip(stems, found.containing(len(stems)), strict=True))
+            holding = dict(zip(stems, found.document_frequencies(len(stems)), strict=True))
             statistics = Statistics(
                 found.documents, found.total, {stem: holding[stem] for stem in wanted.counted}
             )
@@ -62,7 +62,7 @@ def rows(table: PgTable, wanted: Candidates, partitions: Sequence[int], ids: Seq
     that the filter lets through.
     """
     assert not isinstance(wanted.where, Everywhere)  # noqa: S101 - a store refuses that
-    values, where, chosen = asked(table, wanted.where, wanted.filter, partitions, walking=True)
+    values, where, chosen = values_and_shapes(table, wanted.where, wanted.filter, partitions, walking=True)
     values += (escape(wanted.where.tenant), ids)
     return question(
         table,

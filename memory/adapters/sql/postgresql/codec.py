@@ -52,7 +52,7 @@ TYPES: TypeTable = {
 # -- words -----------------------------------------------------------------------------
 
 
-def indexed(partition: int, words: bytes) -> tuple[int, str, str]:
+def index_columns(partition: int, words: bytes) -> tuple[int, str, str]:
     """What a record's packed words leave in its row: how many there are, the counts as
     a JSON object, and a tsvector as text.
 
@@ -64,7 +64,7 @@ def indexed(partition: int, words: bytes) -> tuple[int, str, str]:
     counts, prefix = lexical.packed_counts(words), _prefix(partition)
     lexemes = [prefix + _plain(token) for token in counts]
     if sum(map(len, lexemes)) + 16 * len(lexemes) > _MOST_BYTES:
-        lexemes = _fitting(lexemes)
+        lexemes = _truncate(lexemes)
     return lexical.length(words), json_of(counts), " ".join(lexemes)
 
 
@@ -92,7 +92,7 @@ def _plain(token: str) -> str:
     )
 
 
-def _fitting(lexemes: Sequence[str]) -> list[str]:
+def _truncate(lexemes: Sequence[str]) -> list[str]:
     kept: list[str] = []
     room = _MOST_BYTES
     for one in lexemes:

@@ -127,7 +127,7 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> PostgresConf
         "host": "localhost",
         "port": parts.port or 5432,
         "database": parts.database,
-        **parts.found,
+        **parts.host_and_credentials,
     }
     if hosts:
         found["host"] = hosts
@@ -141,7 +141,7 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> PostgresConf
             name,
             "a host is written as 'name', 'name:port', '[IPv6]:port' or the folder of a socket; several are separated by commas",
         ) from None
-    given = parts.given.keys() | options.keys()
+    given = parts.query_options.keys() | options.keys()
     changes: dict[str, Any] = {}
     if several and "target_session_attrs" not in given:
         changes["target_session_attrs"] = "read-write"

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import asyncpg
 
 from memory.adapters.sql.postgresql.config import PostgresConfig
-from memory.adapters.sql.server.pool import connected
+from memory.adapters.sql.server.pool import connect_shielded
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -26,10 +26,10 @@ class UnusableFile(Exception):
 
 async def connect(config: PostgresConfig) -> Connection:
     """A new connection, in time."""
-    return await connected(_connected(config))
+    return await connect_shielded(_open_connection(config))
 
 
-async def _connected(config: PostgresConfig) -> Connection:
+async def _open_connection(config: PostgresConfig) -> Connection:
     certificates = {"sslrootcert": config.sslrootcert, "sslcert": config.sslcert, "sslkey": config.sslkey}
     files = {name: path for name, path in certificates.items() if path is not None}
     for name, path in files.items():
@@ -68,7 +68,7 @@ statements that a pooler moved to another server.
 """
 
 
-def moved(error: BaseException) -> bool:
+def is_failover_error(error: BaseException) -> bool:
     """Whether the connections of the pool lead to a server that takes no writes any
     more: after a failover another one does.
     """

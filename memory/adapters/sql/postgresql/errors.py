@@ -145,7 +145,7 @@ def _of_server(store: str, place: str, cause: asyncpg.PostgresError) -> Exceptio
         )
     for kinds, ours, problem in _KINDS:
         if isinstance(cause, kinds):
-            told = problem.format(place=place, denied=_denied(cause))
+            told = problem.format(place=place, denied=_missing_permission(cause))
             return ConfigError(f"store '{store}': {told}") if ours is ConfigError else ours(store, told)
     return StoreError(store, f"PostgreSQL refused ({type(cause).__name__}, SQLSTATE {cause.sqlstate})")
 
@@ -158,7 +158,7 @@ value.
 """
 
 
-def _denied(cause: BaseException) -> str:
+def _missing_permission(cause: BaseException) -> str:
     """The missing permission, in the server's words."""
     said = _DENIED.match(str(cause))
     return f" ({said[1]})" if said else ""

@@ -35,7 +35,7 @@ def add_column(schema: str, table: str, index: str, namespace: str) -> tuple[str
     )
 
 
-def encoded(packed: bytes) -> bytes:
+def encode_vector(packed: bytes) -> bytes:
     """Packed little-endian numbers as the extension's binary format has them, at norm
     1.
     """
@@ -45,7 +45,7 @@ def encoded(packed: bytes) -> bytes:
     return struct.pack(">HH", len(unit), 0) + numbers
 
 
-def decoded(sent: bytes) -> bytes:
+def decode_vector(sent: bytes) -> bytes:
     packed: bytes = np.frombuffer(sent, dtype=">f4", offset=4).astype("<f4").tobytes()
     return packed
 
@@ -53,7 +53,7 @@ def decoded(sent: bytes) -> bytes:
 async def speak(connection: Connection, namespace: str) -> None:
     """Teach a connection the type."""
     await connection.set_type_codec(
-        "vector", schema=namespace, encoder=encoded, decoder=decoded, format="binary"
+        "vector", schema=namespace, encoder=encode_vector, decoder=decode_vector, format="binary"
     )
 
 

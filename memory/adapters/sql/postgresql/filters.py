@@ -87,7 +87,7 @@ class PgConditions(Conditions):
     def _is_keyed(self, field: str) -> bool:
         return field in self._keyed and isinstance(self._table.c[field_column(field)].type, sa.Text)
 
-    def ordered(self, column: sa.ColumnElement[Any], field: str, descending: bool) -> sa.ColumnElement[Any]:
+    def sort_key(self, column: sa.ColumnElement[Any], field: str, descending: bool) -> sa.ColumnElement[Any]:
         """NULL first going up, unless there is none: an index brings them in its own
         order then.
         """

@@ -110,7 +110,7 @@ async def look(connection: Connection, schema: PgSchema, collections: Sequence[C
             [row for (row,) in await connection.fetch(f"SELECT version_num FROM {version}")]  # noqa: S608
         )
         told = dict(await connection.fetch(f"SELECT name, declaration FROM {registry}"))  # noqa: S608
-    comparison = schema.compared(form, noted, told, collections)
+    comparison = schema.compare(form, noted, told, collections)
     embedded = frozenset([name for (name,) in await connection.fetch(_EMBEDDED, schema.schema)])
     installed = await connection.fetchrow(INSTALLED)
     available = installed is None and await connection.fetchval(AVAILABLE) is not None

@@ -69,9 +69,9 @@ class PgDirectory(ServerDirectory[Connection]):
     async def store(self, connection: Connection, generations: Mapping[int, int]) -> None:
         await connection.execute(self._set_sql, list(generations), list(generations.values()))
 
-    async def _marked(self, connection: Connection, tables: Sequence[str]) -> set[Partition]:
+    async def _marked_partitions(self, connection: Connection, tables: Sequence[str]) -> set[Partition]:
         found: set[Partition] = set()
-        for table in self._named(tables):
+        for table in self._quoted_names(tables):
             rows = await connection.fetch(
                 f"SELECT DISTINCT t.tenant, t.scope FROM {table} AS t WHERE t.row_type = '{MARK}'"  # noqa: S608
             )
@@ -81,7 +81,7 @@ class PgDirectory(ServerDirectory[Connection]):
     async def _remove(self, connection: Connection, numbers: Sequence[int]) -> None:
         await connection.execute(f"DELETE FROM {self._table} WHERE number = ANY($1::bigint[])", list(numbers))  # noqa: S608
 
-    def _named(self, tables: Sequence[str]) -> list[str]:
+    def _quoted_names(self, tables: Sequence[str]) -> list[str]:
         return [f'"{self._schema}"."{name}"' for name in tables]
 
     async def _list(

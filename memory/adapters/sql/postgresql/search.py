@@ -19,15 +19,15 @@ from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.filters import PgConditions
 from memory.adapters.sql.postgresql.partitions import PgDirectory
 from memory.adapters.sql.postgresql.table import PgTable
-from memory.adapters.sql.questions import Question, asked, question, summed
+from memory.adapters.sql.questions import Question, question, sum_or_zero, values_and_shapes
 from memory.adapters.sql.scoring import Candidates
 from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.table import Columns
 from memory.ports import lexical
-from memory.ports.bm25 import Scores, gained, norms, rarities
+from memory.ports.bm25 import Scores, norms, rarities, term_scores
 from memory.ports.collections import Collection
 from memory.ports.nearness import exact_cosines
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Condition, Hit, Near, Partitions, RowType, Search, Where, Words
 from memory.ports.record import Key, Role
 from memory.ports.text import query_words
@@ -110,7 +110,7 @@ class Found:
     passes: Sequence[bool]
     nearest: Sequence[UUID]
 
-    def containing(self, stems: int) -> list[int]:
+    def document_frequencies(self, stems: int) -> list[int]:
         """How many records hold each of so many stems."""
         held: list[int] = np.bincount(np.array(self.stems, np.int64), minlength=stems).tolist()
         return held
@@ -121,7 +121,7 @@ class Found:
         of exactly the asked records.
         """
         which = np.array(self.stems, np.int64)
-        frequencies: Scores = lexical.weighed(collection, np.array(self.packed, np.int64))
+        frequencies: Scores = lexical.weighted_sum(collection, np.array(self.packed, np.int64))
         held = np.flatnonzero((which < stems) & (frequencies > 0))
         held = held[
             np.argsort(which[held], kind="stable")
@@ -137,9 +137,9 @@ class Found:
         )
         passes = np.zeros(len(places), np.bool_)
         passes[records] = np.array(self.passes, np.bool_)[held]
-        scores: Scores = np.bincount(records, gained(rare[which], frequencies, norm), len(places)).astype(
-            np.float64
-        )
+        scores: Scores = np.bincount(
+            records, term_scores(rare[which], frequencies, norm), len(places)
+        ).astype(np.float64)
         best = Candidates(np.flatnonzero(passes), scores[passes]).best(count)
         keys = list(places)
         ranked = [
@@ -192,7 +192,7 @@ async def _hits(table: PgTable, search: Search, scored: Sequence[tuple[Columns, 
     selection = table.selection(search.select)
     found = [
         (selection.read(dict(zip(selection.columns, row, strict=False))), score)
-        async for row, score in paced(scored)
+        async for row, score in iterate_cooperatively(scored)
     ]
     return [Hit(head, score) for head, score in found if head is not None]
 
@@ -227,7 +227,7 @@ def postings(table: PgTable, sought: Sought) -> Question:
     which word, packed counts, whether the filter lets it through; the ids of the
     nearest.
     """
-    values, where, chosen = asked(table, sought.where, sought.filter, sought.asked, walking=True)
+    values, where, chosen = values_and_shapes(table, sought.where, sought.filter, sought.asked, walking=True)
     tokens, way = [lexical.token(stem) for stem in sought.stems], ""
     if tokens and table.collection.texts:
         way = (
@@ -263,12 +263,12 @@ def _postings(table: Any, shape: Shape) -> sa.Select[Any]:
     conditions = _Near(table) if near else table.conditions()
     c = table.table.c
     there, standing, passes = conditions.scope(where), live(conditions, roles), conditions.filter(chosen)
-    words = summed(c.length) if table.collection.texts else sa.literal_column("0", sa.BigInteger())
+    words = sum_or_zero(c.length) if table.collection.texts else sa.literal_column("0", sa.BigInteger())
     counted = sa.select(array([sa.func.count(), words])).select_from(table.table).where(there, standing)
     of_words: list[sa.ColumnElement[Any]] = [sa.null()] * 6
     if way:
         held = (
-            _held(table, conditions, there, standing, passes)
+            _postings_by_word(table, conditions, there, standing, passes)
             if way == "indexed"
             else _gone_through(table, conditions, there, standing, passes)
         )
@@ -284,7 +284,7 @@ def _postings(table: Any, shape: Shape) -> sa.Select[Any]:
     )
 
 
-def _held(
+def _postings_by_word(
     table: Any, conditions: Any, there: SqlCondition, standing: SqlCondition, passes: SqlCondition
 ) -> sa.Subquery:
     """A row for each word in each record, looked up word by word: `OFFSET 0` keeps it
@@ -350,7 +350,7 @@ def nearest(table: PgTable, search: Search, partitions: Sequence[int], unit: byt
     """The nearest records, each with its vector and distance: every vector of that
     length there is compared, so that narrow filters lose nothing.
     """
-    values, where, chosen = asked(table, search.where, search.filter, partitions, walking=True)
+    values, where, chosen = values_and_shapes(table, search.where, search.filter, partitions, walking=True)
     values += (len(unit), unit, search.limit)
     return question(
         table, _nearest, (where, search.roles, chosen, table.selection(search.select).columns), values

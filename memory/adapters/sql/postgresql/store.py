@@ -14,7 +14,14 @@ from memory.adapters.sql.postgresql.audit import audit_registries, audit_rows
 from memory.adapters.sql.postgresql.batch import PgBatch, write_one
 from memory.adapters.sql.postgresql.candidates import candidates
 from memory.adapters.sql.postgresql.config import CLAIMS, parse
-from memory.adapters.sql.postgresql.connection import Connection, connect, goodbye, moved, no_room, still_good
+from memory.adapters.sql.postgresql.connection import (
+    Connection,
+    connect,
+    goodbye,
+    is_failover_error,
+    no_room,
+    still_good,
+)
 from memory.adapters.sql.postgresql.errors import MAY_NOT_WRITE, is_collision, translate
 from memory.adapters.sql.postgresql.extension import embed_the_rest, speak
 from memory.adapters.sql.postgresql.migrate import Found, PgSchema, look, make_ready, may_write
@@ -24,7 +31,7 @@ from memory.adapters.sql.postgresql.settings import Settings
 from memory.adapters.sql.postgresql.table import PgTable
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.sql.server.store import Audited, ServerStore
-from memory.ports.answering import expecting
+from memory.ports.answering import expect_server
 from memory.ports.batch import NotTogether
 from memory.ports.candidates import Candidates, Measured
 from memory.ports.capabilities import Capabilities
@@ -71,7 +78,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
 
     async def _open(self, collections: Sequence[Collection]) -> None:
         place, schema = self._config.addresses[0], self._config.schema
-        connection = await expecting(
+        connection = await expect_server(
             "PostgreSQL",
             self.name,
             *place,
@@ -96,12 +103,18 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         finally:
             await goodbye(connection)
         self._take_format(pg_schema.noted)
-        self._tables = self._made(self._found.comparison.tables)
+        self._tables = self._make_tables(self._found.comparison.tables)
         self._capabilities = self._settings.limit(self.claims)
         if not self._found.namespace:
             self._capabilities = replace(self._capabilities, semantic=False, max_vector_dims=None)
         self._lend(
-            self._config, lambda: connect(self._config), self._greet, goodbye, still_good, moved, no_room
+            self._config,
+            lambda: connect(self._config),
+            self._greet,
+            goodbye,
+            still_good,
+            is_failover_error,
+            no_room,
         )
         self._epoch = "" if self._capabilities.durable else self._settings.started
 
@@ -112,7 +125,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         """
         return self._reads_only
 
-    def _made(self, collections: Mapping[str, Collection]) -> dict[str, PgTable]:
+    def _make_tables(self, collections: Mapping[str, Collection]) -> dict[str, PgTable]:
         namespace = self._found.namespace if self._found is not None else ""
         vector_type = f'"{namespace}".vector' if namespace else ""
         names, schema, stored = self._directory.names, self._config.schema, self._stored
@@ -154,7 +167,9 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         facts["pgvector"] = (
             self._found.extension if self._found.namespace else f"off: {self._found.extension}"
         )
-        in_quarantine = await connection.fetchval(f"SELECT count(*) FROM {self._named(names.quarantine)}")  # noqa: S608
+        in_quarantine = await connection.fetchval(
+            f"SELECT count(*) FROM {self._quoted_name(names.quarantine)}"
+        )  # noqa: S608
         where = [
             self._config.place,
             *(["it takes no writes: a standby, or a server that is read only"] if settings.read_only else []),
@@ -239,7 +254,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
                 names.partitions,
                 names.quarantine,
             ]:
-                await connection.execute(f"VACUUM {self._named(name)}")
+                await connection.execute(f"VACUUM {self._quoted_name(name)}")
             return max(0, before - await self._size(connection))
 
         return await self._with(vacuum)
@@ -248,20 +263,18 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         tables = self._directory.names.all_of(await self._names(connection))
         return int(await connection.fetchval(_SIZE, self._config.schema, tables))
 
-    def _named(self, table: str) -> str:
+    def _quoted_name(self, table: str) -> str:
         """A table as statements name it."""
         return f'"{self._config.schema}"."{table}"'
 
     async def _versions(
         self, connection: Connection, *, locked: bool = False
     ) -> tuple[str | None, str | None]:
-        select = (
-            f"SELECT version_num FROM {self._named(self._directory.names.version)}{' FOR UPDATE' * locked}"  # noqa: S608
-        )
+        select = f"SELECT version_num FROM {self._quoted_name(self._directory.names.version)}{' FOR UPDATE' * locked}"  # noqa: S608
         return form_and_format([row for (row,) in await connection.fetch(select)])
 
     async def _put_version(self, connection: Connection, row: str, before: str | None) -> None:
-        table = self._named(self._directory.names.version)
+        table = self._quoted_name(self._directory.names.version)
         if before is None:
             await connection.execute(f"INSERT INTO {table} (version_num) VALUES ($1)", row)  # noqa: S608
         else:
@@ -275,7 +288,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         return [
             str(name)
             for (name,) in await connection.fetch(
-                f"SELECT name FROM {self._named(self._directory.names.registry)}"  # noqa: S608
+                f"SELECT name FROM {self._quoted_name(self._directory.names.registry)}"  # noqa: S608
             )
         ]
 

@@ -22,7 +22,7 @@ from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
 
 from memory.adapters.sql.codec import Codec
 from memory.adapters.sql.naming import TableNames
-from memory.adapters.sql.postgresql.codec import TYPES, array, escape, indexed
+from memory.adapters.sql.postgresql.codec import TYPES, array, escape, index_columns
 from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.filters import PgConditions, PgShaper
 from memory.adapters.sql.postgresql.schema import parameter_of, table_of
@@ -33,7 +33,7 @@ from memory.domain.time import micros
 from memory.ports.batch import Held
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Everywhere, Tenant, Where
 from memory.ports.record import Key
 from memory.ports.rows import CORRUPT, Row, corrupt_row
@@ -106,15 +106,15 @@ class PgTable(Table[Connection]):
         self.put_newer = self._put_one(NEWER)
         self.put_always = self._put_one(ALWAYS)
         self.put_at = self._update_one(placed=True)
-        self.delete_newer = self._forgetting(self._insert_one(NEWER))
-        self.delete_at = self._forgetting(self._update_one(placed=False))
-        self.remove = self._forgetting(f"DELETE {this} AND {sealed} = $3")
+        self.delete_newer = self._forget_sql(self._insert_one(NEWER))
+        self.delete_at = self._forget_sql(self._update_one(placed=False))
+        self.remove = self._forget_sql(f"DELETE {this} AND {sealed} = $3")
         count, said = len(self._stored), len(codec.columns)
         row = f"SELECT {self._one()}"
         exactly = f"{self._update(row)} AND {sealed} = ${count + 1}"
         self.swap = f"{exactly} RETURNING true"
         self.restate = f"{self._update(f'SELECT {self._one(said)}', most=said)} AND {sealed} = ${said + 1} RETURNING true"
-        self.delete_exactly = self._forgetting(exactly)
+        self.delete_exactly = self._forget_sql(exactly)
         self.put_over = (
             f"{self._place()}{self._update(row, ', allowed')} AND {sealed} = ${count + 2} RETURNING true"
         )
@@ -127,7 +127,7 @@ class PgTable(Table[Connection]):
         # Rows in the quarantine
         quarantine = self.quarantine_table
         of = f"q.collection = '{self.name}'"
-        self._quarantine = self._quarantining(row, quarantine)
+        self._quarantine = self._quarantine_sql(row, quarantine)
         self.forget_sql = (
             f"DELETE FROM {quarantine} AS q USING {keys} WHERE {of} AND q.tenant = k.tenant AND q.id = k.id"  # noqa: S608
         )
@@ -165,7 +165,7 @@ class PgTable(Table[Connection]):
             }
         return found
 
-    async def matching(
+    async def lock_matches(
         self, connection: Connection, sql: str, values: Values
     ) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
         # The server's own cursor, which ends with the transaction: the driver's would
@@ -191,7 +191,9 @@ class PgTable(Table[Connection]):
                 values[i] = array(values[i])
         if self.collection.texts:
             values += (
-                (0, None, None) if row.words is None or partition is None else indexed(partition, row.words)
+                (0, None, None)
+                if row.words is None or partition is None
+                else index_columns(partition, row.words)
             )
         if self.embeds:
             values.append(row.vector)
@@ -201,7 +203,7 @@ class PgTable(Table[Connection]):
         """How many bytes a row says, of its parameters."""
         return int(values[self._bytes])
 
-    def restated(self, row: Row, was: Columns) -> list[Any]:
+    def restate_parameters(self, row: Row, was: Columns) -> list[Any]:
         """The values of a row that says the same as that which was read, with other
         bookkeeping, as `restate` takes them.
         """
@@ -213,7 +215,10 @@ class PgTable(Table[Connection]):
     async def delete_over(self, connection: Connection, tombstones: Sequence[tuple[Held, Row]]) -> None:
         most = self.thresholds.deleted_at_once
         for start in range(0, len(tombstones), most):
-            rows = [self.parameters(row, None) async for _, row in paced(tombstones[start : start + most])]
+            rows = [
+                self.parameters(row, None)
+                async for _, row in iterate_cooperatively(tombstones[start : start + most])
+            ]
             sql, columns = self.insert_many(ALWAYS, rows)
             await connection.fetch(sql, *columns)
             await connection.execute(self.forget_sql, [row[0] for row in rows], [row[1] for row in rows])
@@ -234,7 +239,9 @@ class PgTable(Table[Connection]):
             kept,
         )
 
-    async def quarantined(self, connection: Connection, where: Where, partitions: Sequence[int]) -> list[Key]:
+    async def quarantined_keys(
+        self, connection: Connection, where: Where, partitions: Sequence[int]
+    ) -> list[Key]:
         if isinstance(where, Everywhere):
             rows = await connection.fetch(self._quarantined.format("true"))
         elif isinstance(where, Tenant):
@@ -288,7 +295,7 @@ class PgTable(Table[Connection]):
     def _insert_one(self, condition: str) -> str:
         return f"INSERT INTO {self.qualified} AS t ({self._names}) SELECT {self._one()} {self._on_conflict(condition)}"
 
-    def _forgetting(self, change: str) -> str:
+    def _forget_sql(self, change: str) -> str:
         """The same change of one row, and what the quarantine has of it goes: nothing
         of a deleted record stays readable.
         """
@@ -296,7 +303,7 @@ class PgTable(Table[Connection]):
         which = f"q.collection = '{self.name}' AND q.tenant = done.tenant AND q.id = done.id"
         return f"WITH done AS ({change} RETURNING t.tenant, t.id), gone AS ({forget} WHERE {which}) SELECT true FROM done"  # noqa: S608
 
-    def _quarantining(self, row: str, quarantine: str) -> str:
+    def _quarantine_sql(self, row: str, quarantine: str) -> str:
         """Leave a bare row where exactly the unreadable one stands, and keep what was
         read of that.
         """

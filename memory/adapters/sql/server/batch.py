@@ -21,11 +21,11 @@ from memory.ports.batch import (
     NotTogether,
     ResolvedWrite,
     WriteResolver,
+    as_skipped,
     partition_of,
-    skipped,
 )
 from memory.ports.collections import Collection
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.record import Key, Partition
 from memory.ports.rows import Row, row_of
 from memory.ports.storable import Unstorable
@@ -58,7 +58,7 @@ class Batch(ABC, Generic[C, T]):
         """What is done before the transaction: refuse names that no index can hold, and
         give every partition its number.
         """
-        async for i, write in paced(list(self._left.items())):
+        async for i, write in iterate_cooperatively(list(self._left.items())):
             try:
                 check_names(write)
             except Unstorable as exc:
@@ -74,7 +74,7 @@ class Batch(ABC, Generic[C, T]):
         `Collided`.
         """
         raising = any(isinstance(w, RaiseGeneration) for w in self._left.values())
-        self._known = await self._directory.locked(
+        self._known = await self._directory.lock_generations(
             self._connection, wanted := self._known, exclusively=raising
         )
         if len(self._known) != len(wanted):
@@ -85,7 +85,7 @@ class Batch(ABC, Generic[C, T]):
             await self._decide()
         outcomes = [self._outcomes[i] for i in sorted(self._outcomes)]
         if together and not all(o.applied for o in outcomes):
-            raise NotTogether(skipped(outcomes))
+            raise NotTogether(as_skipped(outcomes))
         return outcomes
 
     async def _decide(self) -> None:
@@ -94,9 +94,12 @@ class Batch(ABC, Generic[C, T]):
         for collection, keys in sorted(desk.reads.keys.items(), key=lambda pair: pair[0].name):
             table = self._tables(collection)
             rows = await table.find_all(self._connection, keys, lock=True)
-            held |= {(collection.name, key): table.held(row, key) async for key, row in paced(rows.items())}
+            held |= {
+                (collection.name, key): table.held_in(row, key)
+                async for key, row in iterate_cooperatively(rows.items())
+            }
         desk.take(held, {partition: known.generation for partition, known in self._known.items()})
-        async for number in paced(sorted(self._left)):
+        async for number in iterate_cooperatively(sorted(self._left)):
             desk.decide(number)
         self._outcomes |= desk.outcomes
         changes: dict[str, list[ResolvedWrite]] = {}

@@ -10,14 +10,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from memory.adapters.sql.questions import asked, question
+from memory.adapters.sql.questions import question, values_and_shapes
 from memory.adapters.sql.selection import Selection
 from memory.adapters.sql.shapes import Shape
 from memory.adapters.sql.table import Columns, Table
 from memory.ports.candidates import Candidates, Measured, Statistics
-from memory.ports.gathering import measured, selected
+from memory.ports.gathering import head_fields, measure_heads
 from memory.ports.nearness import exact_cosines
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import RowType
 
 _RECORDS = frozenset({RowType.RECORD})
@@ -28,13 +28,13 @@ async def nearest(
 ) -> list[str]:
     """The ids of the nearest, by looking through the vectors of all there is."""
     assert wanted.near is not None  # noqa: S101 - who asks has looked
-    values, where, chosen = asked(table, wanted.where, wanted.filter, partitions, walking=True)
+    values, where, chosen = values_and_shapes(table, wanted.where, wanted.filter, partitions, walking=True)
     values.append(len(wanted.near))
     asking = question(table, _vectors, (where, wanted.roles, chosen), values)
     rows = await table.read(connection, asking.sql, asking.arguments)
     scored = zip(
         exact_cosines(wanted.near, [vector for _, vector in rows]),
-        [table.shaper.shown("id", i) for i, _ in rows],
+        [table.shaper.field_value("id", i) for i, _ in rows],
         strict=True,
     )
     return [i for _, i in sorted(scored, key=lambda one: (-one[0], one[1]))[: wanted.limit]]
@@ -44,13 +44,17 @@ def _vectors(table: Table[Any], shape: Shape) -> sa.Select[Any]:
     where, roles, chosen = shape
     conditions = table.conditions()
     c = table.table.c
-    passing = [conditions.scope(where), conditions.standing(roles, _RECORDS), conditions.filter(chosen)]
+    passing = [
+        conditions.scope(where),
+        conditions.roles_and_types(roles, _RECORDS),
+        conditions.filter(chosen),
+    ]
     return sa.select(c.id, c.vector).where(*passing, sa.func.octet_length(c.vector) == conditions.value("i"))
 
 
 def selection_for(table: Table[Any], wanted: Candidates) -> Selection:
     """What is read of each row."""
-    return table.selection(selected(replace(wanted, around=None)))
+    return table.selection(head_fields(replace(wanted, around=None)))
 
 
 async def laid_out(
@@ -58,5 +62,8 @@ async def laid_out(
 ) -> Measured:
     """Rows of the columns of `selection_for` as the answer."""
     selection = selection_for(table, wanted)
-    heads = [selection.read(dict(zip(selection.columns, row, strict=True))) async for row in paced(rows)]
-    return await measured(wanted, [head for head in heads if head is not None], statistics)
+    heads = [
+        selection.read(dict(zip(selection.columns, row, strict=True)))
+        async for row in iterate_cooperatively(rows)
+    ]
+    return await measure_heads(wanted, [head for head in heads if head is not None], statistics)

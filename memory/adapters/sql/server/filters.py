@@ -37,7 +37,7 @@ class ExactShaper(Shaper):
         self._written_out = written_out
 
     def _in(self, part: In, values: Values) -> Shape:
-        wanted = self._wanted(part.field, part.values)
+        wanted = self._comparable_values(part.field, part.values)
         codes = (
             "".join([self.code(w) for w in wanted])
             if len(set(map(type, wanted))) > 1
@@ -46,19 +46,19 @@ class ExactShaper(Shaper):
             else ""
         )
         if len(wanted) > self._written_out and len(set(codes)) == 1 and codes[0] in self.listable:
-            listed, bound = self.listed(codes[0], wanted)
+            listed, bound = self.bind_list(codes[0], wanted)
             values.append(bound)
             return ("any", part.field, listed)
         values += wanted
         return ("in", part.field, codes) if wanted else FALSE
 
-    def listed(self, code: str, wanted: Values) -> tuple[str, Any]:
+    def bind_list(self, code: str, wanted: Values) -> tuple[str, Any]:
         """Many values of one kind as the one that is bound for them, and what kind of
         list that is: a part of the shape.
         """
         return code, wanted
 
-    def _wanted(self, field: str, values: Sequence[FieldValue]) -> list[Any]:
+    def _comparable_values(self, field: str, values: Sequence[FieldValue]) -> list[Any]:
         """Those that some value of the field can equal, as its column holds them. Of
         thousands of texts none is looked at by itself.
         """
@@ -89,7 +89,7 @@ class ExactShaper(Shaper):
                 return ("owing", bool(value))
             bound: Any = value
         else:
-            bound = self._bound(field, value, ordering=sign != "=")
+            bound = self._bound_value(field, value, ordering=sign != "=")
             if bound is NOTHING:
                 return FALSE
         values.append(bound)

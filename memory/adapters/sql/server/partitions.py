@@ -59,7 +59,7 @@ class ServerDirectory(Directory[C]):
     def forget(self) -> None:
         self._known.clear()
 
-    def known(self, partition: Partition) -> Known | None:
+    def cached_partition(self, partition: Partition) -> Known | None:
         return self._known.get(partition)
 
     async def look(self, connection: C, partition: Partition) -> Known | None:
@@ -78,7 +78,7 @@ class ServerDirectory(Directory[C]):
             turn += 1  # another partition has that number
         return found
 
-    async def locked(
+    async def lock_generations(
         self, connection: C, wanted: dict[Partition, Known], *, exclusively: bool
     ) -> dict[Partition, Known]:
         """The generations they have, which nobody raises until the transaction ends."""

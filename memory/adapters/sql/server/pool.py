@@ -42,7 +42,7 @@ C = TypeVar("C", bound=Link)
 _UNWANTED: set[asyncio.Future[Any]] = set()
 
 
-async def connected(connecting: Coroutine[Any, Any, C]) -> C:
+async def connect_shielded(connecting: Coroutine[Any, Any, C]) -> C:
     """A connection as the driver makes it. Who is cut off meanwhile does not wait for
     it, and it is let go of once it is there.
 
@@ -109,7 +109,7 @@ class Pool(Generic[C]):
         return self._lending.moved(error)
 
     @property
-    def lent(self) -> int:
+    def lent_count(self) -> int:
         return self._made - len(self._idle)
 
     @asynccontextmanager
@@ -171,7 +171,7 @@ class Pool(Generic[C]):
             try:
                 return await self._new()
             except BaseException as error:
-                self._gone()
+                self._note_removal()
                 if not self._lending.no_room(error) or not self._made:
                     raise
                 most = self._made
@@ -227,14 +227,14 @@ class Pool(Generic[C]):
             self._wake()
         else:
             connection.terminate()
-            self._gone()
-        if self.lent == 0:
+            self._note_removal()
+        if self.lent_count == 0:
             self._empty.set()
 
-    def _gone(self) -> None:
+    def _note_removal(self) -> None:
         self._made -= 1
         self._wake()
-        if self.lent == 0:
+        if self.lent_count == 0:
             self._empty.set()
 
     def _wake(self) -> None:

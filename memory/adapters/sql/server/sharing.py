@@ -57,11 +57,11 @@ class Sharing:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                await self._do(self._taken(self._most))
+                await self._do(self._take_waiting(self._most))
         finally:
             self._tasks.discard(asyncio.current_task())
 
-    def _taken(self, most: int) -> list[Waiting]:
+    def _take_waiting(self, most: int) -> list[Waiting]:
         """The first of those who still wait."""
         first = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
         return [(put, answer) for put, answer in first if not answer.cancelled()]
@@ -75,7 +75,7 @@ class Sharing:
                 await asyncio.gather(*[self._do([one]) for one in some if not one[1].cancelled()])
                 return
             silent = isinstance(error, TimeoutError | PoolTimeout) and self._answers == before
-            for _, answer in (*some, *(self._taken(len(self._waiting)) if silent else ())):
+            for _, answer in (*some, *(self._take_waiting(len(self._waiting)) if silent else ())):
                 if not answer.cancelled():
                     answer.set_exception(error)
         except asyncio.CancelledError:  # the event loop ends

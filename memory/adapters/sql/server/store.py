@@ -270,7 +270,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         """The collections as their tables are now."""
 
     @abstractmethod
-    def _made(self, collections: Mapping[str, Collection]) -> dict[str, R]:
+    def _make_tables(self, collections: Mapping[str, Collection]) -> dict[str, R]:
         """The statements of collections that are as their tables are."""
 
     @abstractmethod
@@ -320,7 +320,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
                     continue
                 if not again or not (isinstance(exc, Collided) or self._is_collision(exc)):
                     raise
-                self._collided()
+                self._on_collision()
             await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.25)))  # noqa: S311 - so that the two do not meet again
         raise AssertionError("the last attempt returns or raises")
 
@@ -336,10 +336,10 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
                 or since[name].codec.stored != self._stored.get(name, collection)
                 for name, collection in now.items()
             ):
-                self._tables = self._made(now)
+                self._tables = self._make_tables(now)
         return self._tables is not since
 
-    def _collided(self) -> None:
+    def _on_collision(self) -> None:
         """Told before a call is made again."""
 
     async def _within(self, work: Callable[[C], Awaitable[T]]) -> T:

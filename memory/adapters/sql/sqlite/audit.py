@@ -147,7 +147,7 @@ class _OfCollection:
         problems = [f"{name}: a write found the word index damaged"] if doubted else []
         lacking = surplus = 0
         try:
-            held = index.held(self._session)
+            held = index.words_per_row(self._session)
             for number, partition, counts in self._records():
                 holds = held.pop(number, 0)
                 if partition is None or counts is None:
@@ -186,7 +186,7 @@ class _OfCollection:
         partition = Partition(row.tenant, row.scope or "")
         if row.generation > within.generation(partition):
             within.raise_to(partition, row.generation)  # what is stored there tells how high it was
-        number, _ = within.registered(table.revisions, partition)
+        number, _ = within.ensure_partition(table.revisions, partition)
         if was is not None and was != number:
             within.touch(table.revisions, was, removed=True)
         if table.words is not None:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from memory.adapters.sql.sqlite.forking import used
+from memory.adapters.sql.sqlite.forking import hold_forks
 from memory.adapters.sql.sqlite.log import check_log, new_id
 from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreUnavailable
 
@@ -36,7 +36,7 @@ def back_up(store: str, file: Path, to: Path) -> int:
         ConfigError: `file` does not exist, or is no database of ours.
     """
     _check_new(to)
-    with _copied(store, file, to.parent, to.name) as made:
+    with _verified_copy(store, file, to.parent, to.name) as made:
         try:
             os.link(made, to)
         except FileExistsError:
@@ -67,7 +67,7 @@ def restore(store: str, source: Path, file: Path, *, replace: bool) -> Path | No
             f"store '{store}': the directory {file.parent} does not exist; create it, or name another place"
         )
     try:
-        with _copied(store, source, file.parent, file.name) as made:
+        with _verified_copy(store, source, file.parent, file.name) as made:
             kept = _move_beside(store, file)
             os.replace(made, file)
     except ConfigError as error:
@@ -88,7 +88,7 @@ def _exists(to: Path) -> InvalidInput:
 
 
 @contextmanager
-def _copied(store: str, file: Path, folder: Path, name: str) -> Iterator[Path]:
+def _verified_copy(store: str, file: Path, folder: Path, name: str) -> Iterator[Path]:
     """A verified copy of the database in the folder, readable by its owner only. It is
     deleted if it is still there at the end.
     """
@@ -99,7 +99,7 @@ def _copied(store: str, file: Path, folder: Path, name: str) -> Iterator[Path]:
     os.close(descriptor)
     made = Path(text)
     try:
-        with used(file), closing(_connected(file)) as source, closing(sqlite3.connect(made)) as target:
+        with hold_forks(file), closing(_connect(file)) as source, closing(sqlite3.connect(made)) as target:
             if source.execute(_OURS).fetchone() is None:
                 raise ConfigError(
                     f"store '{store}': {file} is not a memory: it has no table 'memory_schema_version'"
@@ -117,14 +117,14 @@ def _copied(store: str, file: Path, folder: Path, name: str) -> Iterator[Path]:
             os.fsync(copy.fileno())
         yield made
     except sqlite3.Error as error:
-        raise _told(store, file, error) from error
+        raise _copy_error(store, file, error) from error
     finally:
         for suffix in ("", *BESIDE):
             with suppress(FileNotFoundError):
                 os.unlink(f"{made}{suffix}")
 
 
-def _connected(file: Path) -> sqlite3.Connection:
+def _connect(file: Path) -> sqlite3.Connection:
     """A connection that creates no file; for one that cannot be written, a connection
     that takes no locks.
     """
@@ -179,7 +179,7 @@ def _code(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 
-def _told(store: str, file: Path, error: sqlite3.Error) -> Exception:
+def _copy_error(store: str, file: Path, error: sqlite3.Error) -> Exception:
     if _code(error) == sqlite3.SQLITE_NOTADB:
         return ConfigError(f"store '{store}': {file} is not a SQLite database")
     if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

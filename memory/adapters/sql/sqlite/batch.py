@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import table_of
 from memory.adapters.sql.sqlite.transaction import Transaction
-from memory.ports.batch import Address, Held, NotTogether, Reads, WriteResolver, skipped
+from memory.ports.batch import Address, Held, NotTogether, Reads, WriteResolver, as_skipped
 from memory.ports.record import Partition
 from memory.ports.rows import RECORD, row_of
 from memory.ports.writes import Absent, Outcome, Put, RaiseGeneration, Status, Write
@@ -36,7 +36,7 @@ async def carry_out(session: Session, writes: Sequence[Write], together: bool) -
         desk.decide_all()
         outcomes |= desk.outcomes
         if together and not all(o.applied for o in desk.outcomes.values()):
-            raise NotTogether(skipped([outcomes[i] for i in range(len(writes))]))
+            raise NotTogether(as_skipped([outcomes[i] for i in range(len(writes))]))
         _store(within, desk)
     within.finish()
     return [outcomes[i] for i in range(len(writes))]
@@ -59,7 +59,7 @@ def _put_fresh(within: Transaction, put: Put) -> Outcome | None:
     if not isinstance(put.when, Absent):
         return None
     table = table_of(within.session, put.collection)
-    number, generation = within.registered(table.revisions, record.partition)
+    number, generation = within.ensure_partition(table.revisions, record.partition)
     if record.generation is not None and record.generation < generation:
         return None
     row = row_of(put.collection, record)
@@ -76,7 +76,7 @@ async def _read(within: Transaction, reads: Reads) -> tuple[Mapping[Address, Hel
     for collection, keys in reads.keys.items():
         table = table_of(within.session, collection)
         for key, columns in (await table.find_all(within.session, keys)).items():
-            held[(collection.name, key)] = there = table.held(columns, key)
+            held[(collection.name, key)] = there = table.held_in(columns, key)
             if table.codec.is_quarantined(columns):
                 there.problem = await table.problem(within.session, key) or there.problem
     return held, {partition: within.generation(partition) for partition in reads.partitions}
@@ -91,7 +91,7 @@ def _store(within: Transaction, desk: WriteResolver) -> None:
         if row is None:
             table.remove(within, change.held)
         elif row.type == RECORD:
-            number, _ = within.registered(table.revisions, Partition(row.tenant, row.scope or ""))
+            number, _ = within.ensure_partition(table.revisions, Partition(row.tenant, row.scope or ""))
             table.put(within, row, number, change.held, change.found_anew)
         else:
             table.replace(within, row, change.held)

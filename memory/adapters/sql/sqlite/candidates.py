@@ -15,7 +15,7 @@ import numpy as np
 from memory.adapters.sql.columns import column_of
 from memory.adapters.sql.partitions import Directory
 from memory.adapters.sql.scoring import Candidates as Ranked
-from memory.adapters.sql.several import in_list, padded, portions
+from memory.adapters.sql.several import in_list, pad_to_power_of_two, portions
 from memory.adapters.sql.sqlite.codec import id_bytes, id_text
 from memory.adapters.sql.sqlite.members import Ints, MemberCache
 from memory.adapters.sql.sqlite.passing import Passing, Told
@@ -26,7 +26,7 @@ from memory.domain.ids import is_id
 from memory.ports.bm25 import Scores
 from memory.ports.candidates import Around, Candidates, Measured, none_of
 from memory.ports.comparing import SYSTEM_TYPES
-from memory.ports.gathering import stacked
+from memory.ports.gathering import stack_vectors
 from memory.ports.query import Everywhere
 from memory.ports.record import Role
 
@@ -52,7 +52,7 @@ async def candidates(
     found.add_named(asked.among)
     if asked.around is not None:
         found.add_beside(asked.around)
-    return _measured(table, asked, population, found)
+    return _measure_rows(table, asked, population, found)
 
 
 class _Found:
@@ -70,13 +70,13 @@ class _Found:
         """The best by words, or by nearness."""
         self.rows |= {
             row[0]: row
-            for row, _ in self._passing.best(ranked, near, self._limit, self._told, self._read.get)
+            for row, _ in self._passing.best(ranked, near, self._limit, self._read_rows, self._read.get)
         }
 
     def add_named(self, ids: Sequence[str]) -> None:
         name = self._table.name
         for some in portions(ids, self._table.thresholds.rows_at_once):
-            wanted = padded([id_bytes(one) for one in some])
+            wanted = pad_to_power_of_two([id_bytes(one) for one in some])
             sql = f'SELECT number FROM "{name}" WHERE id IN {in_list(len(wanted))} AND tenant = ?'  # noqa: S608
             self._add([number for (number,) in self._session.rows(sql, (*wanted, self.columns.tenant))])
 
@@ -89,7 +89,7 @@ class _Found:
         near = f"t.[{number}] BETWEEN c.[{number}] - {around.reach} AND c.[{number}] + {around.reach}"
         beside: set[int] = set()
         for some in portions(list(self.rows), self._table.thresholds.rows_at_once):
-            wanted = padded(some)
+            wanted = pad_to_power_of_two(some)
             sql = (
                 f'SELECT DISTINCT t.number FROM "{name}" AS c CROSS JOIN "{name}" AS t ON {same} AND {near} '  # noqa: S608
                 f"WHERE c.number IN {in_list(len(wanted))}"
@@ -98,12 +98,12 @@ class _Found:
         self._add(list(beside))
 
     def _add(self, numbers: Sequence[int]) -> None:
-        self.rows |= {number: self._read[number] for number, _, _ in self._told(numbers)}
+        self.rows |= {number: self._read[number] for number, _, _ in self._read_rows(numbers)}
 
-    def _told(self, numbers: Sequence[int]) -> list[Told]:
+    def _read_rows(self, numbers: Sequence[int]) -> list[Told]:
         unread = [number for number in numbers if number not in self._read]
         self._read.update(
-            {row[0]: row for row in self.columns.said(self._passing.among(unread, self.columns.names))}
+            {row[0]: row for row in self.columns.decode_rows(self._passing.among(unread, self.columns.names))}
         )
         return [
             (number, row[_ID], row[-1]) for number in numbers if (row := self._read.get(number)) is not None
@@ -136,14 +136,14 @@ class _Columns:
         ]
         self._decoders = [(place, decode) for place, decode in decoders if decode is not None]
 
-    def said(self, rows: Sequence[Row]) -> list[Row]:
+    def decode_rows(self, rows: Sequence[Row]) -> list[Row]:
         """What the rows say, without those that have a value which is none."""
         try:
-            return self._said(rows)
+            return self._decode_rows(rows)
         except (TypeError, ValueError, KeyError, OverflowError, AttributeError):
-            return [one for row in rows for one in self.said([row])] if len(rows) > 1 else []
+            return [one for row in rows for one in self.decode_rows([row])] if len(rows) > 1 else []
 
-    def _said(self, rows: Sequence[Row]) -> list[Row]:
+    def _decode_rows(self, rows: Sequence[Row]) -> list[Row]:
         if not rows:
             return []
         columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
@@ -165,7 +165,7 @@ class _Columns:
         return list(zip(*columns, strict=True))
 
 
-def _measured(table: SqliteTable, asked: Candidates, population: Population, found: _Found) -> Measured:
+def _measure_rows(table: SqliteTable, asked: Candidates, population: Population, found: _Found) -> Measured:
     """The rows as columns, one partition behind the other. What is in none of the
     population's is left out.
     """
@@ -189,7 +189,7 @@ def _measured(table: SqliteTable, asked: Candidates, population: Population, fou
         _counts(asked.counted, population, places)
         if table.words is not None
         else np.zeros((len(rows), len(asked.counted))),
-        stacked([v if isinstance(v, bytes) else None for v in packed], asked.width),
+        stack_vectors([v if isinstance(v, bytes) else None for v in packed], asked.width),
         {
             name: columns[place] if name != "owing" else [owed is not None for owed in columns[place]]
             for name, place in found.columns.fields.items()

@@ -77,11 +77,11 @@ class SqliteCodec(Codec):
         if length is None:
             length = lexical.length(words) if words else 0
         derived = (revision, length, size, fingerprint(row.key), partition)
-        values[-1] ^= folded(derived)
+        values[-1] ^= fold_derived(derived)
         return [*values, *derived, words]
 
 
-def folded(derived: Values) -> int:
+def fold_derived(derived: Values) -> int:
     """What a checksum is over besides the row: all that is derived."""
     revision, length, size, digest, partition = derived
     try:

@@ -117,7 +117,7 @@ class SqliteDriver:
         reader = ConnectionThread(f"{self._name}-reader", self._config, self._tables, store=self._name)
         try:
             await reader.worker.run(reader.connect_read_only)
-            tables = await reader.worker.run(partial(reader.reading, look))
+            tables = await reader.worker.run(partial(reader.run_read, look))
             if not tables:
                 raise ConfigError(
                     f"store '{self._name}': {self._config.path} is opened to read only, and holds no memory; open it to write first"
@@ -149,7 +149,7 @@ class SqliteDriver:
         thread = self._reader
         if thread is None:
             raise NotOpen(f"store '{self._name}'")
-        return await thread.worker.run(partial(thread.reading, work))
+        return await thread.worker.run(partial(thread.run_read, work))
 
     async def read_beside(self, work: Callable[[Session], T]) -> T:
         """Read on a connection of its own: what takes long keeps no other call waiting."""
@@ -160,7 +160,7 @@ class SqliteDriver:
             await thread.worker.run(
                 thread.connect_read_only if self.is_read_only else partial(thread.connect, read_only=True)
             )
-            return await thread.worker.run(partial(thread.reading, work))
+            return await thread.worker.run(partial(thread.run_read, work))
         finally:
             await thread.stop()
 
@@ -173,7 +173,7 @@ class SqliteDriver:
 
     async def write(self, work: Callable[[Session], T]) -> T:
         thread = self._writing_thread()
-        return await thread.worker.run(partial(thread.writing, work), sharing=True)
+        return await thread.worker.run(partial(thread.run_write, work), sharing=True)
 
     def _writing_thread(self) -> ConnectionThread:
         if self._writer is not None:
@@ -297,7 +297,9 @@ class ConnectionThread:
             return
         try:
             if not path.exists() or _identity(path) != before:
-                raise self._lost(path, "was replaced by another file" if path.exists() else "was deleted")
+                raise self._lost_file_error(
+                    path, "was replaced by another file" if path.exists() else "was deleted"
+                )
             self._connected_by()
         except BaseException:
             self._parted_from = before
@@ -399,9 +401,9 @@ class ConnectionThread:
                 if found == opened:
                     continue
                 happened = "was replaced by another file"
-            raise self._lost(file, happened)
+            raise self._lost_file_error(file, happened)
 
-    def _lost(self, file: Path, happened: str) -> StoreError:
+    def _lost_file_error(self, file: Path, happened: str) -> StoreError:
         return StoreError(
             self._store,
             f"{file} {happened} while it was open. Nothing of this call was kept. Close the memory, put the right file in place, "
@@ -474,7 +476,7 @@ class ConnectionThread:
             return int(session.row("PRAGMA page_count")[0]) * int(session.row("PRAGMA page_size")[0])
         return sum(f.stat().st_size for f in (path, path.with_name(f"{path.name}-wal")) if f.exists())
 
-    def reading(self, work: Callable[[Session], T]) -> T:
+    def run_read(self, work: Callable[[Session], T]) -> T:
         path = self._config.path
         if self._frozen is not None and path is not None and _state(path) != self._frozen:
             raise StoreUnavailable(
@@ -510,7 +512,7 @@ class ConnectionThread:
         finally:
             self._end(session, "ROLLBACK")
 
-    def writing(self, work: Callable[[Session], T]) -> T:
+    def run_write(self, work: Callable[[Session], T]) -> T:
         session = self._open_session()
         if self._shares:  # inside a transaction already
             return work(session)

@@ -69,7 +69,7 @@ class _Use:
 
 
 @contextlib.contextmanager
-def used(file: Path) -> Iterator[None]:
+def hold_forks(file: Path) -> Iterator[None]:
     """Let forks wait while a connection to the file is open that cannot be closed and
     opened again.
     """

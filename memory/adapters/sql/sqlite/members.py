@@ -93,7 +93,7 @@ class Members:
     def size(self) -> int:
         return self.numbers.nbytes * 3 + sum(m.size for m in (self.matrices or {}).values()) + 1024
 
-    def having(self, roles: frozenset[Role]) -> npt.NDArray[np.bool_]:
+    def role_mask(self, roles: frozenset[Role]) -> npt.NDArray[np.bool_]:
         """Which of them are in these roles."""
         wanted = np.zeros(len(ROLE_CODES) + 1, np.bool_)  # the last for a code of -1
         wanted[[ROLE_CODES[role.value] for role in roles]] = True
@@ -199,7 +199,7 @@ class MemberCache:
                 )
         return found
 
-    def differing(self, session: Session, drop: bool) -> list[str]:
+    def differences(self, session: Session, drop: bool) -> list[str]:
         """Where what is kept is not what the file says, a sentence each. With `drop`
         that is kept no longer.
         """
@@ -265,17 +265,18 @@ class MemberCache:
             present = None
             if members.removals != removals and members.revision >= 0:
                 present = np.array(
-                    [n for (n,) in _numbered(session.rows(table.members_present, (partition,)))], np.int64
+                    [n for (n,) in _require_numbers(session.rows(table.members_present, (partition,)))],
+                    np.int64,
                 )
             members.merge(
-                _numbered(session.rows(table.members_since, (partition, members.revision))), present
+                _require_numbers(session.rows(table.members_since, (partition, members.revision))), present
             )
             members.revision, members.removals = revision, removals
         if vectors and members.vectors_revision != revision:
             if members.matrices is None:
                 members.vectors_revision = -1
             members.merge_vectors(
-                _numbered(session.rows(table.vectors_since, (partition, members.vectors_revision)))
+                _require_numbers(session.rows(table.vectors_since, (partition, members.vectors_revision)))
             )
             members.vectors_revision = revision
 
@@ -290,7 +291,7 @@ class MemberCache:
         self.bytes -= self._sizes.pop(key, 0)
 
 
-def _numbered(rows: list[Any]) -> list[Any]:
+def _require_numbers(rows: list[Any]) -> list[Any]:
     """The rows, which begin with their numbers: none have any where the schema is
     damaged.
     """

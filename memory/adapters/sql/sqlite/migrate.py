@@ -78,12 +78,12 @@ def make_ready(
     then.
     """
     found = look(session, schema, collections)
-    if found is None or not found.is_ready or _doubted(session, collections):
+    if found is None or not found.is_ready or _collections_to_reindex(session, collections):
         session.run("BEGIN IMMEDIATE")
         try:
             found = schema.change(session.connection, collections)
-            for collection in _doubted(session, collections):
-                _reindexed(session, found.tables[collection.name])
+            for collection in _collections_to_reindex(session, collections):
+                _try_reindex(session, found.tables[collection.name])
             mark_commit(session)
             session.run("COMMIT")
         except BaseException:
@@ -97,7 +97,7 @@ def look(session: Session, schema: SqliteSchema, collections: Sequence[Collectio
     if session.row(_THERE, (IN_A_FILE.version,)) is None:
         return None
     form, noted = versions(session)
-    return schema.compared(str(form), noted, dict(session.rows(_DECLARED)), collections)
+    return schema.compare(str(form), noted, dict(session.rows(_DECLARED)), collections)
 
 
 def versions(session: Session) -> tuple[str | None, str | None]:
@@ -149,12 +149,12 @@ def complete(session: Session, schema: SqliteSchema, collections: Sequence[Colle
         session.run(f"CREATE TEMP VIEW {table.name} AS SELECT {columns} WHERE 0")
 
 
-def _doubted(session: Session, collections: Sequence[Collection]) -> list[Collection]:
+def _collections_to_reindex(session: Session, collections: Sequence[Collection]) -> list[Collection]:
     doubted = {name for (name,) in session.rows(_DOUBTED)}
-    return [c for c in collections if c.texts and (c.name in doubted or _lost(session, c))]
+    return [c for c in collections if c.texts and (c.name in doubted or _lacks_word_index(session, c))]
 
 
-def _lost(session: Session, collection: Collection) -> bool:
+def _lacks_word_index(session: Session, collection: Collection) -> bool:
     """Whether the word index is not there, or empty though records have words (D64).
     One that cannot be read is left to the audit.
     """
@@ -171,7 +171,7 @@ def _lost(session: Session, collection: Collection) -> bool:
         return False
 
 
-def _reindexed(session: Session, collection: Collection) -> None:
+def _try_reindex(session: Session, collection: Collection) -> None:
     """Where the file's damage does not allow it, the records are served all the same."""
     session.run("SAVEPOINT anew")
     try:

@@ -34,7 +34,7 @@ class SqliteDirectory(Directory[Session]):
         rows = connection.rows(_ALL) if tenant is None else connection.rows(_OF_TENANT, (tenant,))
         return [number for (number,) in rows]
 
-    def _named(self, tables: Sequence[str]) -> list[str]:
+    def _quoted_names(self, tables: Sequence[str]) -> list[str]:
         return [f'"{name}"' for name in tables]
 
     async def _list(
@@ -52,12 +52,12 @@ class SqliteDirectory(Directory[Session]):
         """The file is locked against all other writers."""
         return connection.rows(f"{_LOCKED}{in_list(len(numbers))}", numbers)
 
-    async def _marked(self, connection: Session, tables: Sequence[str]) -> set[Partition]:
+    async def _marked_partitions(self, connection: Session, tables: Sequence[str]) -> set[Partition]:
         """Only what is no record is without a partition's number: marks are found among
         these.
         """
         found: set[Partition] = set()
-        for table in self._named(tables):
+        for table in self._quoted_names(tables):
             rows = connection.rows(
                 f"SELECT DISTINCT tenant, scope FROM {table} WHERE partition_no IS NULL AND row_type = '{MARK}'"  # noqa: S608
             )

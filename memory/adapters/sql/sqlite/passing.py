@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from memory.adapters.sql.questions import question
 from memory.adapters.sql.scoring import Candidates as Ranked
-from memory.adapters.sql.several import padded, portions
+from memory.adapters.sql.several import pad_to_power_of_two, portions
 from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable
@@ -46,7 +46,7 @@ class Passing:
         """
         rows: list[Any] = []
         for some in portions(numbers, self._table.thresholds.rows_at_once):
-            values: Values = padded(some)
+            values: Values = pad_to_power_of_two(some)
             shape = (len(values), self._roles, self._table.shaper.filter(self._filter, values), columns)
             asked = question(self._table, _among, shape, values)
             rows += self._session.rows(asked.sql, asked.arguments)

@@ -18,7 +18,7 @@ from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable
 from memory.adapters.sql.sqlite.words import IS_DOUBTED, Holding
 from memory.ports import lexical
-from memory.ports.bm25 import Scores, gained, norms
+from memory.ports.bm25 import Scores, norms, term_scores
 from memory.ports.candidates import Statistics
 from memory.ports.record import Role
 from memory.ports.text import query_words, rarity
@@ -39,7 +39,7 @@ class Population:
         self._session, self._table = session, table
         self.partitions = [partition for partition, _ in held]
         self.members = [members for _, members in held]
-        self.asked = [members.having(roles) for members in self.members]
+        self.asked = [members.role_mask(roles) for members in self.members]
         """Which of each partition's members are in these roles."""
         self.documents = sum(int(mask.sum()) for mask in self.asked)
         self.words = sum(int(m.words[mask].sum()) for m, mask in zip(self.members, self.asked, strict=True))
@@ -61,13 +61,15 @@ class Population:
 
     def _read(self, stem: str) -> Iterator[Holders]:
         for i, (partition, members) in enumerate(zip(self.partitions, self.members, strict=True)):
-            holding = _holding(self._session, self._table, partition, stem)
+            holding = _postings(self._session, self._table, partition, stem)
             if holding is None:
                 continue
             places = members.places(holding.numbers)
             asked = np.flatnonzero(places >= 0)
             asked = asked[self.asked[i][places[asked]]]
-            yield Holders(i, places[asked], lexical.weighed(self._table.collection, holding.counts[asked]))
+            yield Holders(
+                i, places[asked], lexical.weighted_sum(self._table.collection, holding.counts[asked])
+            )
 
 
 class Holders(NamedTuple):
@@ -97,7 +99,7 @@ def by_words(table: SqliteTable, text: str, population: Population) -> Candidate
         holders = population.holders(stem)
         rare = rarity(documents, sum(len(places) for _, places, _ in holders))
         for i, at, frequencies in holders:
-            scores[i][at] += gained(rare, frequencies, lengths[i][at])
+            scores[i][at] += term_scores(rare, frequencies, lengths[i][at])
             matched[i][at] = True
     numbers = (
         np.concatenate([m.numbers[hit] for m, hit in zip(members, matched, strict=True)])
@@ -118,10 +120,10 @@ def statistics(table: SqliteTable, stems: Sequence[str], population: Population)
     return Statistics(population.documents, population.words, containing)
 
 
-def _holding(session: Session, table: SqliteTable, partition: int, stem: str) -> Holding | None:
+def _postings(session: Session, table: SqliteTable, partition: int, stem: str) -> Holding | None:
     assert table.words is not None  # noqa: S101 - asked only for collections with texts
     try:
-        return table.words.holding(session, partition, stem)
+        return table.words.postings(session, partition, stem)
     except ValueError as exc:  # the file is damaged there
         raise WordsDoubted(table.name) from exc
     except sqlite3.Error as exc:

@@ -44,8 +44,8 @@ async def search(
         rows.update(found)
         return [(number, sortable(row["id"]), row.get("vector")) for number, row in found.items()]
 
-    def made(number: int) -> Head | None:
+    def head_at(number: int) -> Head | None:
         return selection.read(rows[number])
 
-    hits = [Hit(head, score) for head, score in passing.best(ranked, near, search.limit, read, made)]
+    hits = [Hit(head, score) for head, score in passing.best(ranked, near, search.limit, read, head_at)]
     return sorted(hits, key=lambda hit: (-hit.score, hit.head.key.id))

@@ -31,7 +31,7 @@ from memory.adapters.sql.sqlite.partitions import SqliteDirectory
 from memory.adapters.sql.sqlite.search import search
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable, table_of
-from memory.adapters.sql.sqlite.worker import driven
+from memory.adapters.sql.sqlite.worker import run_synchronously
 from memory.adapters.sql.store import SqlStore
 from memory.adapters.sql.table import Unreadable
 from memory.domain.errors import InvalidInput, MemoryTiersError
@@ -141,13 +141,13 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
     # -- work --------------------------------------------------------------------------
 
     async def _with(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        return await self._driver.read(lambda session: driven(work(session)))
+        return await self._driver.read(lambda session: run_synchronously(work(session)))
 
     async def _at_length(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        return await self._driver.read_beside(lambda session: driven(work(session)))
+        return await self._driver.read_beside(lambda session: run_synchronously(work(session)))
 
     async def _within(self, work: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        return await self._driver.write(lambda session: driven(work(session)))
+        return await self._driver.write(lambda session: run_synchronously(work(session)))
 
     def _table_on(self, connection: Session, collection: Collection) -> SqliteTable:
         return table_of(connection, collection)
@@ -199,7 +199,7 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
     async def _audit(self, repair: bool) -> Audit:
         collections = tuple(self._collections.values())
         found = await self._driver.read_beside(lambda session: audit(session, collections, repair=False))
-        cached = await self._driver.read(lambda session: self._cache.differing(session, repair))
+        cached = await self._driver.read(lambda session: self._cache.differences(session, repair))
         if repair and found.problems:
             await self._driver.write(lambda session: audit(session, collections, repair=True))
         return Audit(found.checked, found.problems + tuple(cached))

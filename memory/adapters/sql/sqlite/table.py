@@ -10,15 +10,15 @@ from typing import ClassVar
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from memory.adapters.sql.several import in_list, padded, portions
+from memory.adapters.sql.several import in_list, pad_to_power_of_two, portions
 from memory.adapters.sql.shapes import Shaper, Values
 from memory.adapters.sql.sqlite import quarantine
-from memory.adapters.sql.sqlite.codec import DERIVED, TYPES, SqliteCodec, fingerprint, folded, id_bytes
+from memory.adapters.sql.sqlite.codec import DERIVED, TYPES, SqliteCodec, fingerprint, fold_derived, id_bytes
 from memory.adapters.sql.sqlite.config import Thresholds
 from memory.adapters.sql.sqlite.schema import tables_of
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.transaction import Revisions, Transaction
-from memory.adapters.sql.sqlite.words import NOTHING, Indexed, indexed, word_index_of
+from memory.adapters.sql.sqlite.words import NOTHING, Indexed, indexed_words, word_index_of
 from memory.adapters.sql.table import Columns, Table, Unreadable
 from memory.ports.batch import Held, slot_of
 from memory.ports.collections import Collection
@@ -104,11 +104,11 @@ class SqliteTable(Table[Session]):
     async def read(self, connection: Session, sql: str, values: Values) -> Sequence[Columns]:
         return connection.rows(sql, values)
 
-    async def paged(self, connection: Session, found: Sequence[Columns]) -> Sequence[Columns]:
+    async def read_page(self, connection: Session, found: Sequence[Columns]) -> Sequence[Columns]:
         rows = {columns[NUMBER]: columns for columns in self.at(connection, [number for number, _ in found])}
         return [(*rows[number], any_quarantined) for number, any_quarantined in found if number in rows]
 
-    async def matching(
+    async def lock_matches(
         self, connection: Session, sql: str, values: Values
     ) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
         wanted = {number: bool(passes) for number, passes in connection.rows(sql, values)}
@@ -119,7 +119,7 @@ class SqliteTable(Table[Session]):
         """The rows of these numbers, in no order."""
         found: list[Columns] = []
         for some in portions(numbers, self.thresholds.rows_at_once):
-            wanted = padded(some)
+            wanted = pad_to_power_of_two(some)
             found += session.rows(f"{self._several}{in_list(len(wanted))}", wanted)
         return found
 
@@ -135,13 +135,13 @@ class SqliteTable(Table[Session]):
     # -- what was found ----------------------------------------------------------------
 
     def read_row(self, columns: Columns) -> tuple[Row, str]:
-        return self.codec.read(columns, folded(columns[self._derived]))
+        return self.codec.read(columns, fold_derived(columns[self._derived]))
 
-    def held(self, columns: Columns | None, key: Key) -> Held:
+    def held_in(self, columns: Columns | None, key: Key) -> Held:
         """Another key's row is none of this one's: it was found by an index that is
         damaged.
         """
-        held = super().held(columns, key)
+        held = super().held_in(columns, key)
         return held if held.row is None or held.row.key == key else Held(None, columns, _LOST, held.version)
 
     def words_of(self, session: Session, columns: Columns) -> bytes | None:
@@ -215,7 +215,7 @@ class SqliteTable(Table[Session]):
 
     def _index(self, within: Transaction, number: int, row: Row, partition: int) -> None:
         if row.words is not None and self.words is not None:
-            within.indexing(self.collection, self.words).put(number, partition, row.words)
+            within.index_changes(self.collection, self.words).put(number, partition, row.words)
 
     def _leave(
         self, within: Transaction, held: Held, staying_in: int | None = None, keep_words: bool = False
@@ -229,12 +229,12 @@ class SqliteTable(Table[Session]):
         self._unindex(
             within,
             columns,
-            None if keep_words else self._indexed(within.session, held),
+            None if keep_words else self._indexed_words(within.session, held),
             staying_in,
             keep_words,
         )
 
-    def _indexed(self, session: Session, held: Held) -> Indexed | None:
+    def _indexed_words(self, session: Session, held: Held) -> Indexed | None:
         """What the word index holds of what stands there; None where that cannot be
         told.
         """
@@ -245,7 +245,7 @@ class SqliteTable(Table[Session]):
         return (
             NOTHING
             if partition is None or self.words is None
-            else indexed(partition, self.words_of(session, columns))
+            else indexed_words(partition, self.words_of(session, columns))
         )
 
     def _unindex(
@@ -257,7 +257,7 @@ class SqliteTable(Table[Session]):
         keep_words: bool = False,
     ) -> None:
         if self.words is not None and not keep_words:
-            within.indexing(self.collection, self.words).remove(columns[NUMBER], was)
+            within.index_changes(self.collection, self.words).remove(columns[NUMBER], was)
         if (partition := partition_of(columns)) not in (None, staying_in):
             within.touch(self.revisions, partition, removed=True)
 
@@ -268,7 +268,7 @@ class SqliteTable(Table[Session]):
         key, within = unreadable.key, Transaction(connection)
         for columns in self.at(connection, [unreadable.columns[NUMBER]]):
             if self.codec.is_quarantined(columns) or not isinstance(
-                slot_of(self.collection, key, self.held(columns, key)).stored, Corrupt
+                slot_of(self.collection, key, self.held_in(columns, key)).stored_value, Corrupt
             ):
                 continue
             content = {
@@ -283,7 +283,9 @@ class SqliteTable(Table[Session]):
             )
         within.finish()
 
-    async def quarantined(self, connection: Session, where: Where, partitions: Sequence[int]) -> list[Key]:
+    async def quarantined_keys(
+        self, connection: Session, where: Where, partitions: Sequence[int]
+    ) -> list[Key]:
         return quarantine.keys(connection, self.name, where, partitions)
 
     async def problem(self, connection: Session, key: Key) -> str | None:

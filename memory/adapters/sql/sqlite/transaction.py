@@ -58,7 +58,7 @@ class Transaction:
         self._revisions: dict[tuple[str, int], Revision] = {}
         self._indexings: dict[str, Indexing] = {}
 
-    def registered(self, revisions: Revisions, partition: Partition) -> tuple[int, int]:
+    def ensure_partition(self, revisions: Revisions, partition: Partition) -> tuple[int, int]:
         """The partition's number and generation; the partition is made where there was
         none.
         """
@@ -102,7 +102,7 @@ class Transaction:
             revision.removals += 1
         return revision.number
 
-    def indexing(self, collection: Collection, index: WordIndex) -> Indexing:
+    def index_changes(self, collection: Collection, index: WordIndex) -> Indexing:
         """What is done to the words of a collection that has texts."""
         indexing = self._indexings.get(collection.name)
         if indexing is None:

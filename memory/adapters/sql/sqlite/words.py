@@ -75,7 +75,7 @@ class WordIndex:
         for chunk in portions(numbers, session.thresholds.rows_at_once):
             session.run(f"{self._sweep}({', '.join('?' * len(chunk))})", chunk)
 
-    def holding(self, session: Session, partition: int, stem: str) -> Holding | None:
+    def postings(self, session: Session, partition: int, stem: str) -> Holding | None:
         """The records of the partition that hold the word; None where there are none.
         Raises `ValueError` where what is read are no such numbers.
         """
@@ -94,7 +94,7 @@ class WordIndex:
         row = session.row(self._count, (partition, word, number))
         return 0 if row is None else int(row[0])
 
-    def held(self, session: Session) -> dict[int, int]:
+    def words_per_row(self, session: Session) -> dict[int, int]:
         """How many words of each row are in the index, by number."""
         return dict(session.rows(self._held))
 
@@ -118,7 +118,7 @@ class Indexed(NamedTuple):
 NOTHING = Indexed(0, {})
 
 
-def indexed(partition: int, words: bytes | None) -> Indexed | None:
+def indexed_words(partition: int, words: bytes | None) -> Indexed | None:
     """What the index holds of a record with these packed words; None where they are
     none.
     """

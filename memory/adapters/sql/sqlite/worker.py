@@ -26,7 +26,7 @@ class Job:
         return await self._future
 
     @property
-    def abandoned(self) -> bool:
+    def is_abandoned(self) -> bool:
         """Nobody waits any more."""
         return self._future.cancelled()
 
@@ -94,7 +94,7 @@ class Worker:
                 group.append(following)
                 following = NOTHING
             with self.at_rest:
-                self._do([j for j in group if not j.abandoned])
+                self._do([j for j in group if not j.is_abandoned])
             del group, job
             job = self._jobs.get() if isinstance(following, Nothing) else following
 
@@ -115,7 +115,7 @@ def attempt(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return None, error
 
 
-def driven(work: Coroutine[Any, Any, T]) -> T:
+def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
     """What a coroutine returns that waits for nothing: where it lets others have a turn
     it goes on at once, for it has a thread of its own.
     """

@@ -26,7 +26,7 @@ from memory.domain import ids
 from memory.domain.time import micros
 from memory.orchestrator.storage.collections import RESERVATIONS
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.ports.query import Query, within
 from memory.ports.record import Corrupt, JsonValue, Key, Owed, Partition, Record, Stored
@@ -54,7 +54,7 @@ class Entry:
     since: int
     leaves: bool = False
 
-    def leaving(self, now: datetime) -> Entry:
+    def as_leaving(self, now: datetime) -> Entry:
         """As who returns some of it or all says it: like no other, so that it is known
         whether another has said so since.
         """
@@ -83,7 +83,7 @@ class Balance:
             under_way={u: e for u, e in self.under_way.items() if u != upload},
         )
 
-    def seeing(self, reservation: Record, now: datetime) -> Balance:
+    def with_reservation(self, reservation: Record, now: datetime) -> Balance:
         """With this reservation counted, which was read behind the balance: one that is
         under way and not named never was.
         """
@@ -92,13 +92,13 @@ class Balance:
             return self
         return self.with_entry(upload, Entry(takes, micros(now)), takes)
 
-    def leaving(self, reservation: Record, now: datetime) -> Balance:
+    def with_leaving(self, reservation: Record, now: datetime) -> Balance:
         """With room of this reservation about to be returned, which was read behind the
         balance.
         """
-        seen, upload = self.seeing(reservation, now), upload_of(reservation)
+        seen, upload = self.with_reservation(reservation, now), upload_of(reservation)
         entry = seen.under_way.get(upload) or Entry(bytes_of(reservation), 0)
-        return seen.with_entry(upload, entry.leaving(now))
+        return seen.with_entry(upload, entry.as_leaving(now))
 
 
 class Balances:
@@ -114,7 +114,7 @@ class Balances:
 
     async def of(self, tenant: str) -> Balance:
         """A tenant's balance. It is counted anew where it cannot be read."""
-        there = await self.standing(tenant)
+        there = await self.fetch_stored(tenant)
         if is_readable(there):
             return _balance_of(there)
         log.warning(
@@ -123,7 +123,7 @@ class Balances:
         )
         return await self.recount(tenant)
 
-    async def standing(self, tenant: str) -> Stored | None:
+    async def fetch_stored(self, tenant: str) -> Stored | None:
         """What stands where a tenant's balance does."""
         with step("artifacts.reserved"):
             (there,) = await self._store.get(RESERVATIONS, [balance_key(tenant)])
@@ -152,7 +152,7 @@ class Balances:
         record = self._record(
             tenant, {"total": balance.total, "under_way": entries}, stands, owes=bool(entries)
         )
-        return (await self._tried(record, AtVersion(stands) if stands else Absent()))[0]
+        return (await self._try_put(record, AtVersion(stands) if stands else Absent()))[0]
 
     def _record(self, tenant: str, body: dict[str, JsonValue], stands: int, *, owes: bool) -> Record:
         now = self._placement.now()
@@ -167,13 +167,15 @@ class Balances:
             owed=(Owed(SETTLE, SETTLE),) if owes else (),
         )
 
-    async def _tried(self, record: Record, when: Absent | AtVersion | Newer) -> tuple[Record | None, Outcome]:
+    async def _try_put(
+        self, record: Record, when: Absent | AtVersion | Newer
+    ) -> tuple[Record | None, Outcome]:
         """None where another was first; not where a driver sent it twice, and it met
         itself.
         """
         put = Put(RESERVATIONS, record, when, settles=frozenset() if record.owed else frozenset({SETTLE}))
         outcome = await self._placement.write_one("artifacts.balance", self._store, put)
-        if (error := refused(self._store, outcome)) is not None:
+        if (error := rejection_error(self._store, outcome)) is not None:
             raise error
         met = isinstance(outcome.stored, Record) and outcome.stored.body.get("nonce") == record.body["nonce"]
         return record if outcome.applied or met else None, outcome
@@ -187,11 +189,11 @@ class Balances:
         patience = RetryDeadline(self._placement, f"the balance of tenant {tenant}")
         async with self._counts.take(RESERVATIONS, balance_key(tenant), patience):
             while True:
-                there = await self.standing(tenant)
+                there = await self.fetch_stored(tenant)
                 if is_readable(there) and (instead_of is None or getattr(there, "version", 0) != instead_of):
                     return _balance_of(there)
                 if (counting := await self._begin(tenant, there)) is not None:
-                    counted = replace(await self._counted(tenant), stands=counting)
+                    counted = replace(await self._sum_reservations(tenant), stands=counting)
                     if (record := await self._put(tenant, counted)) is not None:
                         return replace(counted, stands=record)
                 await patience.wait()
@@ -205,21 +207,21 @@ class Balances:
         if not isinstance(there, Corrupt):
             version = getattr(there, "version", 0)
             return (
-                await self._tried(
+                await self._try_put(
                     self._record(tenant, {COUNTING: True}, version, owes=True),
                     AtVersion(version) if version else Absent(),
                 )
             )[0]
-        record, outcome = await self._tried(self._record(tenant, {COUNTING: True}, 0, owes=True), Newer())
+        record, outcome = await self._try_put(self._record(tenant, {COUNTING: True}, 0, owes=True), Newer())
         if record is None and isinstance(
             outcome.stored, Corrupt
         ):  # it tells a version still, which is to be outdone
-            record, _ = await self._tried(
+            record, _ = await self._try_put(
                 self._record(tenant, {COUNTING: True}, outcome.version or 0, owes=True), Newer()
             )
         return record
 
-    async def _counted(self, tenant: str) -> Balance:
+    async def _sum_reservations(self, tenant: str) -> Balance:
         """What all reservations come to, once each was put at a later version."""
         found = dict[str, Record]()
         query = Query(
@@ -253,7 +255,7 @@ class Balances:
             outcomes = await self._placement.write("artifacts.recount", self._store, *puts)
             left = []
             for put, outcome in zip(puts, outcomes, strict=True):
-                if (error := refused(self._store, outcome)) is not None:
+                if (error := rejection_error(self._store, outcome)) is not None:
                     raise error
                 if outcome.applied:
                     done.append(put.record)
@@ -268,13 +270,13 @@ class Balances:
         does not, or others change it all the time.
         """
         for _ in range(self._placement.settings.attempts):
-            there = await self.standing(tenant)
+            there = await self.fetch_stored(tenant)
             version, balance = (
                 getattr(there, "version", 0),
                 _balance_of(there) if is_readable(there) else None,
             )
             taken = await self._sum(tenant, balance.under_way if balance else {})
-            if getattr(await self.standing(tenant), "version", 0) == version:
+            if getattr(await self.fetch_stored(tenant), "version", 0) == version:
                 return (
                     None
                     if balance and taken == balance.total

@@ -54,7 +54,7 @@ class Artifact:
         return self.path == ("content",) or (self.path[0] == "content" and self.path[2:] == ("text",))
 
     @property
-    def unreadable(self) -> str:
+    def placeholder(self) -> str:
         """What stands in the place of one of which a chunk is damaged or missing."""
         return f"[{self.size} bytes that cannot be read: what is stored of them is damaged or missing]"
 
@@ -79,7 +79,7 @@ def digest_of(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def encoded(text: str) -> Iterator[bytes]:
+def encode_chunks(text: str) -> Iterator[bytes]:
     """The chunks of a text: no character is parted."""
     return (
         text[start : start + CHUNK_CHARACTERS].encode() for start in range(0, len(text), CHUNK_CHARACTERS)
@@ -96,7 +96,7 @@ def to_json(artifacts: Artifacts) -> list[JsonValue]:
     ]
 
 
-def told(said: Iterable[Any]) -> Artifacts:
+def from_json(said: Iterable[Any]) -> Artifacts:
     """What `to_json` said."""
     return tuple(
         [
@@ -135,7 +135,7 @@ def _large(path: tuple[str | int, ...], value: object) -> Iterator[tuple[tuple[s
             yield from _large((*path, number), inner)
 
 
-def outlined(said: dict[str, JsonValue], artifacts: Artifacts) -> dict[str, JsonValue]:
+def truncate_large_texts(said: dict[str, JsonValue], artifacts: Artifacts) -> dict[str, JsonValue]:
     """The message as its row has it: of what it says the beginning, nothing of its
     other large texts. What is given is changed.
     """
@@ -147,7 +147,7 @@ def outlined(said: dict[str, JsonValue], artifacts: Artifacts) -> dict[str, Json
     return said
 
 
-def completed(outline: Message, artifacts: Artifacts, texts: Mapping[Chunk, str]) -> Message:
+def restore_large_texts(outline: Message, artifacts: Artifacts, texts: Mapping[Chunk, str]) -> Message:
     """The message with its large texts. Where a chunk of one is not among the texts it
     says so: as a part of the content, where it was one.
     """
@@ -170,8 +170,8 @@ def _holder(said: Any, artifact: Artifact) -> Any:
 def _mark(said: Any, artifact: Artifact) -> None:
     match artifact.path:
         case ("content", int(number), *_):
-            said["content"][number] = {"type": "text", "text": artifact.unreadable}
+            said["content"][number] = {"type": "text", "text": artifact.placeholder}
         case ("tool_calls", int(number), *_):  # are JSON themselves
-            said["tool_calls"][number]["arguments"] = json.dumps({"unreadable": artifact.unreadable})
+            said["tool_calls"][number]["arguments"] = json.dumps({"unreadable": artifact.placeholder})
         case _:
-            _holder(said, artifact)[artifact.path[-1]] = artifact.unreadable
+            _holder(said, artifact)[artifact.path[-1]] = artifact.placeholder

@@ -36,7 +36,7 @@ from memory.domain.errors import (
     StoreUnavailable,
 )
 from memory.orchestrator.conversations.blobs.balances import bytes_of
-from memory.orchestrator.conversations.blobs.reservations import LOOK, Lapsed, Reservations
+from memory.orchestrator.conversations.blobs.reservations import LOOK, ReservationLapsed, Reservations
 from memory.orchestrator.conversations.blobs.uploads import delete_chunks
 from memory.orchestrator.conversations.log.incarnation import Life
 from memory.orchestrator.conversations.sessions import SessionRecords, life_of
@@ -44,7 +44,7 @@ from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
@@ -78,7 +78,7 @@ CLEAR = "artifact.clear"
 """What the deletion of an artifact owes: no entry points to it any more."""
 
 
-class Stands(MemoryTiersError):
+class PathOccupied(MemoryTiersError):
     """Under the path stands something, or stood something that was deleted; and it is
     not to be replaced.
     """
@@ -162,9 +162,9 @@ class Manifests:
         self._refuse_beyond(size or 0)
         life = life_of(await self._sessions.record(tenant, session_id))
         key = _key(life, path)
-        stands = await self._readable(key)
-        if artifact_id is not None and (there := _ever_stood(stands)):
-            raise Stands(there)
+        stands = await self._fetch_readable(key)
+        if artifact_id is not None and (there := _record_or_tombstone(stands)):
+            raise PathOccupied(there)
         if isinstance(stands, Record):
             await self._holds.refuse_partition(life.partition, whole=False)
         name, wanted = (
@@ -183,16 +183,16 @@ class Manifests:
             await self._lay(upload, data)
             await self._reservations.see(tenant, [name], refuses=True)
             upload.reservation = await self._reservations.renew(upload.reservation)
-        except Lapsed:
-            await self._not_there_any_more(upload)
+        except ReservationLapsed:
+            await self._refuse_if_session_ended(upload)
             raise self._too_slow() from None
         except (Exception, asyncio.CancelledError):
             await self._give_up(tenant, name)
             raise
         try:
             manifest = await self._name(upload, path, media_type, stands)
-        except Lapsed:
-            await self._not_there_any_more(upload)
+        except ReservationLapsed:
+            await self._refuse_if_session_ended(upload)
             raise self._too_slow() from None
         await self._hold(upload, manifest)
         await self._outbox.finish(OutboxRecord(MANIFESTS, self._store, manifest))
@@ -220,7 +220,7 @@ class Manifests:
         size = sum(map(len, portion))
         self._refuse_beyond(upload.size + size)
         if (more := upload.size + size - bytes_of(upload.reservation)) > 0:
-            upload.reservation = await self._grown(upload, more)
+            upload.reservation = await self._grow_reservation(upload, more)
         elif self._placement.now() - upload.reservation.updated_at > self._placement.settings.mark_life / 4:
             upload.reservation = await self._reservations.renew(upload.reservation)
         await asyncio.gather(
@@ -228,7 +228,7 @@ class Manifests:
         )
         upload.size, upload.chunks = upload.size + size, upload.chunks + len(portion)
 
-    async def _grown(self, upload: _Upload, more: int) -> Record:
+    async def _grow_reservation(self, upload: _Upload, more: int) -> Record:
         """The reservation with room for so many bytes more, and for as many again as
         have come where the tenant has that.
         """
@@ -247,7 +247,7 @@ class Manifests:
                 ):  # a driver's second attempt
                     continue
                 if isinstance(outcome.stored, Tombstone):
-                    raise Lapsed("the upload was given up")
+                    raise ReservationLapsed("the upload was given up")
                 if not await self._is_of_before(upload, outcome):
                     raise StoreError(
                         self._store.name, "has something else where a part of an artifact belongs"
@@ -282,7 +282,7 @@ class Manifests:
         """Whether a write was rejected for the session's generation, which was only
         raised. Raises `NotFound` where the session has ended.
         """
-        if (error := refused(self._store, outcome)) is not None:
+        if (error := rejection_error(self._store, outcome)) is not None:
             raise error
         if outcome.status is not Status.REJECTED:
             return False
@@ -305,7 +305,7 @@ class Manifests:
             if outcome.stored is None and await self._is_of_before(upload, outcome):
                 continue
             await patience.wait()
-            stands = await self._readable(upload.key)
+            stands = await self._fetch_readable(upload.key)
             if isinstance(stands, Record | Tombstone) and any(
                 owed.id == f"{DROP}:{upload.name}" for owed in stands.owed
             ):
@@ -313,13 +313,13 @@ class Manifests:
             wanted = self._id_over(upload.life, stands, upload.artifact_id)
             try:
                 upload.reservation = await self._reservations.renew(upload.reservation, wanted)
-            except Lapsed:
-                if await self._reservations.stood(upload.life.tenant, upload.name):
+            except ReservationLapsed:
+                if await self._reservations.was_referenced(upload.life.tenant, upload.name):
                     return manifest  # and they have dropped it by now
                 raise
-            if upload.artifact_id is not None and (there := _ever_stood(stands)):
+            if upload.artifact_id is not None and (there := _record_or_tombstone(stands)):
                 await self._give_up(upload.life.tenant, upload.name)
-                raise Stands(there)
+                raise PathOccupied(there)
 
     def _id_over(self, life: Life, stands: Stored | None, given: str | None) -> str:
         """The id of an artifact put over what stands under its path: the same, or the
@@ -372,12 +372,12 @@ class Manifests:
             await self._reservations.hold(
                 upload.reservation, upload.size, str(manifest.fields["artifact_id"])
             )
-        except Lapsed:  # a sweep has held it, or it went since with its session or by others
-            await self._not_there_any_more(upload)
+        except ReservationLapsed:  # a sweep has held it, or it went since with its session or by others
+            await self._refuse_if_session_ended(upload)
         except StoreError as error:
             log.info("a sweep will see that artifact %s is held: %s", manifest.fields["artifact_id"], error)
 
-    async def _not_there_any_more(self, upload: _Upload | None) -> None:
+    async def _refuse_if_session_ended(self, upload: _Upload | None) -> None:
         """Raise `NotFound` where an upload was given up since its session has ended."""
         if upload is not None:
             life = life_of(await self._sessions.record(upload.life.tenant, upload.life.session_id))
@@ -409,10 +409,10 @@ class Manifests:
         if not isinstance(reservation, Record):
             return True
         key = Key(reservation.key.tenant, str(reservation.fields["manifest"]))
-        manifest = await self._standing(key)
+        manifest = await self._fetch_stored(key)
         if isinstance(manifest, Record) and manifest.fields.get("upload") == reservation.fields["upload"]:
             await self._reservations.see(key.tenant, [str(reservation.fields["upload"])])
-            with suppress(Lapsed):  # another was first
+            with suppress(ReservationLapsed):  # another was first
                 await self._reservations.hold(
                     reservation, int(str(manifest.fields["size"])), str(manifest.fields["artifact_id"])
                 )
@@ -500,18 +500,20 @@ class Manifests:
             return None
         query = Query(MANIFESTS, Tenant(tenant), Eq("artifact_id", artifact_id), limit=2)
         page = await self._placement.page("artifacts.find", self._store, query)
-        for record in await self._living(tenant, page.records):
+        for record in await self._filter_live(tenant, page.records):
             return record
         for key in page.corrupt:
             raise CorruptRecord(self._store.name, key.id, "a manifest")
         return None
 
-    async def known(self, tenant: str, artifact_ids: Sequence[str]) -> set[str]:
+    async def existing_ids(self, tenant: str, artifact_ids: Sequence[str]) -> set[str]:
         """Those of these ids under which there is an artifact."""
         named = [one for one in artifact_ids if ids.is_id(one)]
-        return {str(row.fields["artifact_id"]) for row in await self.named(tenant, "artifact_id", named)}
+        return {
+            str(row.fields["artifact_id"]) for row in await self.find_manifests(tenant, "artifact_id", named)
+        }
 
-    async def named(
+    async def find_manifests(
         self, tenant: str, field: Literal["artifact_id", "number"], values: Sequence[str] | Sequence[int]
     ) -> list[Record]:
         """The manifests of the artifacts that have one of these ids, or of these
@@ -526,7 +528,7 @@ class Manifests:
                 async for page in self._placement.pages("artifacts.find", self._store, query)
                 for row in page.records
             ]
-        return await self._living(tenant, found)
+        return await self._filter_live(tenant, found)
 
     async def at(self, tenant: str, session_id: str, path: str) -> Record | None:
         """The manifest of what a session has under this path; None where there is none,
@@ -536,10 +538,10 @@ class Manifests:
             life = life_of(await self._sessions.record(tenant, session_id))
         except NotFound:
             return None
-        there = await self._readable(_key(life, path))
+        there = await self._fetch_readable(_key(life, path))
         return there if isinstance(there, Record) else None
 
-    async def _living(self, tenant: str, rows: Iterable[Stored]) -> list[Record]:
+    async def _filter_live(self, tenant: str, rows: Iterable[Stored]) -> list[Record]:
         """Those of sessions that are there still."""
         found = [row for row in rows if isinstance(row, Record)]
         lives = await self._sessions.lives(tenant, {_session_of(row) for row in found})
@@ -606,13 +608,13 @@ class Manifests:
             return Conflict("the artifact was replaced while it was read: read it again", artifact_id)
         return CorruptRecord(self._store.name, artifact_id, "some of its bytes are missing or damaged")
 
-    async def _standing(self, key: Key) -> Stored | None:
+    async def _fetch_stored(self, key: Key) -> Stored | None:
         with step("artifacts.read"):
             (there,) = await self._store.get(MANIFESTS, [key])
         return there
 
-    async def _readable(self, key: Key) -> Stored | None:
-        there = await self._standing(key)
+    async def _fetch_readable(self, key: Key) -> Stored | None:
+        there = await self._fetch_stored(key)
         if isinstance(there, Corrupt):
             raise CorruptRecord(self._store.name, key.id, there.problem)
         return there
@@ -636,7 +638,7 @@ class Manifests:
                     OutboxRecord(MANIFESTS, self._store, Tombstone(manifest.key, gone.version, gone.owed))
                 )
                 return True
-            if (error := refused(self._store, outcome)) is not None:
+            if (error := rejection_error(self._store, outcome)) is not None:
                 raise error
             await patience.wait()
 
@@ -661,7 +663,7 @@ def _key(life: Life, path: str) -> Key:
     return Key(life.tenant, ids.derived_id(life.tenant, life.scope, "artifact", life.incarnation, path))
 
 
-def _ever_stood(stands: Stored | None) -> Record | Tombstone | None:
+def _record_or_tombstone(stands: Stored | None) -> Record | Tombstone | None:
     """What stands under a path, or was deleted there."""
     if isinstance(stands, Record) or (isinstance(stands, Tombstone) and NEVER_STOOD not in stands.note):
         return stands

@@ -43,7 +43,7 @@ from memory.orchestrator.conversations.log.incarnation import Life
 from memory.orchestrator.storage.collections import RESERVATIONS
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.policies.quotas import Quota
 from memory.ports.query import And, Eq, Lt, Query, within
@@ -74,7 +74,7 @@ STOOD = "stood"
 """In the note of what is left of a reservation: a manifest had named its upload."""
 
 
-class Lapsed(MemoryTiersError):
+class ReservationLapsed(MemoryTiersError):
     """The reservation was given up, or went with its session."""
 
 
@@ -104,7 +104,7 @@ class Reservations:
     def _store(self) -> Store:
         return self._placement.topology.archive
 
-    async def reserved(self, tenant: str) -> int:
+    async def used_bytes(self, tenant: str) -> int:
         """How many bytes a tenant's artifacts and uploads take."""
         return (await self._balances.of(tenant)).total
 
@@ -116,13 +116,13 @@ class Reservations:
         """
         now = self._placement.now()
 
-        def named(balance: Balance) -> Balance:
+        def add_uploads(balance: Balance) -> Balance:
             if upload in balance.under_way:
                 return balance  # by this very call, whose answer was lost
             self._refuse_beyond(life.tenant, balance.total, size)
             return balance.with_entry(upload, Entry(size, micros(now)), size)
 
-        await self._balances.change(life.tenant, named)
+        await self._balances.change(life.tenant, add_uploads)
         fields: dict[str, FieldValue] = {
             "session_id": life.session_id,
             "session_generation": life.generation,
@@ -151,20 +151,20 @@ class Reservations:
             bytes_of(reservation) + more,
         )
 
-        def grown(balance: Balance) -> Balance:
+        def grow_upload(balance: Balance) -> Balance:
             entry = balance.under_way.get(upload)
             if entry is None:
-                raise Lapsed("the room of this upload was given up")
+                raise ReservationLapsed("the room of this upload was given up")
             if entry.counted >= wanted:
                 return balance
             self._refuse_beyond(tenant, balance.total, wanted - entry.counted)
             return balance.with_entry(upload, replace(entry, counted=wanted), wanted - entry.counted)
 
         try:
-            await self._balances.change(tenant, grown)
-        except Lapsed:
+            await self._balances.change(tenant, grow_upload)
+        except ReservationLapsed:
             await self.see(tenant, [upload], refuses=True)
-            await self._balances.change(tenant, grown)
+            await self._balances.change(tenant, grow_upload)
         try:
             return await self._once_more(reservation, reservation.owed, bytes=wanted)
         except _Moved as moved:  # the balance was counted anew, perhaps before this
@@ -185,13 +185,13 @@ class Reservations:
         await self._again(reservation, (), bytes=size, artifact_id=artifact_id)
         upload = str(reservation.fields["upload"])
 
-        def held(balance: Balance) -> Balance:
+        def remove_uploads(balance: Balance) -> Balance:
             entry = balance.under_way.get(upload)
             return (
                 balance if entry is None or entry.leaves else balance.without(upload, size)
             )  # who returns it says what is left
 
-        await self._balances.change(reservation.key.tenant, held)
+        await self._balances.change(reservation.key.tenant, remove_uploads)
 
     def _refuse_beyond(self, tenant: str, held: int, asked: int) -> None:
         for quota in self._quotas:
@@ -218,13 +218,13 @@ class Reservations:
     async def _put(self, reservation: Record, when: Absent | AtVersion) -> Record:
         put = Put(RESERVATIONS, reservation, when, settles=frozenset() if reservation.owed else LOOKS)
         outcome = await self._placement.write_one("artifacts.reservation", self._store, put)
-        if (error := refused(self._store, outcome)) is not None:
+        if (error := rejection_error(self._store, outcome)) is not None:
             raise error
         if outcome.applied or _is_as(outcome.stored, reservation):
             return reservation
         if isinstance(outcome.stored, Record) and outcome.stored.owed:
             raise _Moved(outcome.stored)
-        raise Lapsed("the room of this upload was given up")
+        raise ReservationLapsed("the room of this upload was given up")
 
     # -- an upload goes ----------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class Reservations:
             )
             there = [row for row in rows.values() if isinstance(row, Record) and at in (None, row.version)]
             for row in there:
-                leaving = leaving.leaving(row, self._placement.now())
+                leaving = leaving.with_leaving(row, self._placement.now())
             went = (
                 await self._return(there, owed, stood=stood)
                 if there and await self._balances.put(tenant, leaving)
@@ -295,20 +295,20 @@ class Reservations:
                     for upload, row in rows.items()
                     if isinstance(row, Tombstone) and upload in balance.under_way
                 ]
-                await self._returned(tenant, [*before, *map(upload_of, there)])
+                await self._remove_uploads(tenant, [*before, *map(upload_of, there)])
                 return gone
             await patience.wait()
 
-    async def _returned(self, tenant: str, uploads: Sequence[str]) -> None:
+    async def _remove_uploads(self, tenant: str, uploads: Sequence[str]) -> None:
         """These uploads take nothing any more."""
 
-        def returned(balance: Balance) -> Balance:
+        def remove_uploads(balance: Balance) -> Balance:
             for upload in uploads:
                 balance = balance.without(upload, 0)
             return balance
 
         if uploads:
-            await self._balances.change(tenant, returned)
+            await self._balances.change(tenant, remove_uploads)
 
     async def _return(
         self, reservations: Sequence[Record], owed: tuple[Owed, ...], *, stood: bool
@@ -333,7 +333,7 @@ class Reservations:
         ]
         outcomes = await self._placement.write("artifacts.return", self._store, *deletes)
         for outcome in outcomes:
-            if (error := refused(self._store, outcome)) is not None:
+            if (error := rejection_error(self._store, outcome)) is not None:
                 raise error
         return [
             Tombstone(one.key, one.version, owed)
@@ -346,7 +346,7 @@ class Reservations:
         there = await self._at(reservation_key(tenant, upload))
         return there if isinstance(there, Record) else None
 
-    async def stood(self, tenant: str, upload: str) -> bool:
+    async def was_referenced(self, tenant: str, upload: str) -> bool:
         """Whether a manifest named an upload, and was replaced or deleted since."""
         there = await self._at(reservation_key(tenant, upload))
         return isinstance(there, Tombstone) and STOOD in there.note
@@ -374,7 +374,7 @@ class Reservations:
         """
         now = self._placement.now()
 
-        def named(balance: Balance) -> Balance:
+        def add_uploads(balance: Balance) -> Balance:
             if uploads.keys() <= balance.under_way.keys():
                 return balance  # by this very call, whose answer was lost
             if refuses:
@@ -383,19 +383,19 @@ class Reservations:
                 balance = balance.with_entry(upload, Entry(size, micros(now)), size)
             return balance
 
-        await self._balances.change(life.tenant, named)
+        await self._balances.change(life.tenant, add_uploads)
         puts = [
             Put(RESERVATIONS, self._of_message(life, upload, *said, now), Absent())
             for upload, said in uploads.items()
         ]
         outcomes = await self._placement.write("artifacts.reservation", self._store, *puts)
         for outcome in outcomes:
-            if (error := refused(self._store, outcome)) is not None:
+            if (error := rejection_error(self._store, outcome)) is not None:
                 raise error
             if not (
                 outcome.applied or isinstance(outcome.stored, Record)
             ):  # a driver's second attempt meets itself
-                raise Lapsed("the room of this upload was given up")
+                raise ReservationLapsed("the room of this upload was given up")
 
     def _of_message(self, life: Life, upload: str, size: int, chunks: JsonValue, now: datetime) -> Record:
         fields: dict[str, FieldValue] = {
@@ -422,16 +422,16 @@ class Reservations:
                 raise CorruptRecord(self._store.name, row.key.id, row.problem)
         under_way = [row for row in rows if isinstance(row, Record) and row.owed]
         outcomes = (
-            await self._placement.write("artifacts.hold", self._store, *map(self._holding, under_way))
+            await self._placement.write("artifacts.hold", self._store, *map(self._hold_put, under_way))
             if under_way
             else []
         )
         for outcome in outcomes:
-            if (error := refused(self._store, outcome)) is not None:
+            if (error := rejection_error(self._store, outcome)) is not None:
                 raise error
         mine = [row for row, outcome in zip(under_way, outcomes, strict=True) if outcome.applied]
 
-        def held(balance: Balance) -> Balance:
+        def remove_uploads(balance: Balance) -> Balance:
             for row in mine:
                 upload = str(row.fields["upload"])
                 if (entry := balance.under_way.get(upload)) is not None and not entry.leaves:
@@ -439,13 +439,13 @@ class Reservations:
             return balance
 
         if mine:
-            await self._balances.change(tenant, held)
+            await self._balances.change(tenant, remove_uploads)
         by_another = [outcome.stored for outcome in outcomes if not outcome.applied]
         return all(isinstance(row, Record) for row in rows) and all(
             isinstance(row, Record) and not row.owed for row in by_another
         )
 
-    def _holding(self, reservation: Record) -> Put:
+    def _hold_put(self, reservation: Record) -> Put:
         version = self._placement.next_version(reservation.version)
         held = replace(reservation, version=version, updated_at=self._placement.now(), owed=())
         return Put(RESERVATIONS, held, AtVersion(reservation.version), settles=LOOKS)
@@ -465,19 +465,19 @@ class Reservations:
                 bytes_of(there) <= left and not (entry is not None and entry.leaves)
             ):
                 return
-            with_it = balance.leaving(there, self._placement.now())
+            with_it = balance.with_leaving(there, self._placement.now())
             leaving = with_it.under_way[upload]
             if await self._balances.put(tenant, with_it) and await self._put_left(there, left):
                 takes = min(left, bytes_of(there))
 
-                def settled(balance: Balance) -> Balance:
+                def remove_upload(balance: Balance) -> Balance:
                     return (
                         balance.without(upload, takes)  # noqa: B023
                         if balance.under_way.get(upload) == leaving  # noqa: B023
                         else balance
                     )
 
-                await self._balances.change(tenant, settled)
+                await self._balances.change(tenant, remove_upload)
                 return
             await patience.wait()
 
@@ -485,12 +485,12 @@ class Reservations:
         """False where it was changed meanwhile. It is put also where it takes no more:
         then nobody changes what was read of it.
         """
-        put = self._holding(there)
+        put = self._hold_put(there)
         put = replace(
             put, record=replace(put.record, fields={**there.fields, "bytes": min(left, bytes_of(there))})
         )
         outcome = await self._placement.write_one("artifacts.return", self._store, put)
-        if (error := refused(self._store, outcome)) is not None:
+        if (error := rejection_error(self._store, outcome)) is not None:
             raise error
         return outcome.applied
 
@@ -508,7 +508,7 @@ class Reservations:
                 if upload not in balance.under_way and isinstance(
                     there := await self._at(reservation_key(tenant, upload)), Record
                 ):
-                    seen = seen.seeing(there, self._placement.now())
+                    seen = seen.with_reservation(there, self._placement.now())
             if refuses and seen is not balance:
                 self._refuse_beyond(tenant, balance.total, seen.total - balance.total)
             if seen is balance or await self._balances.put(tenant, seen):

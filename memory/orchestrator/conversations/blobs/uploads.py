@@ -44,18 +44,18 @@ from memory.orchestrator.conversations.blobs.large_texts import (
     chunk_key,
     chunks_of,
     digest_of,
-    encoded,
+    encode_chunks,
     large_texts,
     uploads_of,
 )
-from memory.orchestrator.conversations.blobs.reservations import LOOK_FOR_ROW, Lapsed, Reservations
+from memory.orchestrator.conversations.blobs.reservations import LOOK_FOR_ROW, ReservationLapsed, Reservations
 from memory.orchestrator.conversations.log.incarnation import Life
 from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.steps import step
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import And, Eq, Has, Query, within
 from memory.ports.record import FieldValue, JsonValue, Key, Owed, Partition, Record, Tombstone
 from memory.ports.store import Store
@@ -131,7 +131,7 @@ class Uploads:
             raise
         except (Exception, asyncio.CancelledError) as error:
             await self._return(life.tenant, takes)
-            if isinstance(error, Lapsed):
+            if isinstance(error, ReservationLapsed):
                 raise StoreUnavailable(
                     self._store.name,
                     "large texts took so long to store that a sweep gave them up: say it again",
@@ -162,7 +162,7 @@ class Uploads:
         artifacts, fresh = list[Artifact](), dict[Chunk, bytes]()
         for path, text in large_texts(message):
             chunks, size = list[Chunk](), 0
-            async for data in paced(encoded(text)):
+            async for data in iterate_cooperatively(encode_chunks(text)):
                 digest = digest_of(data)
                 chunk = there.get(digest) or Chunk(upload, digest)
                 if chunk.upload == upload:
@@ -191,12 +191,12 @@ class Uploads:
                 outcome.status is Status.CONFLICT and isinstance(outcome.stored, Record)
             ):  # a driver's second attempt
                 continue
-            if (error := refused(self._store, outcome)) is not None:
+            if (error := rejection_error(self._store, outcome)) is not None:
                 raise error
             if outcome.status is Status.REJECTED:
                 raise Overtaken("the session has another generation")
             if isinstance(outcome.stored, Tombstone):
-                raise Lapsed("the upload was given up")
+                raise ReservationLapsed("the upload was given up")
             raise StoreError(self._store.name, "has something else where a large text belongs")
 
     # -- what becomes of an upload -----------------------------------------------------
@@ -279,7 +279,7 @@ class Uploads:
             dropping = (Owed(DROP, DROP, owed.data),)
             gone = Delete(ARTIFACTS, upload.key, over, at, owed=dropping, settles=settles)
             outcome = await self._placement.write_one("artifacts.give_up", pending.store, gone)
-            if (error := refused(pending.store, outcome)) is not None:
+            if (error := rejection_error(pending.store, outcome)) is not None:
                 raise error
             if outcome.applied:
                 await self._outbox.finish(
@@ -304,7 +304,7 @@ class Uploads:
 
     # -- dropping ----------------------------------------------------------------------
 
-    def dropping(
+    def drop_steps(
         self, life: Life, before: Artifacts, artifacts: Artifacts, message: Message | None, version: int
     ) -> tuple[Owed, ...]:
         """What an event owes whose message has other large texts than before: these of
@@ -320,7 +320,7 @@ class Uploads:
             sizes = {
                 chunk: len(data)
                 for artifact, (_, text) in told
-                for chunk, data in zip(artifact.chunks, encoded(text), strict=True)
+                for chunk, data in zip(artifact.chunks, encode_chunks(text), strict=True)
             }
             for chunk in kept:
                 if chunk.upload in counted:
@@ -357,7 +357,7 @@ class Uploads:
                 rows = await self._store.get(
                     ARTIFACTS, [chunk_key(life.tenant, life.scope, chunk) for chunk in some]
                 )
-            async for chunk, row in paced(zip(some, rows, strict=True)):
+            async for chunk, row in iterate_cooperatively(zip(some, rows, strict=True)):
                 data = row.fields.get("data") if isinstance(row, Record) else None
                 if isinstance(data, bytes) and digest_of(data) == chunk.digest:
                     found[chunk] = data.decode()
@@ -374,7 +374,7 @@ async def delete_chunks(placement: Placement, store: Store, keys: Sequence[Key])
         outcomes = await placement.write("artifacts.drop", store, *deletes)
         ahead: list[Delete] = []
         for delete, outcome in zip(deletes, outcomes, strict=True):
-            if (error := refused(store, outcome)) is not None:
+            if (error := rejection_error(store, outcome)) is not None:
                 raise error
             if isinstance(outcome.stored, Record):  # by the clock of its writer it is not older
                 there = outcome.stored.version

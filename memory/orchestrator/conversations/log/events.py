@@ -13,9 +13,9 @@ from typing import Any
 from memory.domain import ids
 from memory.domain.message import Message, Role
 from memory.orchestrator.conversations.blobs import large_texts as large
-from memory.orchestrator.conversations.blobs.large_texts import Artifacts, outlined, uploads_of
+from memory.orchestrator.conversations.blobs.large_texts import Artifacts, truncate_large_texts, uploads_of
 from memory.orchestrator.storage.collections import SAID_BY
-from memory.orchestrator.storage.entry_records import copied
+from memory.orchestrator.storage.entry_records import copy_json
 from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.policies.marks import marks_of
 from memory.policies.passages import parts_of
@@ -109,7 +109,7 @@ class After:
         ]
 
     @classmethod
-    def told(cls, said: list[Any]) -> After:
+    def from_json(cls, said: list[Any]) -> After:
         return cls(*said)
 
 
@@ -227,7 +227,7 @@ class Event:
         """
         return bool(self.draft.data.get(REDACTED))
 
-    def redacted(self, owed: tuple[Owed, ...], session_id: str, *, version: int, now: datetime) -> Event:
+    def as_redacted(self, owed: tuple[Owed, ...], session_id: str, *, version: int, now: datetime) -> Event:
         """The event without what was said and who said it. It owes this, what is to be
         done about what was made of it among it.
         """
@@ -247,7 +247,7 @@ class Event:
         )
         return replace(self, draft=draft, version=version, updated_at=now, owed=owed)
 
-    def changed(
+    def with_message(
         self,
         message: Message,
         tokens: int | None,
@@ -278,7 +278,7 @@ class Event:
             owed=owing,
         )
 
-    def numbered(self, number: int, *, version: int, now: datetime) -> Event:
+    def with_number(self, number: int, *, version: int, now: datetime) -> Event:
         """The event in the history, under this number; it was in the window only."""
         data = {name: value for name, value in self.draft.data.items() if name != "in_history"}
         return replace(
@@ -289,7 +289,7 @@ class Event:
         """The event with the message that has its large texts."""
         return replace(self, draft=replace(self.draft, message=message, is_whole=True))
 
-    def owing(self, more: Iterable[Owed]) -> Event:
+    def with_pending_steps(self, more: Iterable[Owed]) -> Event:
         """The event, owing this too."""
         return replace(self, owed=tuple({owed.id: owed for owed in (*self.owed, *more)}.values()))
 
@@ -298,13 +298,13 @@ def copy_of(message: Message) -> Message:
     """A copy that shares nothing that can be changed."""
     lists: dict[str, Any] = {
         "tool_calls": [*message.tool_calls],
-        "metadata": copied(message.metadata),
-        "extra": copied(message.extra),
+        "metadata": copy_json(message.metadata),
+        "extra": copy_json(message.extra),
     }
     if not isinstance(message.content, str):
-        lists["content"] = copied(message.content)
+        lists["content"] = copy_json(message.content)
     if message.usage is not None:
-        lists["usage"] = copied(message.usage)
+        lists["usage"] = copy_json(message.usage)
     return message.model_copy(update=lists)
 
 
@@ -384,7 +384,7 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
         said = message.model_dump(
             mode="json", exclude_defaults=True, exclude=None if event.given_id else {"id"}
         )
-        body["message"] = outlined(said, draft.artifacts)
+        body["message"] = truncate_large_texts(said, draft.artifacts)
         if text := found_by(message):
             texts["content"] = text
             fields["marks"] = marks_of(text)
@@ -406,7 +406,7 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
 
 def artifacts_of(record: Record) -> Artifacts:
     """The large texts of the message of a record."""
-    return large.told(record.body.get(ARTIFACTS_SAID) or ())
+    return large.from_json(record.body.get(ARTIFACTS_SAID) or ())
 
 
 def with_artifacts(record: Record, artifacts: Artifacts) -> Record:
@@ -427,7 +427,7 @@ def event_of(record: Record) -> Event:
     writers: Any = record.fields.get(SAID_BY)
     draft = Draft(
         EventType(str(record.fields["event"])),
-        None if said is None else Message.model_validate({"id": record.key.id, **copied(said)}),
+        None if said is None else Message.model_validate({"id": record.key.id, **copy_json(said)}),
         dict(body.get("data") or {}),
         tokens,
         nonce=str(body["nonce"]),
@@ -439,12 +439,12 @@ def event_of(record: Record) -> Event:
         record.key,
         place,
         draft,
-        After.told(body["after"]),
+        After.from_json(body["after"]),
         record.created_at,
         record.updated_at,
         record.version,
-        Places.told(body["window"]) if "window" in body else None,
-        Places.told(body.get("pinned") or ()),
+        Places.from_json(body["window"]) if "window" in body else None,
+        Places.from_json(body.get("pinned") or ()),
         body.get("edits", 0),
         body.get("parts", 0),
         record.owed,

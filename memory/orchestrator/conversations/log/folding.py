@@ -49,7 +49,7 @@ class State:
     """
 
     @classmethod
-    def born(cls, has_system: bool, created_at: datetime) -> State:
+    def initial(cls, has_system: bool, created_at: datetime) -> State:
         """Before the first event (B13)."""
         return cls(FIRST_PLACE - 1, After(number=int(has_system), version=1), Places(), created_at)
 
@@ -146,7 +146,7 @@ def pinned_after(pinned: Places, window: Places, place: int, draft: Draft) -> Pl
     elif draft.type is EventType.RESTORE and data.get("pinned"):
         pinned = pinned.with_one(data["place"])
     elif draft.type is EventType.ROLL_BACK:
-        pinned = pinned.with_all(Places.told(data.get("pinned", ())))
+        pinned = pinned.with_all(Places.from_json(data.get("pinned", ())))
     return pinned.both(window) if draft.type in LEAVING else pinned
 
 
@@ -155,7 +155,7 @@ def left_by(draft: Draft) -> Places:
     data: Any = draft.data
     if draft.type in (EventType.EXCLUDE, EventType.ERASED):
         return Places.of([data["place"]])
-    return Places.told(data["left"]) if draft.type in LEAVING and "left" in data else Places()
+    return Places.from_json(data["left"]) if draft.type in LEAVING and "left" in data else Places()
 
 
 def back_by(draft: Draft) -> Places:
@@ -163,7 +163,7 @@ def back_by(draft: Draft) -> Places:
     compactions since had taken them out of it (B52).
     """
     data: Any = draft.data
-    return Places.told(data.get("back", ())) if draft.type is EventType.ROLL_BACK else NOWHERE
+    return Places.from_json(data.get("back", ())) if draft.type is EventType.ROLL_BACK else NOWHERE
 
 
 def late_by(draft: Draft) -> Places:
@@ -171,7 +171,7 @@ def late_by(draft: Draft) -> Places:
     roll-back takes out now: they were said since (B52).
     """
     data: Any = draft.data
-    return Places.told(data.get("late", ())) if draft.type is EventType.ROLL_BACK else NOWHERE
+    return Places.from_json(data.get("late", ())) if draft.type is EventType.ROLL_BACK else NOWHERE
 
 
 def _status_after(status: str, draft: Draft) -> str:

@@ -17,8 +17,8 @@ from memory.domain.message import Message
 from memory.orchestrator.conversations.blobs.large_texts import (
     Artifacts,
     chunks_of,
-    completed,
     large_texts,
+    restore_large_texts,
     uploads_of,
 )
 from memory.orchestrator.conversations.blobs.uploads import Overtaken, Uploads
@@ -39,7 +39,7 @@ from memory.orchestrator.conversations.log.passages import Passages
 from memory.orchestrator.conversations.log.seen import (
     NEWEST,
     REMEMBERED_FOR,
-    Seen,
+    LogSnapshot,
     edited_while_read,
     has_gap,
     is_another,
@@ -47,11 +47,11 @@ from memory.orchestrator.conversations.log.seen import (
 )
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.key_locks import RetryDeadline
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import And, Condition, Eq, Ge, In, Le, Order, Query, within
 from memory.ports.record import Key, Owed, Record, Stored
 from memory.ports.store import Store
@@ -71,7 +71,7 @@ taken in event by event.
 """
 
 
-Decide = Callable[[Seen], Sequence[Draft]]
+Decide = Callable[[LogSnapshot], Sequence[Draft]]
 """What is to be appended to a log of which this was seen. It is asked again whenever
 others were first; none is nothing to do.
 """
@@ -99,7 +99,7 @@ class Log:
         """The life as its session's record tells it now. Raises `NotFound` where it has
         ended.
         """
-        self._seen: Seen | None = None
+        self._seen: LogSnapshot | None = None
         self._turn = asyncio.Lock()
         self._unsure: list[Event] = []
         """What was put last, where the store never said whether it is there."""
@@ -117,7 +117,7 @@ class Log:
         return self._placement.topology.archive
 
     @property
-    def seen(self) -> Seen | None:
+    def snapshot(self) -> LogSnapshot | None:
         """What this handle has seen of the log; None where it has not read it yet."""
         return self._seen
 
@@ -129,7 +129,7 @@ class Log:
         return self._lost if self._seen is None else Places.of((*self._lost, *self._seen.gaps))
 
     @property
-    def remembered(self) -> Seen | None:
+    def cached_snapshot(self) -> LogSnapshot | None:
         """What was seen of the log, if that was all there was no longer ago than
         `REMEMBERED_FOR`.
         """
@@ -148,22 +148,24 @@ class Log:
     def key(self, place: int) -> str:
         return place_key(self.life.tenant, self.life.incarnation, place).id
 
-    def begun(self) -> None:
+    def mark_empty(self) -> None:
         """The session has just been created here: nothing stands in its log yet."""
         now = self._placement.now()
-        self._seen = Seen(State.born(self.life.has_system, self.life.created_at), read_since=now, as_of=now)
+        self._seen = LogSnapshot(
+            State.initial(self.life.has_system, self.life.created_at), read_since=now, as_of=now
+        )
 
     # -- reading -----------------------------------------------------------------------
 
-    async def load(self) -> Seen:
+    async def load(self) -> LogSnapshot:
         """The end of the log as it is now."""
         seen = self._seen
         if seen is None:
             return await self._read_end()
-        await self._refreshed(())
+        await self._refresh(())
         return self._seen or seen
 
-    async def _refreshed(self, places: Iterable[int]) -> dict[int, Event]:
+    async def _refresh(self, places: Iterable[int]) -> dict[int, Event]:
         """The events at these places as they are now, read together with what has come
         into the log since this handle last saw it.
 
@@ -182,7 +184,7 @@ class Log:
             )
         )
         rows = dict(zip(read, await self._rows(read), strict=True))
-        found = {event.place: event async for event in self._paced(rows.values())}
+        found = {event.place: event async for event in self._paced_events(rows.values())}
         found |= await self.at(edited_while_read(found))
         if is_old:
             seen.events, seen.read_since = {}, now
@@ -201,7 +203,7 @@ class Log:
                     new.pass_over(place)
                 else:
                     break
-            self._learnt(new)
+            self._update_snapshot(new)
             before = new.state.place
         latest = self._seen or seen
         if latest.state.place == before:  # what came since may be an edit of one of them
@@ -225,19 +227,21 @@ class Log:
             self.store.name,
         )
 
-    def _learnt(self, seen: Seen) -> None:
+    def _update_snapshot(self, seen: LogSnapshot) -> None:
         """From now on what this handle has seen, unless it has seen more meanwhile."""
         if self._seen is None or self._seen.state.place <= seen.state.place:
             self._seen = seen
 
-    async def _read_end(self) -> Seen:
+    async def _read_end(self) -> LogSnapshot:
         now = self._placement.now()
         query = Query(
             MESSAGES, within(self.life.partition), order=(Order("created_at", descending=True),), limit=NEWEST
         )
         page = await self._placement.page("log.load", self.store, query)
         events = {event.place: event for event in self.events_of(page.records)}
-        seen = Seen(State.born(self.life.has_system, self.life.created_at), read_since=now, as_of=now)
+        seen = LogSnapshot(
+            State.initial(self.life.has_system, self.life.created_at), read_since=now, as_of=now
+        )
         if events:
             newest = events[max(events)]
             base = newest.after.base
@@ -265,7 +269,7 @@ class Log:
             seen.since = min(events)
         if self._seen is not None:
             seen.follows(self._seen)
-        self._learnt(seen)
+        self._update_snapshot(seen)
         return seen
 
     def _event(self, stored: object) -> Event | None:
@@ -281,11 +285,11 @@ class Log:
 
     async def at(self, places: Iterable[int]) -> dict[int, Event]:
         """The events at these places, those that can be read."""
-        return {event.place: event async for event in self._paced(await self._rows(list(places)))}
+        return {event.place: event async for event in self._paced_events(await self._rows(list(places)))}
 
-    async def _paced(self, rows: Iterable[object]) -> AsyncIterator[Event]:
+    async def _paced_events(self, rows: Iterable[object]) -> AsyncIterator[Event]:
         """The events of rows that were read."""
-        async for row in paced(rows, ROWS):
+        async for row in iterate_cooperatively(rows, ROWS):
             if (event := self._event(row)) is not None:
                 yield event
 
@@ -315,7 +319,7 @@ class Log:
             seen = await self._read_end()
             there = dict(seen.events)
         else:
-            there = await self._refreshed(wanted_of(seen.state, newest))
+            there = await self._refresh(wanted_of(seen.state, newest))
             seen = self._seen or seen
         state = seen.state  # once: an append that ends during the next read changes it
         wanted = wanted_of(state, newest)
@@ -336,7 +340,7 @@ class Log:
     async def state_at(self, place: int) -> State:
         """The log as it was right after this place, as far as it can be read."""
         if place < FIRST_PLACE:
-            return State.born(self.life.has_system, self.life.created_at)
+            return State.initial(self.life.has_system, self.life.created_at)
         while not (there := await self.at([place])) and place > FIRST_PLACE:
             place -= 1  # damaged: nothing is known of what it changed
         return await self._state_at(there)
@@ -351,7 +355,7 @@ class Log:
         if base >= FIRST_PLACE and base not in there:  # damaged, as in `load`
             there |= await self.at(range(FIRST_PLACE, base))
         begun = there.get(base)
-        state = State.born(self.life.has_system, self.life.created_at)
+        state = State.initial(self.life.has_system, self.life.created_at)
         if begun is not None and begun.window is not None:
             state = State(base, begun.after, begun.window, begun.created_at, begun.pinned)
         for number in sorted(there):
@@ -419,7 +423,7 @@ class Log:
                             "a large text of it is damaged or missing; erase the message",
                         )
                     found[event.place] = event.with_texts(
-                        completed(event.draft.message, event.draft.artifacts, texts)
+                        restore_large_texts(event.draft.message, event.draft.artifacts, texts)
                     )
             found |= {event.place: event for event in changed if event.draft.is_whole}
             left = [event for event in changed if not event.draft.is_whole]
@@ -427,7 +431,7 @@ class Log:
                 return [event if event.draft.is_whole else found[event.place] for event in given]
             await patience.wait()
 
-    async def erased(self, message_ids: Iterable[str]) -> set[str]:
+    async def erased_ids(self, message_ids: Iterable[str]) -> set[str]:
         """Those of the ids under which messages were erased."""
         hashes = {erased_id(self.life.session_id, name): name for name in message_ids}
         names, most = list(hashes), self._placement.settings.page
@@ -471,16 +475,16 @@ class Log:
             return self._being_said.get(message_id)
         return self._seen.events.get(self._seen.ids.get(message_id, 0))
 
-    def _said(self, event: Event) -> None:
+    def _note_put(self, event: Event) -> None:
         """Put just now, here."""
         self._passages.note(event)
         message, given = event.draft.message, event.given_id
         if message is not None and given is not None and not message.is_final:
             self._being_said[given] = event
 
-    def _wrote(self, event: Event) -> None:
+    def _note_change(self, event: Event) -> None:
         """Changed just now, here."""
-        self._said(event)
+        self._note_put(event)
         if self._seen is not None and event.place in self._seen.events:
             self._seen.keep(event)
 
@@ -497,7 +501,7 @@ class Log:
         """
         async with self._turn:
             events = await self._append(decide)
-        return await self._holding(events)
+        return await self._hold_large_texts(events)
 
     async def _append(self, decide: Decide) -> list[Event]:
         laid: dict[int, tuple[Message, Artifacts]] = {}
@@ -524,11 +528,11 @@ class Log:
         """The same; `laid` and `done` have what was stored, and what stands, whatever
         is raised.
         """
-        seen, drafts = await self._decided(decide)
+        seen, drafts = await self._decide_drafts(decide)
         patience, lost = RetryDeadline(self._placement, self.life.session_id), 0
-        there, left = await self._repeated([self._named(draft) for draft in drafts])
+        there, left = await self._find_stored_drafts([self._with_nonce(draft) for draft in drafts])
         done += there
-        left = await self._laid(left, laid)
+        left = await self._store_large_texts(left, laid)
         together = self.store.capabilities.atomic and len(left) <= (
             self.store.capabilities.max_batch or len(left)
         )
@@ -538,7 +542,7 @@ class Log:
             if all(self._is_ours(outcome, event) for outcome, event in zip(outcomes, events, strict=True)):
                 for event in events:
                     seen.take(event)
-                    self._said(event)
+                    self._note_put(event)
                 seen.as_of = self._placement.now()
                 done += events
                 left = left[len(events) :]
@@ -549,11 +553,11 @@ class Log:
                 await patience.wait()
                 seen = await self.load()
             if not done:  # what was begun is ended: a later decision is about what is left of it
-                seen, drafts = await self._decided(decide)
-                left = await self._laid([self._named(draft) for draft in drafts], laid)
-        self._learnt(seen)
+                seen, drafts = await self._decide_drafts(decide)
+                left = await self._store_large_texts([self._with_nonce(draft) for draft in drafts], laid)
+        self._update_snapshot(seen)
 
-    async def _decided(self, decide: Decide) -> tuple[Seen, Sequence[Draft]]:
+    async def _decide_drafts(self, decide: Decide) -> tuple[LogSnapshot, Sequence[Draft]]:
         """What is to be appended to what was seen. That it is nothing, or may not be,
         is said of the log as it is now: no put would meet others.
         """
@@ -564,7 +568,9 @@ class Log:
         seen = await self.load()
         return seen, decide(seen)
 
-    async def _laid(self, drafts: list[Draft], laid: dict[int, tuple[Message, Artifacts]]) -> list[Draft]:
+    async def _store_large_texts(
+        self, drafts: list[Draft], laid: dict[int, tuple[Message, Artifacts]]
+    ) -> list[Draft]:
         """The drafts, with the large texts of their messages stored; `laid` has those
         of messages of which that was done before.
         """
@@ -598,7 +604,7 @@ class Log:
             except Overtaken:
                 await self.renew()
 
-    async def _holding(self, events: list[Event], before: Artifacts = ()) -> list[Event]:
+    async def _hold_large_texts(self, events: list[Event], before: Artifacts = ()) -> list[Event]:
         """The events, which stand, once it is certain that their large texts stay;
         `before` are those that one had before.
         """
@@ -609,7 +615,7 @@ class Log:
         if not new or await self._uploads.hold(self.life, new):
             return events
         if len(events) > 1:
-            return [held for event in events for held in await self._holding([event])]
+            return [held for event in events for held in await self._hold_large_texts([event])]
         (event,) = events
         assert event.draft.message is not None  # noqa: S101 - only messages have large texts
         return [
@@ -622,7 +628,7 @@ class Log:
         """
         writes = [
             Put(MESSAGES, self.record_of(e), Absent(), erases=e.draft.belongs_to_erasure)
-            async for e in paced(events, AT_ONCE)
+            async for e in iterate_cooperatively(events, AT_ONCE)
         ]
         self._unsure = events
         try:
@@ -638,7 +644,7 @@ class Log:
         self._unsure = []
         return outcomes
 
-    async def _repeated(self, drafts: list[Draft]) -> tuple[list[Event], list[Draft]]:
+    async def _find_stored_drafts(self, drafts: list[Draft]) -> tuple[list[Event], list[Draft]]:
         """What of the drafts is there already, and what is left: where the same was
         said last, and the store never answered whether it is there.
 
@@ -665,7 +671,7 @@ class Log:
             *[event.draft for event in unsure if event.place not in landed],
         ]
 
-    def _named(self, draft: Draft) -> Draft:
+    def _with_nonce(self, draft: Draft) -> Draft:
         return replace(
             draft, nonce=self._placement.nonce(), owed=(*draft.owed, *self._passages.owed_by(draft))
         )
@@ -703,12 +709,12 @@ class Log:
         there = self._event(outcome.stored)
         return there is not None and there.draft.nonce == event.draft.nonce
 
-    async def _meet(self, seen: Seen, outcomes: Sequence[Outcome], events: Sequence[Event]) -> None:
+    async def _meet(self, seen: LogSnapshot, outcomes: Sequence[Outcome], events: Sequence[Event]) -> None:
         """Take in what stands at the place instead. Raises where nothing is to be put
         there at all.
         """
         for outcome, event in zip(outcomes, events, strict=True):
-            if (error := refused(self.store, outcome)) is not None:
+            if (error := rejection_error(self.store, outcome)) is not None:
                 raise error
             if outcome.status is Status.REJECTED:
                 await self.renew()
@@ -752,24 +758,26 @@ class Log:
             (artifacts,) = await self._lay([(message, () if anew else before)], refuses=False)
         now = self._placement.now()
         version = version_at(now, event.version)
-        owed = self._uploads.dropping(self.life, before, artifacts, message, version)
-        new = event.changed(
+        owed = self._uploads.drop_steps(self.life, before, artifacts, message, version)
+        new = event.with_message(
             message, tokens, artifacts=artifacts, owed=owed, said_by=said_by, version=version, now=now
         )
-        changed = await self._put_over(event, new.owing(self._passages.owed_by(new.draft, new.parts)))
+        changed = await self._put_over(
+            event, new.with_pending_steps(self._passages.owed_by(new.draft, new.parts))
+        )
         if changed is None:
             await self._uploads.give_up(self.life, artifacts, kept=before)
             return None
-        (held,) = await self._holding([changed], before)
-        return await self._dropped(held, owed) if owed else held
+        (held,) = await self._hold_large_texts([changed], before)
+        return await self._drop_large_texts(held, owed) if owed else held
 
-    async def _dropped(self, event: Event, owed: tuple[Owed, ...]) -> Event:
+    async def _drop_large_texts(self, event: Event, owed: tuple[Owed, ...]) -> Event:
         """The event once it has been tried to drop what it is to drop: what could not
         be done it owes still.
         """
         left = await self._uploads.drop(self.store, replace(self.record_of(event), owed=owed))
         settled = replace(event, owed=tuple([one for one in event.owed if one not in owed or one in left]))
-        self._wrote(settled)
+        self._note_change(settled)
         return settled
 
     async def enter(self, event: Event, number: int) -> Event | None:
@@ -777,8 +785,10 @@ class Log:
         None where it has changed since it was read.
         """
         now = self._placement.now()
-        new = event.numbered(number, version=version_at(now, event.version), now=now)
-        return await self._put_over(event, new.owing(self._passages.owed_by(new.draft, new.parts)))
+        new = event.with_number(number, version=version_at(now, event.version), now=now)
+        return await self._put_over(
+            event, new.with_pending_steps(self._passages.owed_by(new.draft, new.parts))
+        )
 
     async def redact(self, event: Event, owed: tuple[Owed, ...]) -> Event | None:
         """Let nothing be left of what the message at its place said, and owe this from
@@ -786,22 +796,22 @@ class Log:
         """
         now = self._placement.now()
         version = version_at(now, event.version)
-        owed = (*owed, *self._uploads.dropping(self.life, event.draft.artifacts, (), None, version))
+        owed = (*owed, *self._uploads.drop_steps(self.life, event.draft.artifacts, (), None, version))
         return await self._put_over(
-            event, event.redacted(owed, self.life.session_id, version=version, now=now), erases=True
+            event, event.as_redacted(owed, self.life.session_id, version=version, now=now), erases=True
         )
 
     async def _put_over(self, event: Event, new: Event, *, erases: bool = False) -> Event | None:
         self._being_said.pop(event.given_id or "", None)
         put = Put(MESSAGES, self.record_of(new), AtVersion(event.version), erases=erases)
         outcome = await self._placement.write_one("log.change", self.store, put)
-        if (error := refused(self.store, outcome)) is not None:
+        if (error := rejection_error(self.store, outcome)) is not None:
             raise error
         if outcome.status is Status.REJECTED:
             await self.renew()
         if not outcome.applied:
             return None
-        self._wrote(new)
+        self._note_change(new)
         if event.draft.message is None or event.draft.message.is_final:  # else nobody remembers it
             await self.tell_edit(new)
         return new

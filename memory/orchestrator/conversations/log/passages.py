@@ -63,14 +63,14 @@ class Passages:
     @property
     def store(self) -> Store | None:
         """The store that has them; None where messages are found by words alone."""
-        return self._placement.topology.home(self.tier) if self.lacking is None else None
+        return self._placement.topology.home(self.tier) if self.lexical_only_reason is None else None
 
     @property
     def tier(self) -> str:
         return "long" if self._where == "long" else "mid"
 
     @property
-    def lacking(self) -> str | None:
+    def lexical_only_reason(self) -> str | None:
         """Why messages are found by words alone; None where they are found by meaning
         too.
         """
@@ -182,7 +182,7 @@ class Passages:
 
         What is there stays. Raises where a store fails; it may be repeated.
         """
-        if (lacking := self.lacking) is not None:
+        if (lacking := self.lexical_only_reason) is not None:
             raise ConfigError(f"messages are not found by meaning: {lacking}")
         archive, gone_through = self._placement.topology.archive, 0
         query = Query(

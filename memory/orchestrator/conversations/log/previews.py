@@ -23,7 +23,7 @@ async def preview_of(record: Record, state: State, log: Log) -> dict[str, JsonVa
     """
     known: Any = record.body.get("preview")
     event = await _first(state, log) if known is None else (await log.at([known[0]])).get(known[0])
-    text = "" if event is None or event.draft.message is None else beginning(event.draft.message.text)
+    text = "" if event is None or event.draft.message is None else excerpt(event.draft.message.text)
     preview: JsonValue = [event.place, text] if event is not None and text else None
     return {} if preview == known else {"preview": preview}
 
@@ -32,7 +32,7 @@ async def _first(state: State, log: Log) -> Event | None:
     return await log.first(_OF_USERS) if state.after.turn else None
 
 
-def beginning(text: str) -> str:
+def excerpt(text: str) -> str:
     """The beginning of a text as one line."""
     line = " ".join(text[: 4 * CHARACTERS].split())
     return line if len(line) <= CHARACTERS else line[: CHARACTERS - 1].rstrip() + "…"

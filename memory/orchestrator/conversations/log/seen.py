@@ -29,7 +29,7 @@ IDS_REMEMBERED = 10_000
 
 
 @dataclass(slots=True)
-class Seen:
+class LogSnapshot:
     """What a handle has seen of the log."""
 
     state: State
@@ -98,10 +98,10 @@ class Seen:
                 place: self.events[place] for place in (*self.state.pinned, *newest) if place in self.events
             }
 
-    def copy(self) -> Seen:
+    def copy(self) -> LogSnapshot:
         return replace(self, events=dict(self.events), ids=dict(self.ids))
 
-    def follows(self, earlier: Seen) -> None:
+    def follows(self, earlier: LogSnapshot) -> None:
         """What was seen earlier of the same log, up to where this begins, holds still."""
         if earlier.state.place + 1 >= self.since > earlier.since:
             self.ids, self.since = earlier.ids | self.ids, earlier.since

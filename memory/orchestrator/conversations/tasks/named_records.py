@@ -14,7 +14,7 @@ from memory.orchestrator.erasure.legal_holds import Holds
 from memory.orchestrator.storage.collections import SAID_BY
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.ports.collections import Collection
 from memory.ports.query import Condition, Order, Page, Query, Where, all_of
@@ -39,16 +39,16 @@ class Beside:
         """The record of this name; None where there is none. Raises `CorruptRecord`
         where it cannot be read.
         """
-        stored = await self._readable(self.key(log.life.tenant, log.life.scope, name))
+        stored = await self._fetch_readable(self.key(log.life.tenant, log.life.scope, name))
         return stored if isinstance(stored, Record) else None
 
-    async def _readable(self, key: Key) -> Stored | None:
-        stored = await self.standing(key)
+    async def _fetch_readable(self, key: Key) -> Stored | None:
+        stored = await self.fetch_stored(key)
         if isinstance(stored, Corrupt):
             await self._placement.locate(self._collection, key)  # raises what says so
         return stored
 
-    async def standing(self, key: Key) -> Stored | None:
+    async def fetch_stored(self, key: Key) -> Stored | None:
         """What stands under the key."""
         with step(f"{self._collection.name}.read"):
             (stored,) = await self._placement.topology.archive.get(self._collection, [key])
@@ -93,7 +93,7 @@ class Beside:
         store, patience = self._placement.topology.archive, RetryDeadline(self._placement, name)
         key = self.key(log.life.tenant, log.life.scope, name)
         while True:
-            there = await self._readable(key)
+            there = await self._fetch_readable(key)
             if (says := said(there if isinstance(there, Record) else None)) is None:
                 return None
             if isinstance(there, Record) and any(
@@ -129,7 +129,7 @@ class Beside:
             )
             if outcome.applied:
                 return replace(record, generation=outcome.generation)
-            if (error := refused(store, outcome)) is not None:
+            if (error := rejection_error(store, outcome)) is not None:
                 raise error
             if outcome.status is Status.REJECTED:
                 await log.renew()
@@ -145,7 +145,7 @@ class Beside:
         key = self.key(log.life.tenant, log.life.scope, name)
         stands = 0
         while True:
-            there = await self.standing(key)
+            there = await self.fetch_stored(key)
             if there is None or isinstance(there, Tombstone):
                 return False
             await self._holds.refuse_partition(log.life.partition)
@@ -165,7 +165,7 @@ class Beside:
                         OutboxRecord(self._collection, store, Tombstone(key, deletion.version, steps))
                     )
                 return True
-            if (error := refused(store, outcome)) is not None:
+            if (error := rejection_error(store, outcome)) is not None:
                 raise error
             stands = outcome.version or stands
             await patience.wait()

@@ -13,7 +13,7 @@ from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.conversations.tasks.named_records import Beside
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import RUNS
-from memory.orchestrator.storage.entry_records import copied
+from memory.orchestrator.storage.entry_records import copy_json
 from memory.orchestrator.storage.outbox import Outbox
 from memory.orchestrator.storage.placement import Placement
 from memory.ports.collections import Collection
@@ -47,7 +47,9 @@ class Runs:
         """Let the session have this run, which the `user` saves; when it was created
         stays, and the last that is saved counts.
         """
-        return _run_of(await self._beside.save(log, draft.id, *_said(draft), user=user, keeps=("metadata",)))
+        return _run_of(
+            await self._beside.save(log, draft.id, *_fields_and_body(draft), user=user, keeps=("metadata",))
+        )
 
     async def change(
         self, log: Log, run_id: str, draft: Callable[[Run | None], RunDraft | None]
@@ -56,11 +58,13 @@ class Runs:
         saves in between; None where it is to stay as it is.
         """
 
-        def said(record: Record | None) -> tuple[Mapping[str, FieldValue], Mapping[str, JsonValue]] | None:
+        def change_fields(
+            record: Record | None,
+        ) -> tuple[Mapping[str, FieldValue], Mapping[str, JsonValue]] | None:
             changed = draft(None if record is None else _run_of(record))
-            return None if changed is None else _said(changed)
+            return None if changed is None else _fields_and_body(changed)
 
-        record = await self._beside.change(log, run_id, said)
+        record = await self._beside.change(log, run_id, change_fields)
         return None if record is None else _run_of(record)
 
     async def get(self, log: Log, run_id: str) -> Run | None:
@@ -86,7 +90,7 @@ class Runs:
         )
 
 
-def _said(draft: RunDraft) -> tuple[Mapping[str, FieldValue], Mapping[str, JsonValue]]:
+def _fields_and_body(draft: RunDraft) -> tuple[Mapping[str, FieldValue], Mapping[str, JsonValue]]:
     fields: dict[str, FieldValue] = {
         "run_id": draft.id,
         "child_id": draft.child_id,
@@ -107,7 +111,7 @@ def _run_of(record: Record) -> Run:
         status=fields["status"],
         mode=fields["mode"],
         message_count=fields["message_count"],
-        metadata=copied(body.get("metadata") or {}),
+        metadata=copy_json(body.get("metadata") or {}),
         created_at=record.created_at,
         updated_at=record.updated_at,
     )

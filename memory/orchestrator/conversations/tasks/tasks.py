@@ -20,10 +20,10 @@ from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.conversations.tasks.named_records import Beside
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import CLAIMS, TASKS
-from memory.orchestrator.storage.entry_records import copied
+from memory.orchestrator.storage.entry_records import copy_json
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
-from memory.orchestrator.storage.placement import Placement, refused
+from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
@@ -75,7 +75,7 @@ class Tasks:
         would lose a title, a result or metadata under legal hold.
         """
 
-        async def claimed(key: Key) -> None:
+        async def claim_id(key: Key) -> None:
             await self._claim(log.life, draft.id, key)
 
         fields: dict[str, FieldValue] = {
@@ -88,7 +88,9 @@ class Tasks:
             "result": draft.result,
             "metadata": dict(draft.metadata or {}),
         }
-        return _task_of(await self._beside.save(log, draft.id, fields, body, claimed, user=user, keeps=KEEPS))
+        return _task_of(
+            await self._beside.save(log, draft.id, fields, body, claim_id, user=user, keeps=KEEPS)
+        )
 
     async def get(self, log: Log, task_id: str) -> Task | None:
         record = await self._beside.get(log, task_id)
@@ -170,7 +172,7 @@ class Tasks:
             outcome = await self._placement.write_one("claims.put", store, put)
             if outcome.applied:
                 return
-            if (error := refused(store, outcome)) is not None:
+            if (error := rejection_error(store, outcome)) is not None:
                 raise error
             there = outcome.stored
             if isinstance(there, Corrupt):
@@ -189,7 +191,7 @@ class Tasks:
 
     async def _is_nobodys(self, claim: Record) -> bool:
         """Whether the task that was to follow a claim has not, and will not any more."""
-        task = await self._beside.standing(Key(claim.key.tenant, str(claim.fields["task_key"])))
+        task = await self._beside.fetch_stored(Key(claim.key.tenant, str(claim.fields["task_key"])))
         return (
             not isinstance(task, Record)
             and self._placement.now() - claim.updated_at > self._placement.settings.mark_life
@@ -212,7 +214,7 @@ class Tasks:
             discard_at=until,
         )
         outcome = await self._placement.write_one("claims.delete", self._placement.topology.archive, gone)
-        if (error := refused(self._placement.topology.archive, outcome)) is not None:
+        if (error := rejection_error(self._placement.topology.archive, outcome)) is not None:
             raise error
 
     async def _unclaim_all(self, partition: Partition, generation: int) -> None:
@@ -256,7 +258,7 @@ def _task_of(record: Record) -> Task:
         status=fields["status"],
         parent_id=fields.get("parent_id"),
         result=body.get("result"),
-        metadata=copied(body.get("metadata") or {}),
+        metadata=copy_json(body.get("metadata") or {}),
         created_at=record.created_at,
         updated_at=record.updated_at,
     )

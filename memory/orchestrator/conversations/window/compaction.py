@@ -15,16 +15,16 @@ from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.session import Compaction
 from memory.domain.shapes import import_message
 from memory.orchestrator.conversations.log.events import Draft, Event, EventType, copy_of
-from memory.orchestrator.conversations.log.seen import Seen
+from memory.orchestrator.conversations.log.seen import LogSnapshot
 from memory.orchestrator.conversations.window.handle import Handle
 from memory.orchestrator.conversations.window.reading import COPIED, Window
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.places import Places
-from memory.policies.compacting import Compacted, CompactionSettings, compacted
+from memory.policies.compacting import Compacted, CompactionSettings, compact_messages
 from memory.policies.thresholds import WindowPolicy, archived_by
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import TokenThreshold, split_for_compaction
-from memory.ports.pace import paced
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import And, Eq, Order, Query, within
 from memory.ports.record import JsonValue
 
@@ -44,9 +44,11 @@ class Compacting(Handle):
 
     async def compactions(self) -> list[Compaction]:
         """Every compaction, the first one first (B39)."""
-        return [self._told(event) for event in await self._log.whole(await self._made())]
+        return [
+            self._compaction_of(event) for event in await self._log.whole(await self._compaction_events())
+        ]
 
-    async def _made(self) -> list[Event]:
+    async def _compaction_events(self) -> list[Event]:
         life = self._log.life
         asked = And((Eq("conversation_id", life.session_id), Eq("event", EventType.COMPACTION.value)))
         query = Query(
@@ -73,7 +75,7 @@ class Compacting(Handle):
             ]
             return archived, await _summary(summarise, await self._whole(window, archived))
 
-        made = await self._compacted(choose, reason, trigger_id)
+        made = await self._compact_once(choose, reason, trigger_id)
         assert made is not None  # noqa: S101 - it always chooses
         return made
 
@@ -101,13 +103,13 @@ class Compacting(Handle):
             )
 
         reason = "token_limit" if isinstance(policy, TokenThreshold | CompactionSettings) else "auto"
-        made = again = await self._compacted(choose, reason, None)
+        made = again = await self._compact_once(choose, reason, None)
         if isinstance(policy, TokenThreshold) and policy.keep_last is None:
             while (
                 again is not None and (again.tokens_after or 0) + of_tools > policy.usable
             ):  # the summary is longer than the room for it
                 try:
-                    made, again = again, await self._compacted(choose, reason, None)
+                    made, again = again, await self._compact_once(choose, reason, None)
                 except CompactionError as error:
                     log.warning(
                         "session %s: its summary takes more than the limit, and no shorter one could be had: %s",
@@ -129,25 +131,25 @@ class Compacting(Handle):
             asked.append(list(sources))
             return ""
 
-        found = compacted(messages, policy, self._counter, stand_in)
+        found = compact_messages(messages, policy, self._counter, stand_in)
         if asked:
             said = await _summary(summarise, asked[0])
-            found = compacted(messages, policy, self._counter, lambda _: said)
+            found = compact_messages(messages, policy, self._counter, lambda _: said)
         left = [messages[at] for at in found.removed]
         if found.summary is not None:
             return left, found.summary.model_copy(update={"id": None})
-        await self._dropped(left, found)
+        await self._drop_messages(left, found)
         return None
 
-    async def _dropped(self, left: Sequence[Message], found: Compacted) -> None:
+    async def _drop_messages(self, left: Sequence[Message], found: Compacted) -> None:
         if left:
             names = {message.id for message in left}
             places = Places.of(
                 place for message_id, place in (await self._window()).places.items() if message_id in names
             )
-            await self._left(EventType.REPLACE, places, found.strategy)
+            await self._remove_from_window(EventType.REPLACE, places, found.strategy)
 
-    async def _compacted(self, choose: Choose, reason: str, trigger_id: str | None) -> Compaction | None:
+    async def _compact_once(self, choose: Choose, reason: str, trigger_id: str | None) -> Compaction | None:
         while True:
             window = await self._window()
             messages, costs, state = (
@@ -187,7 +189,7 @@ class Compacting(Handle):
             seen_before = state.after.compactions
 
             def decide(
-                seen: Seen,
+                seen: LogSnapshot,
                 left: Places = left,
                 before: int = seen_before,
                 draft: Draft = draft,
@@ -199,7 +201,7 @@ class Compacting(Handle):
                     )
                 if seen.state.after.compactions != before or any(at not in seen.state.window for at in left):
                     return []
-                leaves, owed = self._window_exit.leaving(left, seen.state.after)
+                leaves, owed = self._window_exit.exit_data_and_steps(left, seen.state.after)
                 said = draft.message
                 if said is not None and (seen.since > looked_up + 1 or said.id in seen.ids):
                     said = said.model_copy(update={"id": None})
@@ -208,8 +210,8 @@ class Compacting(Handle):
             appended = await self._log.append(decide)
             await self._touch()
             if appended:
-                self._wrote(*appended)
-                return self._told(appended[0])
+                self._note_writes(*appended)
+                return self._compaction_of(appended[0])
             if (await self._log.load()).state.after.compactions != seen_before:
                 made = await self.compactions()
                 if len(made) <= seen_before:
@@ -238,7 +240,7 @@ class Compacting(Handle):
         )
         return summary.model_copy(update={"id": None}) if taken else summary
 
-    def _told(self, event: Event) -> Compaction:
+    def _compaction_of(self, event: Event) -> Compaction:
         data: Mapping[str, Any] = event.draft.data
         message = event.message
         assert message is not None  # noqa: S101 - a compaction is a message
@@ -261,7 +263,7 @@ class Compacting(Handle):
 async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
     names, copies = (
         [str(message.id) for message in archived],
-        [copy_of(message) async for message in paced(archived, COPIED)],
+        [copy_of(message) async for message in iterate_cooperatively(archived, COPIED)],
     )
     try:
         made = summarise(copies)

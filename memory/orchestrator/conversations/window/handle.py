@@ -14,7 +14,7 @@ from memory.domain.message import Message
 from memory.domain.session import SessionInfo
 from memory.orchestrator.conversations.log.events import Draft, Event, EventType
 from memory.orchestrator.conversations.log.log import Log
-from memory.orchestrator.conversations.log.seen import Seen
+from memory.orchestrator.conversations.log.seen import LogSnapshot
 from memory.orchestrator.conversations.sessions import FOLLOWS_WITHIN, SessionDraft, SessionRecords, info_of
 from memory.orchestrator.conversations.window.history import History
 from memory.orchestrator.conversations.window.reading import Window, WindowExtent, read_window, window_at_hand
@@ -115,7 +115,7 @@ class Handle:
         """As much of its end as is asked for, as this process remembers it; None where
         it does not.
         """
-        record = self._sessions.remembered(self._log.life.tenant, self.id)
+        record = self._sessions.cached_record(self._log.life.tenant, self.id)
         if record is None or record.body["incarnation"] != self._log.life.incarnation:
             return None
         return await window_at_hand(self._log, record, self._counter, asked)
@@ -137,23 +137,23 @@ class Handle:
         said = [read[lacking[id(message)]] if id(message) in lacking else message for message in messages]
         return [message for message in said if message is not None]
 
-    def _wrote(self, *events: Event) -> None:
+    def _note_writes(self, *events: Event) -> None:
         reads = reads_of_caller()
         for event in events:
-            reads.wrote(self._log.life.incarnation, event, self._mark)
+            reads.note_write(self._log.life.incarnation, event, self._mark)
 
-    async def _left(self, event: EventType, known: Places, reason: str) -> int:
+    async def _remove_from_window(self, event: EventType, known: Places, reason: str) -> int:
         """Let those of the known places that are in the window leave it. Messages that
         a replacement takes out are passed to `on_window_exit`.
         """
         left = 0
 
-        def decide(seen: Seen) -> list[Draft]:
+        def decide(seen: LogSnapshot) -> list[Draft]:
             nonlocal left
             leaving = Places.of(place for place in known if place in seen.state.window)
             left = len(leaving)
             leaves, owed = (
-                self._window_exit.leaving(leaving, seen.state.after)
+                self._window_exit.exit_data_and_steps(leaving, seen.state.after)
                 if event is EventType.REPLACE
                 else ({}, ())
             )
@@ -163,10 +163,10 @@ class Handle:
                 else []
             )
 
-        await self._done(decide)
+        await self._append_and_touch(decide)
         return left
 
-    async def _done(self, decide: Callable[[Seen], list[Draft]]) -> bool:
+    async def _append_and_touch(self, decide: Callable[[LogSnapshot], list[Draft]]) -> bool:
         done = bool(await self._log.append(decide))
         await self._touch()
         return done
@@ -200,7 +200,7 @@ class Handle:
         now, told = self._placement.now(), info_of(self._record).accessed_at
         if told is None or now - told >= FOLLOWS_WITHIN:
             try:
-                seen = self._log.seen or await self._log.load()
+                seen = self._log.snapshot or await self._log.load()
                 touched: Any = self._record.fields["touched_at"]
                 self._record = await self._sessions.follow(
                     self._record, seen.state, touched, accessed_at=now.isoformat()
@@ -215,9 +215,13 @@ class Handle:
         """Tell the session's own record, for lists; not with each message of a burst.
         What was said is stored: that this fails is no reason to say that it is not.
         """
-        if self._log.seen is None:
+        if self._log.snapshot is None:
             return
-        state, now, touched = self._log.seen.state, self._placement.now(), self._record.fields["touched_at"]
+        state, now, touched = (
+            self._log.snapshot.state,
+            self._placement.now(),
+            self._record.fields["touched_at"],
+        )
         self._sessions.is_behind(self._record, state, now)
         if isinstance(touched, datetime) and now - touched >= FOLLOWS_WITHIN:
             try:

@@ -63,7 +63,7 @@ class HistoryQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class WindowExit:
     """Why a message is not in the window."""
 
     excluded: str | None = None
@@ -78,7 +78,7 @@ class Gone:
     """
 
 
-_IN_IT = Gone()
+_IN_IT = WindowExit()
 BEHIND_SYSTEM, ONLY_SYSTEM = "behind-system", "only-system"
 """Cursors of our own, where a page ends at the system message, which stands in no log:
 all of the log is to come, or nothing but that message.
@@ -103,7 +103,7 @@ class History:
         leads = first is not None and self._leads(asked)
         shown = await self._log.whole(events[max(0, asked.offset - leads) :])
         left = [event for event in shown if event.place not in window]
-        gone = dict(zip([event.place for event in left], await self.gone(left), strict=True))
+        gone = dict(zip([event.place for event in left], await self.window_exits(left), strict=True))
         items = [item_of(event, gone.get(event.place, _IN_IT)) for event in shown]
         if first is not None and leads and asked.offset == 0:
             items.insert(0, first)
@@ -121,7 +121,7 @@ class History:
         """The places of the messages that are in the window, where this process has
         seen the log before: it asks what came since.
         """
-        return NOWHERE if self._log.seen is None else (await self._log.load()).state.window
+        return NOWHERE if self._log.snapshot is None else (await self._log.load()).state.window
 
     async def _events(self, asked: HistoryQuery) -> tuple[list[Event], str | None]:
         """The messages of a page, those before its offset among them, and where the
@@ -213,9 +213,9 @@ class History:
                 left = left.without(back_by(event.draft)).without(late_by(event.draft))
         return left
 
-    async def gone(self, events: Sequence[Event]) -> list[Gone]:
+    async def window_exits(self, events: Sequence[Event]) -> list[WindowExit]:
         """What became of each of these messages."""
-        found = await gone_from(self._placement, [(self._log, events)])
+        found = await window_exits_of(self._placement, [(self._log, events)])
         return [found[event.key] for event in events]
 
 
@@ -226,7 +226,9 @@ def _names_system(asked: HistoryQuery) -> bool:
     return (asked.ids is None or "system" in asked.ids) and (not asked.roles or "system" in asked.roles)
 
 
-async def gone_from(placement: Placement, logs: Sequence[tuple[Log, Sequence[Event]]]) -> dict[Key, Gone]:
+async def window_exits_of(
+    placement: Placement, logs: Sequence[tuple[Log, Sequence[Event]]]
+) -> dict[Key, WindowExit]:
     """What became of messages of several logs, by their keys: told by what happened
     behind the first of each log, which is one question.
     """
@@ -260,34 +262,34 @@ async def gone_from(placement: Placement, logs: Sequence[tuple[Log, Sequence[Eve
     return {event.key: found[log.life.session_id][1][event.place] for log, events in logs for event in events}
 
 
-def _mark(found: dict[int, Gone], event: Event) -> None:
+def _mark(found: dict[int, WindowExit], event: Event) -> None:
     """Take in what an event made of the messages."""
     data: Mapping[str, Any] = event.draft.data
     if event.type is EventType.RESTORE:
         if data["place"] in found:
-            found[data["place"]] = Gone(cut_by=found[data["place"]].cut_by)
+            found[data["place"]] = WindowExit(cut_by=found[data["place"]].cut_by)
         return
     left, back = left_by(event.draft).with_all(late_by(event.draft)), back_by(event.draft)
     cut = (
-        Places.told(data.get(LEAVES, ()))
+        Places.from_json(data.get(LEAVES, ()))
         if event.type in (EventType.REPLACE, EventType.COMPACTION)
         else NOWHERE
     )
     for place, before in found.items():
         if place in back:
-            found[place] = Gone(cut_by=before.cut_by)
+            found[place] = WindowExit(cut_by=before.cut_by)
         elif place in left:
             cut_by = event.place if before.cut_by is None and place in cut else before.cut_by
             if event.type is EventType.COMPACTION:
-                found[place] = Gone(archived_by=event.key.id, cut_by=cut_by)
+                found[place] = WindowExit(archived_by=event.key.id, cut_by=cut_by)
             else:
                 by_hand = event.type is not EventType.REPLACE
-                found[place] = Gone(
+                found[place] = WindowExit(
                     excluded=str(data.get("reason", "manual")), is_by_hand=by_hand, cut_by=cut_by
                 )
 
 
-def item_of(event: Event, gone: Gone) -> HistoryItem:
+def item_of(event: Event, gone: WindowExit) -> HistoryItem:
     message = event.message
     assert message is not None  # noqa: S101 - only messages are in a history
     return HistoryItem(

@@ -17,8 +17,8 @@ from memory.orchestrator.conversations.window.reads import MESSAGES_KEPT, Read, 
 from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.places import Places
 from memory.policies.tokens import message_tokens
-from memory.policies.window import Arranged, arranged, reaches_back
-from memory.ports.pace import paced
+from memory.policies.window import Arranged, arrange, reaches_back
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.record import Record
 from memory.ports.tokens import TokenCounter
 
@@ -102,13 +102,13 @@ async def read_window(
     """The session's record, and its window as far back as need be: both are read at
     once.
     """
-    reach = _expected(None if log.seen is None else log.seen.state, asked)
+    reach = _estimate_count(None if log.snapshot is None else log.snapshot.state, asked)
     told, (state, events) = await both_at_once(record, log.window(reach))
     while True:
         uncounted = [
             event
             for event in events.values()
-            if not event.draft.is_whole and _counted(event, counter) is None
+            if not event.draft.is_whole and _stored_tokens(event, counter) is None
         ]
         events |= {event.place: event for event in await log.whole(uncounted)}
         read = state.window if reach is None else state.window.newest(reach)
@@ -127,7 +127,7 @@ async def window_at_hand(
     """The window as this process last saw it, no longer ago than `REMEMBERED_FOR`, as
     far back as need be; None where that is not at hand.
     """
-    seen = log.remembered
+    seen = log.cached_snapshot
     if seen is None:
         return None
     at_hand = {place for place, event in seen.events.items() if event.draft.is_whole}
@@ -159,13 +159,13 @@ async def _window(
     system = system_of(record)
     said = [
         (message, event)
-        async for event in paced(ordered(events), COPIED)
+        async for event in iterate_cooperatively(order_events(events), COPIED)
         if (message := event.draft.message) is not None
     ]
     first = [] if system is None else [system]
     return Window(
         state,
-        arranged([*first, *[message for message, _ in said]]),
+        arrange([*first, *[message for message, _ in said]]),
         [
             *[message_tokens(message, counter) for message in first],
             *[_cost(message, event, counter) for message, event in said],
@@ -176,7 +176,7 @@ async def _window(
     )
 
 
-def ordered(events: Iterable[Event]) -> list[Event]:
+def order_events(events: Iterable[Event]) -> list[Event]:
     """The events whose messages can be shown, as a model reads them: summaries, then by
     place.
     """
@@ -186,15 +186,15 @@ def ordered(events: Iterable[Event]) -> list[Event]:
 
 def _cost(message: Message, event: Event, counter: TokenCounter) -> int:
     """What was counted when it was stored, if this counter counted."""
-    counted = _counted(event, counter)
+    counted = _stored_tokens(event, counter)
     return message_tokens(message, counter) if counted is None else counted
 
 
-def _counted(event: Event, counter: TokenCounter) -> int | None:
+def _stored_tokens(event: Event, counter: TokenCounter) -> int | None:
     return event.draft.tokens if event.draft.data.get("counter") == counter.name else None
 
 
-def _expected(seen: State | None, asked: WindowExtent) -> int | None:
+def _estimate_count(seen: State | None, asked: WindowExtent) -> int | None:
     """How many of the newest messages are likely to be enough, by what messages took so
     far as this handle has seen; None for all.
     """

@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 from memory.domain.message import Message
 from memory.orchestrator.conversations.log.events import Event
 from memory.orchestrator.storage.places import NOWHERE, Places
-from memory.policies.aligning import aligned
+from memory.policies.aligning import align_messages
 
 SESSIONS_KEPT = 1_000
 """Sessions of which one task's last read is kept; of others it counts as not having
@@ -71,16 +71,16 @@ class Read:
     """
 
     @property
-    def known(self) -> Places:
+    def known_places(self) -> Places:
         """The places of all messages that the caller was shown or has written since."""
         return functools.reduce(Places.with_all, self.written.values(), self.places)
 
     @property
-    def hidden(self) -> dict[str, int]:
+    def hidden_messages(self) -> dict[str, int]:
         """The messages of the window that the caller neither was shown nor wrote since,
         with their places.
         """
-        known = self.known
+        known = self.known_places
         return {name: place for name, (place, _) in self.versions.items() if place not in known}
 
     def hide(self, message_ids: Container[str | None]) -> None:
@@ -93,7 +93,7 @@ class Read:
         """The places that a write by this handle may take out of the window."""
         return self.places.with_all(self.written.get(handle, NOWHERE))
 
-    def wrote(self, event: Event, handle: object) -> None:
+    def note_write(self, event: Event, handle: object) -> None:
         """Note a message that the same task has written."""
         if event.draft.message is not None:
             self.written[handle] = self.written.get(handle, NOWHERE).with_one(event.place)
@@ -133,9 +133,9 @@ class Reads:
         own, of_children = self._own.get(incarnation), self._of_children.get(incarnation, {})
         reads = [*([] if own is None or not own.is_read else [own]), *of_children.values()]
         if not reads:
-            reads = [read for read in self._read_above(incarnation) if _recognised(messages, read)]
+            reads = [read for read in self._read_above(incarnation) if _count_recognised(messages, read)]
         if of_children or (reads and reads[0] is not own):
-            found = [_recognised(messages, read) for read in reads]
+            found = [_count_recognised(messages, read) for read in reads]
             self._keep(
                 incarnation,
                 _common([read for read, count in zip(reads, found, strict=True) if count == max(found)]),
@@ -166,11 +166,11 @@ class Reads:
             reads += [replace(read, versions=dict(read.versions), written={}) for read in above]
         return reads
 
-    def wrote(self, incarnation: str, event: Event, handle: object) -> None:
+    def note_write(self, incarnation: str, event: Event, handle: object) -> None:
         """Note a message that the task has written."""
         for read in (self._own.get(incarnation), *self._of_children.get(incarnation, {}).values()):
             if read is not None:
-                read.wrote(event, handle)
+                read.note_write(event, handle)
 
     def take_back(self, incarnation: str) -> None:
         """Let the parent tasks forget the task's read: it has replaced the window
@@ -221,15 +221,15 @@ class Reads:
 def _common(reads: Sequence[Read]) -> Read:
     """What all of the reads, the earliest first, showed or wrote."""
     first, *others = reads
-    places, versions = first.known, first.versions
+    places, versions = first.known_places, first.versions
     for read in others:
-        places, versions = places.both(read.known), {**read.versions, **versions}
+        places, versions = places.both(read.known_places), {**read.versions, **versions}
     return first if not others else Read(places, versions, first.shown)
 
 
-def _recognised(messages: Sequence[Message], read: Read) -> int:
+def _count_recognised(messages: Sequence[Message], read: Read) -> int:
     """How many of the messages a read has."""
-    found = aligned(messages, read.shown or [])
+    found = align_messages(messages, read.shown or [])
     return sum(
         at is not None or message.id in read.versions for message, at in zip(messages, found, strict=True)
     )
@@ -264,10 +264,10 @@ def lends_reads(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corout
     """
 
     @functools.wraps(call)
-    def calling(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         return with_reads(reads_of_caller(), call, *args, **kwargs)
 
-    return calling
+    return wrapper
 
 
 async def with_reads(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from memory.domain.message import Message
 from memory.orchestrator.conversations.log.events import copy_of
 from memory.orchestrator.storage.places import Places
-from memory.policies.aligning import aligned
+from memory.policies.aligning import align_messages
 
 AT_ONCE = 500
 """Messages that are put together."""
@@ -32,7 +32,9 @@ class Replacement:
         elsewhere since stay, behind the list.
         """
         named = {message.id: at for at, message in enumerate(shown)}
-        found = aligned(messages, shown) if by_content else [named.get(message.id) for message in messages]
+        found = (
+            align_messages(messages, shown) if by_content else [named.get(message.id) for message in messages]
+        )
         kept = {shown[at].id for at in found if at is not None}
         self.leaving = Places.of(
             place for message_id, place in places.items() if message_id not in kept and place in known

@@ -64,7 +64,7 @@ class StreamedMessage:
 
     async def _store(self, changes: Mapping[str, Any]) -> Message:
         if self._begun:
-            return await self._conversation.change(self._id, self._grown(changes), as_seen=True)
+            return await self._conversation.change(self._id, self._make_change(changes), as_seen=True)
         first = Message(id=self._id, role=self._role, content=self._said, is_final=False).model_copy(
             update=dict(changes)
         )
@@ -72,12 +72,12 @@ class StreamedMessage:
         self._begun = True
         return stored
 
-    def _grown(self, changes: Mapping[str, Any]) -> Callable[[Message], Message]:
+    def _make_change(self, changes: Mapping[str, Any]) -> Callable[[Message], Message]:
         """What the message says now, laid on what stands there, which others may have
         changed in other ways.
         """
 
-        def grown(stored: Message) -> Message:
+        def grow_stored(stored: Message) -> Message:
             new = stored.model_copy(update={"content": self._said, **changes})
             if new != stored and (stored.is_final or not self._said.startswith(stored.text)):
                 raise Conflict(
@@ -86,4 +86,4 @@ class StreamedMessage:
                 )
             return new
 
-        return grown
+        return grow_stored

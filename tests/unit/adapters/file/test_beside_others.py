@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from memory.adapters.file.library import Library
-from memory.adapters.file.names import encoded
+from memory.adapters.file.names import encode_name
 from memory.adapters.file.store import FileStore
 from memory.adapters.file.tables import Entry
 from memory.domain.errors import StoreUnavailable
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import HERE, done, key_of, put, record
+from memory.ports.contract.support import HERE, apply_all, key_of, put, record
 from memory.ports.query import MAX_LIMIT, Query, Search, Words, within
 from memory.ports.record import Corrupt, Partition, Record, Tombstone
 from memory.ports.writes import Absent, Always, Status
@@ -33,9 +33,9 @@ async def test_whoever_finishes_a_dead_ones_commit_has_heard_of_what_was_kept_be
     other = await opened(folder)
     everything = Query(SAMPLES, within(HERE), limit=MAX_LIMIT)
     try:
-        await done(store, put(record(1)))
+        await apply_all(store, put(record(1)))
         await store.query(everything)
-        await done(other, put(record(2)))
+        await apply_all(other, put(record(2)))
 
         def dies(_: object) -> None:
             raise OSError(5, "killed")
@@ -44,7 +44,7 @@ async def test_whoever_finishes_a_dead_ones_commit_has_heard_of_what_was_kept_be
             dying.setattr(other._library.commits, "finish", dies)
             with pytest.raises(StoreUnavailable):
                 await other.apply([put(record(3)), put(record(4))])
-        await done(store, put(record(5)))  # takes the lock first, and finishes
+        await apply_all(store, put(record(5)))  # takes the lock first, and finishes
         assert len((await store.query(everything)).records) == 5
         assert await store.delete_matching(everything, 100) == 5
         assert all(
@@ -57,10 +57,10 @@ async def test_whoever_finishes_a_dead_ones_commit_has_heard_of_what_was_kept_be
 async def test_a_cut_scopes_folder_that_a_dead_process_left_empty_hides_nothing_written_later(
     store: FileStore, folder: Path
 ) -> None:
-    (folder / "acme" / encoded(CUT.scope) / "samples").mkdir(parents=True)
+    (folder / "acme" / encode_name(CUT.scope) / "samples").mkdir(parents=True)
     first = record(1, at=CUT)
     assert await store.get(SAMPLES, [first.key]) == [None]
-    await done(store, put(first, Absent()))
+    await apply_all(store, put(first, Absent()))
     assert [type(s) for s in await store.get(SAMPLES, [first.key])] == [Record]
     [again] = await store.apply([put(replace(first, version=2), Absent())])
     assert again.status is Status.CONFLICT
@@ -68,8 +68,8 @@ async def test_a_cut_scopes_folder_that_a_dead_process_left_empty_hides_nothing_
 
 async def test_a_damaged_record_of_a_cut_scope_is_named_and_erased(store: FileStore, folder: Path) -> None:
     secret = record(1, at=CUT, texts={"content": "the secret"})
-    await done(store, put(secret))
-    [file] = (folder / "acme" / encoded(CUT.scope) / "samples").glob("*.json")
+    await apply_all(store, put(secret))
+    [file] = (folder / "acme" / encode_name(CUT.scope) / "samples").glob("*.json")
     file.write_bytes(file.read_bytes()[:-9])
     await store.close()
     store = await opened(folder)
@@ -101,6 +101,6 @@ def restless(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("restless")
 async def test_queries_and_searches_come_to_an_end_where_others_write_all_the_while(store: FileStore) -> None:
-    await done(store, *[put(record(n, texts={"content": "word"}), Always()) for n in (1, 2, 3)])
+    await apply_all(store, *[put(record(n, texts={"content": "word"}), Always()) for n in (1, 2, 3)])
     assert len((await store.query(Query(SAMPLES, within(HERE)))).records) == 3
     assert len(await store.search(Search(SAMPLES, within(HERE), Words("word"), 10))) == 3

@@ -25,15 +25,15 @@ from memory.ports.codec import to_json
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import (
     HERE,
-    asked,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
     id_of,
     key_of,
-    live,
     one,
     put,
+    query_ids,
     record,
 )
 from memory.ports.query import Eq, Query, within
@@ -89,7 +89,7 @@ def is_whole(standing: object, version: int) -> bool:
 
 async def edited(store: FileStore, last: int = 2) -> None:
     for version in range(1, last + 1):
-        await done(store, put(sealed(version=version)))
+        await apply_all(store, put(sealed(version=version)))
 
 
 # -- the layout ------------------------------------------------------------------------
@@ -98,22 +98,22 @@ async def edited(store: FileStore, last: int = 2) -> None:
 async def test_many_bytes_are_a_file_as_they_are_and_the_record_says_which(
     store: FileStore, folder: Path
 ) -> None:
-    await done(store, put(sealed()), put(record(2, fields={"seal": bytes(MANY - 1)})))
+    await apply_all(store, put(sealed()), put(record(2, fields={"seal": bytes(MANY - 1)})))
     assert bytes_of(folder).read_bytes() == content(1)
     said = json.loads(file_of(folder).read_text())
     assert said["fields"] == {"seal": {"bytes": len(content(1)), "sha256": sha256(content(1)).hexdigest()}}
     assert file_of(folder).stat().st_size < 2_000
     assert bytes_of(folder).stat().st_mode & 0o777 == 0o600
     assert not bytes_of(folder, 2).exists(), "few bytes stay in the record"
-    assert is_whole(await live(store), 1)
-    assert (await live(store, 2)).fields == {"seal": bytes(MANY - 1)}
+    assert is_whole(await fetch_record(store), 1)
+    assert (await fetch_record(store, 2)).fields == {"seal": bytes(MANY - 1)}
     assert (await store.count(Query(SAMPLES, within(HERE)))).bytes > 2 * MANY
     assert (await store.audit()).problems == ()
 
 
 async def test_a_folder_of_the_layout_before_is_taken_over_and_its_records_are_read(folder: Path) -> None:
     store = await opened(folder)
-    await done(store, put(sealed()))
+    await apply_all(store, put(sealed()))
     await store.close()
     (folder / "store.json").write_bytes(seal({"store": "memory, one file a record", "schema": SCHEMA - 1}))
     bytes_of(folder).unlink()
@@ -123,12 +123,12 @@ async def test_a_folder_of_the_layout_before_is_taken_over_and_its_records_are_r
     assert json.loads((folder / "store.json").read_text())["schema"] == SCHEMA, (
         "a release that knows no such files opens it no more"
     )
-    assert is_whole(await live(store), 1)
-    assert await asked(store, part=Eq("seal", content(1))) == [id_of(1)]
-    await done(store, put(sealed(version=2)))
+    assert is_whole(await fetch_record(store), 1)
+    assert await query_ids(store, part=Eq("seal", content(1))) == [id_of(1)]
+    await apply_all(store, put(sealed(version=2)))
     assert names_in(folder) == [".json", ".json.bak", ".seal.bytes"]
     file_of(folder).write_bytes(b"")
-    assert is_whole(await live(store), 1)
+    assert is_whole(await fetch_record(store), 1)
     assert names_in(folder) == [".json", ".json.bak"], (
         "the bytes of what was lost are none of what was restored"
     )
@@ -138,9 +138,9 @@ async def test_a_folder_of_the_layout_before_is_taken_over_and_its_records_are_r
 async def test_what_is_asked_of_bytes_apart_is_answered_and_they_are_not_kept_in_memory(
     store: FileStore,
 ) -> None:
-    await done(store, *[put(sealed(n, n)) for n in (1, 2)], put(record(3)))
-    assert await asked(store, part=Eq("seal", content(2))) == [id_of(2)]
-    assert await asked(store) == [id_of(n) for n in (1, 2, 3)]
+    await apply_all(store, *[put(sealed(n, n)) for n in (1, 2)], put(record(3)))
+    assert await query_ids(store, part=Eq("seal", content(2))) == [id_of(2)]
+    assert await query_ids(store) == [id_of(n) for n in (1, 2, 3)]
     page = await store.query(Query(SAMPLES, within(HERE)))
     assert [r.fields.get("seal") for r in page.records if isinstance(r, Record)] == [
         content(1),
@@ -159,21 +159,21 @@ async def test_the_version_before_keeps_its_bytes_and_those_before_go(store: Fil
     await edited(store, 3)
     assert names_in(folder) == [".json", ".json.bak", ".seal.bytes", ".seal.bytes.bak"]
     assert [bytes_of(folder).read_bytes(), before_of(folder).read_bytes()] == [content(3), content(2)]
-    await done(store, put(record(1, version=4)))
+    await apply_all(store, put(record(1, version=4)))
     assert names_in(folder) == [".json", ".json.bak", ".seal.bytes.bak"]
     assert before_of(folder).read_bytes() == content(3)
-    await done(store, put(record(1, version=5)))
+    await apply_all(store, put(record(1, version=5)))
     assert names_in(folder) == [".json", ".json.bak"]
     assert (await store.audit()).problems == ()
 
 
 async def test_bytes_that_stay_as_they_are_are_not_written_again(store: FileStore, folder: Path) -> None:
-    await done(store, put(sealed()))
+    await apply_all(store, put(sealed()))
     file = bytes_of(folder).stat().st_ino
-    await done(store, Annotate(SAMPLES, key_of(1), 1, tier="long"))
-    await done(store, put(record(1, version=2, fields={"seal": content(1)})))
+    await apply_all(store, Annotate(SAMPLES, key_of(1), 1, tier="long"))
+    await apply_all(store, put(record(1, version=2, fields={"seal": content(1)})))
     assert [bytes_of(folder).stat().st_ino, before_of(folder).stat().st_ino] == [file, file]
-    await done(store, put(sealed(version=3)))
+    await apply_all(store, put(sealed(version=3)))
     assert before_of(folder).stat().st_ino == file != bytes_of(folder).stat().st_ino
 
 
@@ -189,12 +189,12 @@ GOING: dict[str, Callable[[], Write]] = {
 async def test_no_bytes_are_left_of_what_went(store: FileStore, folder: Path, going: str) -> None:
     await edited(store)
     bytes_of(folder).write_bytes(b"bad")
-    assert is_whole(await live(store), 1)
-    await done(store, put(sealed(version=2)))
+    assert is_whole(await fetch_record(store), 1)
+    await apply_all(store, put(sealed(version=2)))
     assert len(quarantined(folder)) == 2, "the record, and its bytes"
-    await done(store, GOING[going]())
+    await apply_all(store, GOING[going]())
     assert names_in(folder) == [".json"]
-    assert isinstance(await found(store), Record | Mark | Tombstone)
+    assert isinstance(await fetch_stored(store), Record | Mark | Tombstone)
     if going != "given another role":
         assert quarantined(folder) == []
     assert not any(content(2)[:100] in path.read_bytes() for path in files_below(folder))
@@ -202,7 +202,7 @@ async def test_no_bytes_are_left_of_what_went(store: FileStore, folder: Path, go
 
 async def test_the_files_of_a_forgotten_partition_go(store: FileStore, folder: Path) -> None:
     await edited(store)
-    await done(store, delete(1, version=9), RaiseGeneration(HERE))
+    await apply_all(store, delete(1, version=9), RaiseGeneration(HERE))
     idle = await store.idle_partitions()
     assert await store.forget_partitions(idle) == 1
     assert not table_of(folder).exists()
@@ -217,7 +217,7 @@ async def test_a_record_whose_bytes_are_damaged_is_restored_with_those_of_the_ve
     store: FileStore, folder: Path, damage: str, by: str
 ) -> None:
     await edited(store)
-    assert await asked(store) == [id_of(1)]
+    assert await query_ids(store) == [id_of(1)]
     DAMAGE[damage](bytes_of(folder))
     if by == "write":
         outcome = await one(store, put(sealed(version=3), AtVersion(2)))
@@ -226,11 +226,11 @@ async def test_a_record_whose_bytes_are_damaged_is_restored_with_those_of_the_ve
         (record_,) = (await store.query(Query(SAMPLES, within(HERE)))).records
         assert is_whole(record_, 1)
     elif by == "bytes":
-        assert await asked(store, part=Eq("seal", content(1))) == [id_of(1)]
+        assert await query_ids(store, part=Eq("seal", content(1))) == [id_of(1)]
     elif by == "reopened":
         await store.close()
         await store.open((SAMPLES, MORE_SAMPLES))
-    assert is_whole(await live(store), 1)
+    assert is_whole(await fetch_record(store), 1)
     assert bytes_of(folder).read_bytes() == before_of(folder).read_bytes() == content(1)
     health = await store.check()
     assert health.quarantined == 1
@@ -242,12 +242,12 @@ async def test_a_record_whose_bytes_are_damaged_is_restored_with_those_of_the_ve
 async def test_damaged_bytes_without_a_version_before_are_answered_as_corrupt_and_written_over(
     store: FileStore, folder: Path, damage: str
 ) -> None:
-    await done(store, put(sealed()), put(sealed(2)))
+    await apply_all(store, put(sealed()), put(sealed(2)))
     DAMAGE[damage](bytes_of(folder))
-    there = await found(store)
+    there = await fetch_stored(store)
     assert isinstance(there, Corrupt)
     assert "seal" in there.problem
-    assert is_whole(await live(store, 2), 1), "its neighbours are served"
+    assert is_whole(await fetch_record(store, 2), 1), "its neighbours are served"
     page = await store.query(Query(SAMPLES, within(HERE)))
     assert [page.corrupt, [r.key for r in page.records if isinstance(r, Record)]] == [
         (key_of(1),),
@@ -255,8 +255,8 @@ async def test_damaged_bytes_without_a_version_before_are_answered_as_corrupt_an
     ]
     assert (await store.audit()).problems == ()
     assert not (await one(store, put(sealed(), Absent()))).applied
-    await done(store, put(sealed(version=3)))
-    assert is_whole(await live(store), 3)
+    await apply_all(store, put(sealed(version=3)))
+    assert is_whole(await fetch_record(store), 3)
     assert len(quarantined(folder)) >= 1
 
 
@@ -265,7 +265,7 @@ async def test_a_damaged_record_with_the_bytes_of_another_version_is_not_put_tog
 ) -> None:
     await edited(store)
     file_of(folder).write_bytes(backup_of(folder).read_bytes())
-    assert is_whole(await live(store), 1)
+    assert is_whole(await fetch_record(store), 1)
     assert bytes_of(folder).read_bytes() == content(1)
 
 
@@ -274,7 +274,7 @@ async def test_of_what_was_deleted_one_repair_leaves_neither_the_version_before_
 ) -> None:
     await edited(store)
     before = {path: path.read_bytes() for path in (backup_of(folder), before_of(folder))}
-    await done(store, delete(1, version=3))
+    await apply_all(store, delete(1, version=3))
     for path, said in before.items():
         path.write_bytes(said)
     (told,) = (await store.audit(repair=True)).problems
@@ -286,7 +286,7 @@ async def test_of_what_was_deleted_one_repair_leaves_neither_the_version_before_
 async def test_what_people_lay_beside_is_no_bytes_of_ours_and_left_alone(
     store: FileStore, folder: Path
 ) -> None:
-    await done(store, put(sealed()))
+    await apply_all(store, put(sealed()))
     theirs = [
         table_of(folder) / name
         for name in ("notes.bytes", "notes.seal.bytes.txt", "A b.seal.bytes", f"{id_of(9)}.bytes")
@@ -295,14 +295,14 @@ async def test_what_people_lay_beside_is_no_bytes_of_ours_and_left_alone(
         path.write_bytes(b"theirs")
     assert (await store.audit(repair=True)).problems == ()
     assert [path.read_bytes() for path in theirs] == [b"theirs"] * 4
-    assert is_whole(await live(store), 1)
+    assert is_whole(await fetch_record(store), 1)
 
 
 async def test_bytes_that_no_record_names_are_told_and_swept_and_what_is_named_stays(
     store: FileStore, folder: Path
 ) -> None:
     await edited(store)
-    await done(store, put(sealed(2)), put(record(3)), put(sealed(5)))
+    await apply_all(store, put(sealed(2)), put(record(3)), put(sealed(5)))
     file_of(folder, 2).unlink()
     for stray in (bytes_of(folder, 3), before_of(folder, 3), bytes_of(folder, 4)):
         stray.write_bytes(b"stray")
@@ -315,7 +315,7 @@ async def test_bytes_that_no_record_names_are_told_and_swept_and_what_is_named_s
         id_of(1),
         id_of(5),
     ]
-    assert is_whole(await live(store), 2)
+    assert is_whole(await fetch_record(store), 2)
 
 
 # -- beside others, and cut off --------------------------------------------------------
@@ -323,7 +323,7 @@ async def test_bytes_that_no_record_names_are_told_and_swept_and_what_is_named_s
 
 CUT_OFF: dict[str, Callable[[FileStore], Awaitable[object]]] = {
     "edit": lambda store: one(store, put(sealed(version=3))),
-    "restore": found,
+    "restore": fetch_stored,
     "delete": lambda store: one(store, delete(1, version=3)),
 }
 
@@ -362,7 +362,7 @@ async def test_what_was_begun_under_the_layout_of_before_is_finished_before_the_
         with suppress(StoreError, OSError):
             await opened(tmp_path)
     again = await opened(tmp_path)
-    assert is_whole(await found(again), 3)
+    assert is_whole(await fetch_stored(again), 3)
     assert (await again.audit()).problems == ()
     await again.close()
 
@@ -395,7 +395,7 @@ async def test_one_write_cut_off_anywhere_leaves_bytes_and_record_of_one_version
             except Killed:
                 cut = True
         for looking in (store, await opened(folder)):
-            there = await found(looking)
+            there = await fetch_stored(looking)
             if to == "delete":
                 assert isinstance(there, Tombstone) or is_whole(there, 2), (
                     f"cut off after {at} calls of {method}"
@@ -417,7 +417,7 @@ async def test_who_has_read_a_record_when_its_bytes_go_reads_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch, going: str
 ) -> None:
     writer, reader = await opened(folder), await opened(folder)
-    await done(writer, put(sealed(version=2)))
+    await apply_all(writer, put(sealed(version=2)))
     genuine, loop, went = Disk.read, asyncio.get_running_loop(), False
 
     def read(self: Disk, parts: Sequence[str], name: str) -> bytes | None:
@@ -425,13 +425,13 @@ async def test_who_has_read_a_record_when_its_bytes_go_reads_again(
         if self is reader._by_key.disk and name == bytes_of(folder).name and not went:
             went = True
             write = put(sealed(version=9)) if going == "edited" else GOING[going]()
-            asyncio.run_coroutine_threadsafe(done(writer, write), loop).result(20)
+            asyncio.run_coroutine_threadsafe(apply_all(writer, write), loop).result(20)
         return genuine(self, parts, name)
 
     monkeypatch.setattr(Disk, "read", read)
-    there = await found(reader)
+    there = await fetch_stored(reader)
     assert went
-    assert there == await found(writer)
+    assert there == await fetch_stored(writer)
     assert not isinstance(there, Corrupt)
     assert quarantined(folder) == []
     for store in (writer, reader):
@@ -440,21 +440,24 @@ async def test_who_has_read_a_record_when_its_bytes_go_reads_again(
 
 async def test_whoever_reads_beside_a_writer_gets_the_bytes_of_the_version_it_is_told(folder: Path) -> None:
     writer, reader = await opened(folder), await opened(folder)
-    await done(writer, put(sealed()))
+    await apply_all(writer, put(sealed()))
     ended = False
 
     seen = [1]
 
     async def read() -> None:
         while not ended:
-            for there in (await live(reader), *(await reader.query(Query(SAMPLES, within(HERE)))).records):
+            for there in (
+                await fetch_record(reader),
+                *(await reader.query(Query(SAMPLES, within(HERE)))).records,
+            ):
                 assert isinstance(there, Record)
                 assert is_whole(there, there.version)
                 seen.append(there.version)
 
     reading = asyncio.ensure_future(read())
     for version in range(2, 60):
-        await done(writer, put(sealed(version=version)))
+        await apply_all(writer, put(sealed(version=version)))
         before = len(seen)
         while version % 10 == 0 and len(seen) == before and not reading.done():  # noqa: ASYNC110 - the reader has no event
             await asyncio.sleep(0)

@@ -19,7 +19,7 @@ from memory.adapters.file.disk import Disk
 from memory.adapters.file.store import FileStore
 from memory.adapters.file.thresholds import THRESHOLDS
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import asked, delete, found, id_of, key_of, one, put, record
+from memory.ports.contract.support import delete, fetch_stored, id_of, key_of, one, put, query_ids, record
 from memory.ports.record import Corrupt, Record, Stored, Tombstone
 from memory.ports.writes import Always, Annotate, Put
 from tests.support import noticed
@@ -91,7 +91,7 @@ class History:
             elif await self._cut_off(store, does, drawn):
                 await store.close()
                 store = await opened(self.folder, fsync=False)
-            stored = await found(store)
+            stored = await fetch_stored(store)
             fits = (
                 [said for said in ((self.now, self.before), after) if said[0].is_(stored)]
                 if cut
@@ -104,7 +104,7 @@ class History:
                 self.before = was
             if wrong := ([] if self.now.corrupt else unsound(self.folder)):
                 return [f"step {step}: {', '.join(wrong)}"]
-            if await asked(store) != [id_of(1)] * isinstance(stored, Record):
+            if await query_ids(store) != [id_of(1)] * isinstance(stored, Record):
                 return [f"step {step}: a query finds another"]
         told = list((await store.audit()).problems)
         await store.close()
@@ -152,7 +152,7 @@ class History:
         file.unlink()  # the version before may have the same bytes
         if drawn.random() < 0.7 or file == file_of(self.folder):
             file.write_bytes(drawn.choice([content[:-1], b"\xff" + content[1:]]))
-        return found
+        return fetch_stored
 
     async def _cut_off(
         self, store: FileStore, does: Callable[[FileStore], Awaitable[object]], drawn: random.Random

@@ -27,15 +27,15 @@ from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import (
     FOREIGN,
     HERE,
-    asked,
-    done,
-    found,
+    apply_all,
+    fetch_record,
+    fetch_stored,
     hit_ids,
     id_of,
     key_of,
-    live,
     one,
     put,
+    query_ids,
     record,
 )
 from memory.ports.query import Query, within
@@ -61,8 +61,8 @@ async def test_no_one_else_is_let_in_whatever_the_umask(folder: Path, umask: int
     before = os.umask(umask)
     try:
         store = await opened(folder)
-        await done(store, put(record(1)), RaiseGeneration(HERE))
-        await done(store, put(record(1, version=2)))
+        await apply_all(store, put(record(1)), RaiseGeneration(HERE))
+        await apply_all(store, put(record(1, version=2)))
         await store.close()
     finally:
         os.umask(before)
@@ -78,7 +78,7 @@ async def test_a_folder_that_is_not_the_open_one_any_more_is_named_and_nothing_i
     nobody looks into.
     """
     store = await opened(folder)
-    await done(store, put(record(1)))
+    await apply_all(store, put(record(1)))
     moved = await asyncio.to_thread(folder.rename, folder.with_name("moved"))
     if "replaced" in happened:
         shutil.copytree(moved, folder)
@@ -100,8 +100,8 @@ async def test_a_folder_that_is_not_the_open_one_any_more_is_named_and_nothing_i
     await store.close()
     assert everything_below(folder) == before
     again = await opened(moved)
-    assert await found(again, 2) is None
-    await live(again, 1)
+    assert await fetch_stored(again, 2) is None
+    await fetch_record(again, 1)
     await again.close()
 
 
@@ -113,7 +113,7 @@ async def test_a_link_in_the_place_of_a_folder_is_refused_by_name(
     folder: Path, tmp_path: Path, depth: int
 ) -> None:
     store = await opened(folder)
-    await done(store, put(record(1, FOREIGN)))
+    await apply_all(store, put(record(1, FOREIGN)))
     outside = tmp_path / "outside"
     (outside / "user%3aann" / "samples").mkdir(parents=True)
     path = [folder / "acme", folder / "acme" / "user%3aann", table_of(folder)][depth]
@@ -124,14 +124,14 @@ async def test_a_link_in_the_place_of_a_folder_is_refused_by_name(
         with pytest.raises(StoreError, match="is a symbolic link"):
             await call
     assert files_below(outside) == []
-    assert isinstance(await found(store, 1, FOREIGN), Record)
+    assert isinstance(await fetch_stored(store, 1, FOREIGN), Record)
     await store.close()
 
 
 async def test_a_link_or_a_pipe_in_the_place_of_a_record_is_not_followed(
     store: FileStore, folder: Path, tmp_path: Path
 ) -> None:
-    await done(store, *[put(record(n)) for n in (1, 2, 3, 4)])
+    await apply_all(store, *[put(record(n)) for n in (1, 2, 3, 4)])
     secret = tmp_path / "secret"
     secret.write_bytes(file_of(folder, 1).read_bytes())
     for n in (1, 2, 3):
@@ -140,13 +140,13 @@ async def test_a_link_or_a_pipe_in_the_place_of_a_record_is_not_followed(
     os.mkfifo(file_of(folder, 2))
     file_of(folder, 3).mkdir()
     for n, problem in ((1, "symbolic link"), (2, "no plain file"), (3, "no plain file")):
-        stored = await found(store, n)
+        stored = await fetch_stored(store, n)
         assert isinstance(stored, Corrupt)
         assert problem in stored.problem
     page = await store.query(Query(SAMPLES, within(HERE)))
     assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(4)], (key_of(1), key_of(2), key_of(3)))
-    await done(store, put(record(1, version=5)))
-    assert (await live(store, 1)).version == 5
+    await apply_all(store, put(record(1, version=5)))
+    assert (await fetch_record(store, 1)).version == 5
     assert secret.exists()
 
 
@@ -179,7 +179,7 @@ async def test_a_refused_rename_is_tried_again_five_times_each_time_later(
         genuine(*arguments, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr("memory.adapters.file.disk.os.rename", rename)
-    await done(store, put(record(1)))
+    await apply_all(store, put(record(1)))
     assert refused == 5
     waited = [later - earlier for earlier, later in itertools.pairwise(at)]
     assert all(wait >= FIRST_DELAY * 2**n for n, wait in enumerate(waited)), (
@@ -189,12 +189,12 @@ async def test_a_refused_rename_is_tried_again_five_times_each_time_later(
     refused = -100
     with pytest.raises(StoreUnavailable, match="refuses"):
         await store.apply([put(record(2))])
-    assert await found(store, 2) is None
+    assert await fetch_stored(store, 2) is None
 
 
 async def test_a_full_disk_fails_by_name_and_keeps_nothing_half(small_disk: Path) -> None:
     store = await opened(small_disk / "data")
-    await done(store, put(record(0, texts={"content": "lantern"})))
+    await apply_all(store, put(record(0, texts={"content": "lantern"})))
     filling = {"filling": "x" * 200_000}
     answers = await asyncio.gather(
         *(one(store, put(record(n, body=filling))) for n in range(1, 40)), return_exceptions=True
@@ -209,12 +209,12 @@ async def test_a_full_disk_fails_by_name_and_keeps_nothing_half(small_disk: Path
         await store.apply([put(record(0, version=2, body={"x": "x" * 3_000_000})), RaiseGeneration(HERE)])
 
     assert await store.get(SAMPLES, [key_of(n) for n in range(100, 130)]) == [None] * 30
-    assert sorted(await asked(store)) == [id_of(n) for n in (0, *acknowledged)]
-    assert (await live(store, 0)).version == 1
+    assert sorted(await query_ids(store)) == [id_of(n) for n in (0, *acknowledged)]
+    assert (await fetch_record(store, 0)).version == 1
     assert await hit_ids(store, "lantern") == {id_of(0)}
     assert list((small_disk / "data" / "staging.d").iterdir()) == []
     grow(small_disk)
-    await done(store, *[put(record(n, body=filling)) for n in range(100, 130)])
+    await apply_all(store, *[put(record(n, body=filling)) for n in range(100, 130)])
     await store.close()
 
 
@@ -224,10 +224,10 @@ async def test_a_record_is_served_from_the_version_before_where_it_cannot_be_res
     folder = small_disk / "data"
     store = await opened(folder)
     for version in (1, 2):
-        await done(store, put(record(1, version=version, body={"x": "x" * 20_000})))
+        await apply_all(store, put(record(1, version=version, body={"x": "x" * 20_000})))
     file_of(folder).write_bytes(b"")
     fill(small_disk)
-    assert (await live(store, 1)).version == 1
+    assert (await fetch_record(store, 1)).version == 1
     assert backup_of(folder).exists()
     await store.close()
 
@@ -250,9 +250,9 @@ async def test_where_files_have_one_name_only_the_version_before_is_a_copy(
 
     monkeypatch.setattr("memory.adapters.file.disk.os.link", link)
     for version in (1, 2):
-        await done(store, put(record(1, version=version)))
+        await apply_all(store, put(record(1, version=version)))
     file_of(folder).write_bytes(b"")
-    assert (await live(store, 1)).version == 1
+    assert (await fetch_record(store, 1)).version == 1
 
 
 # -- releases and logs -----------------------------------------------------------------
@@ -272,7 +272,7 @@ async def test_a_folder_of_another_layout_is_refused_by_name(folder: Path, other
 
 
 async def test_the_layout_on_disk_is_as_documented(store: FileStore, folder: Path) -> None:
-    await done(
+    await apply_all(
         store,
         put(record(1, generation=0, texts={"content": "Zürich"}, fields={"type": "fact"})),
         RaiseGeneration(Partition("acme", "org")),
@@ -295,10 +295,10 @@ async def test_the_layout_on_disk_is_as_documented(store: FileStore, folder: Pat
 async def test_the_log_of_changes_is_begun_anew_and_everyone_notices(folder: Path) -> None:
     store, other = [await opened(folder, thresholds=Thresholds(log_bytes=500)) for _ in range(2)]
     for n in range(30):
-        await done(store if n % 2 else other, put(record(n, version=1)), put(record(0, version=n + 1)))
+        await apply_all(store if n % 2 else other, put(record(n, version=1)), put(record(0, version=n + 1)))
         for client in (store, other):
-            assert await asked(client) == [id_of(i) for i in range(n + 1)]
-            assert (await live(client, 0)).version == n + 1
+            assert await query_ids(client) == [id_of(i) for i in range(n + 1)]
+            assert (await fetch_record(client, 0)).version == n + 1
     assert (folder / "changes.log").stat().st_size < 1_000
     for client in (store, other):
         await client.close()
@@ -312,23 +312,23 @@ async def test_closing_waits_for_the_writes_under_way(folder: Path) -> None:
     outcomes = await asyncio.gather(*calls)
     assert all(o.applied for o in outcomes)
     again = await opened(folder)
-    assert len(await asked(again)) == 40
+    assert len(await query_ids(again)) == 40
     await again.close()
 
 
 async def test_a_lock_that_someone_removed_is_made_again(store: FileStore, folder: Path) -> None:
-    await done(store, put(record(1)))
+    await apply_all(store, put(record(1)))
     (folder / "store.lock").unlink()
-    await done(store, put(record(2)))
+    await apply_all(store, put(record(2)))
     assert (folder / "store.lock").exists()
 
 
 async def test_a_small_cache_answers_the_same(folder: Path) -> None:
     store = await opened(folder, cache_bytes=0)
     scopes = [HERE, FOREIGN, Partition("acme", "org")]
-    await done(store, *[put(record(n, scopes[n % 3], texts={"content": "lantern"})) for n in range(30)])
+    await apply_all(store, *[put(record(n, scopes[n % 3], texts={"content": "lantern"})) for n in range(30)])
     for _ in range(2):
         for scope in scopes:
-            assert len(await asked(store, within(scope))) == 10
+            assert len(await query_ids(store, within(scope))) == 10
     assert len(store._library.tables._loaded) == 1
     await store.close()

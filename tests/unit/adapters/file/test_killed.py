@@ -20,7 +20,18 @@ from memory.adapters.file.store import FileStore
 from memory.adapters.file.thresholds import THRESHOLDS
 from memory.domain.errors import StoreFull, StoreUnavailable
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, asked, done, found, id_of, key_of, live, one, put, record
+from memory.ports.contract.support import (
+    HERE,
+    apply_all,
+    fetch_record,
+    fetch_stored,
+    id_of,
+    key_of,
+    one,
+    put,
+    query_ids,
+    record,
+)
 from memory.ports.query import MAX_LIMIT, Query, within
 from memory.ports.record import Corrupt, FieldValue, Record, Tombstone
 from memory.ports.writes import Absent, RaiseGeneration, Write
@@ -83,11 +94,11 @@ async def test_a_killed_writer_loses_nothing_it_was_told_is_kept_and_leaves_noth
         began = time.monotonic()
         for n in range(first, last + 2):
             other, stands, beside = (
-                await found(store, n, collection=MORE_SAMPLES),
-                await found(store, n),
-                await found(store, n + 100_000),
+                await fetch_stored(store, n, collection=MORE_SAMPLES),
+                await fetch_stored(store, n),
+                await fetch_stored(store, n + 100_000),
             )
-            after = await found(store, n + 1)
+            after = await fetch_stored(store, n + 1)
             if n == last + 1 and stands is None:
                 assert [other, beside] == [None, None], "a batch is kept whole or not at all"
                 continue
@@ -95,12 +106,12 @@ async def test_a_killed_writer_loses_nothing_it_was_told_is_kept_and_leaves_noth
             tombstoned = (n + 1) % 3 == 0 and (n + 1) % 1000 and after is not None
             assert isinstance(stands, Tombstone if tombstoned else Record)
             if n % 3 == 0 and n % 1000:
-                assert isinstance(await found(store, n - 1), Tombstone)
+                assert isinstance(await fetch_stored(store, n - 1), Tombstone)
             else:
                 assert isinstance(beside, Record)
         assert ((await one(store, RaiseGeneration(HERE, 0))).number or 0) >= 1 + last // 50
         assert time.monotonic() - began < 5, "the dead writer's lock is free at once"
-    assert len(await asked(store)) > 3 * KILLED_AFTER
+    assert len(await query_ids(store)) > 3 * KILLED_AFTER
     await store.close()
     await store.open((SAMPLES,))
     assert list((folder / "staging.d").iterdir()) == [], (
@@ -135,18 +146,18 @@ asyncio.run(main(*sys.argv[1:]))
 @pytest.mark.thorough
 async def test_eight_processes_write_one_partition(store: FileStore) -> None:
     writers, each = 8, 15
-    await done(store, put(record(999, body={"n": 0})))
+    await apply_all(store, put(record(999, body={"n": 0})))
     folder = store._config.path
     outputs = await asyncio.to_thread(
         finished, [started(MANY, folder, w, each) for w in range(1, writers + 1)], 120
     )
 
     assert sum(map(int, outputs)) == each, "of those who create one record exactly one wins"
-    assert dict((await live(store, 999)).body) == {"n": writers * each}, "no increment is lost"
+    assert dict((await fetch_record(store, 999)).body) == {"n": writers * each}, "no increment is lost"
     for w in range(1, writers + 1):
         for n in range(each):
-            await live(store, 1000 * w + n, collection=MORE_SAMPLES)
-    assert len(await asked(store)) == each + 1
+            await fetch_record(store, 1000 * w + n, collection=MORE_SAMPLES)
+    assert len(await query_ids(store)) == each + 1
 
 
 # -- a process that is frozen ----------------------------------------------------------
@@ -167,7 +178,7 @@ async def test_where_the_lock_is_not_to_be_had_a_damaged_record_waits_for_its_qu
     folder: Path,
 ) -> None:
     store = await opened(folder, lock_timeout=0.5)
-    await done(store, *[put(record(n)) for n in range(3)])
+    await apply_all(store, *[put(record(n)) for n in range(3)])
     file_of(folder, 1).write_bytes(b"{ not whole")
     with started(HOLDER, folder) as holder:
         try:
@@ -193,8 +204,8 @@ async def test_where_the_lock_is_not_to_be_had_a_damaged_record_waits_for_its_qu
 @pytest.mark.parametrize("frozen", [True, False], ids=["frozen", "busy"])
 async def test_who_holds_the_lock_for_too_long_is_named_and_reads_go_on(folder: Path, frozen: bool) -> None:
     store = await opened(folder, lock_timeout=0.5)
-    await done(store, put(record(1)))
-    assert await asked(store) == [id_of(1)]
+    await apply_all(store, put(record(1)))
+    assert await query_ids(store) == [id_of(1)]
     with started(HOLDER, folder) as holder:
         try:
             assert holder.stdout is not None
@@ -206,13 +217,13 @@ async def test_who_holds_the_lock_for_too_long_is_named_and_reads_go_on(folder: 
                 await one(store, put(record(2)))
             calls = [asyncio.ensure_future(one(store, put(record(n)))) for n in range(3, 30)]
             await asyncio.sleep(0)
-            read = asyncio.ensure_future(live(store, 1))
+            read = asyncio.ensure_future(fetch_record(store, 1))
             ended, _ = await asyncio.wait([read, *calls], return_when=asyncio.FIRST_COMPLETED)
             assert read in ended, "a read by key does not wait for the writes before it"
             assert (await read).version == 1
             failed = await asyncio.gather(*calls, return_exceptions=True)
             assert {type(f) for f in failed} == {StoreUnavailable}
-            assert await asked(store) == [id_of(1)]
+            assert await query_ids(store) == [id_of(1)]
             assert not (await store.check()).ok
             assert time.monotonic() - began < 10, (
                 "they wait together: one after the other would be fourteen seconds"
@@ -221,7 +232,7 @@ async def test_who_holds_the_lock_for_too_long_is_named_and_reads_go_on(folder: 
             holder.kill()
     assert (await one(store, put(record(2)))).applied
     assert (await store.check()).ok
-    assert await found(store, 3) is None
+    assert await fetch_stored(store, 3) is None
     await store.close()
 
 
@@ -234,9 +245,9 @@ async def test_whoever_asks_while_a_change_is_under_way_sees_it_whole_and_later_
     folder: Path, monkeypatch: pytest.MonkeyPatch, warm: bool, changed: tuple[int, ...]
 ) -> None:
     writer, reader = await opened(folder), await opened(folder)
-    await done(writer, *[put(record(n, version=1)) for n in (1, 2)])
+    await apply_all(writer, *[put(record(n, version=1)) for n in (1, 2)])
     if warm:
-        assert await asked(reader) == [id_of(1), id_of(2)]
+        assert await query_ids(reader) == [id_of(1), id_of(2)]
     noted, go_on = threading.Event(), threading.Event()
     genuine = Commits._do
 
@@ -253,7 +264,7 @@ async def test_whoever_asks_while_a_change_is_under_way_sees_it_whole_and_later_
         ]
 
     monkeypatch.setattr(Commits, "_do", slow)
-    writing = asyncio.ensure_future(done(writer, *[put(record(n, version=2)) for n in changed]))
+    writing = asyncio.ensure_future(apply_all(writer, *[put(record(n, version=2)) for n in changed]))
     assert await asyncio.to_thread(noted.wait, 20)
     querying = asyncio.ensure_future(versions())
     getting = asyncio.ensure_future(reader.get(SAMPLES, [key_of(n) for n in changed]))
@@ -322,16 +333,16 @@ async def test_a_batch_cut_off_anywhere_is_whole_or_was_never(
     for at in range(40):
         folder = tmp_path / str(at)
         store = await opened(folder)
-        await done(store, put(record(1, body={"v": 1}, fields=_sealed(1, apart))), put(record(2)))
+        await apply_all(store, put(record(1, body={"v": 1}, fields=_sealed(1, apart))), put(record(2)))
         cut = await _cut_off(folder, monkeypatch, method, at, apart)
-        kept = {(await live(store, n)).version for n in (1, 2)}
-        other = (await found(store, 3, collection=MORE_SAMPLES)) is not None
+        kept = {(await fetch_record(store, n)).version for n in (1, 2)}
+        other = (await fetch_stored(store, 3, collection=MORE_SAMPLES)) is not None
         assert len(kept) == 1, f"cut off after {at} calls of {method}"
         assert other is (kept == {2})
         assert (await one(store, RaiseGeneration(HERE, 0))).number == (1 if other else 0)
         again = await opened(folder)
-        assert {(await live(again, n)).version for n in (1, 2)} == kept
-        assert (await live(again, 1)).fields == _sealed(max(kept), apart)
+        assert {(await fetch_record(again, n)).version for n in (1, 2)} == kept
+        assert (await fetch_record(again, 1)).fields == _sealed(max(kept), apart)
         assert (await again.audit()).problems == ()
         assert list((folder / "staging.d").iterdir()) == []
         await again.close()
@@ -353,7 +364,7 @@ async def test_an_error_of_a_full_disk_says_that_nothing_was_kept_only_where_not
     for at in range(40):
         folder = tmp_path / str(at)
         store = await opened(folder)
-        await done(store, put(record(1, body={"v": 1})), put(record(2)))
+        await apply_all(store, put(record(1, body={"v": 1})), put(record(2)))
         calls = 0
 
         def full(self: Disk, *arguments: object, at: int = at) -> object:
@@ -379,9 +390,9 @@ async def test_an_error_of_a_full_disk_says_that_nothing_was_kept_only_where_not
                 error = exc
         again = await opened(folder)
         for looking in (store, again):
-            kept = {(await live(looking, n)).version for n in (1, 2)}
+            kept = {(await fetch_record(looking, n)).version for n in (1, 2)}
             assert len(kept) == 1, f"cut off after {at} calls of {method}"
-            assert (await found(looking, 3) is not None) is (kept == {2})
+            assert (await fetch_stored(looking, 3) is not None) is (kept == {2})
             if error is None or isinstance(error, StoreFull):
                 assert kept == ({2} if error is None else {1}), f"{error!r} after {at} calls of {method}"
         said.add(None if error is None else type(error))

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.adapters.file.names import decoded, encoded, is_cut, is_name
+from memory.adapters.file.names import decode_name, encode_name, is_cut, is_name
 from memory.adapters.file.store import FileStore
 from memory.domain.ids import new_id
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import T0, done, id_of, put
+from memory.ports.contract.support import T0, apply_all, id_of, put
 from memory.ports.query import MAX_LIMIT, Everywhere, Query, Tenant, within
 from memory.ports.record import Key, Partition, Record, Tombstone
 from memory.ports.writes import Delete, Newer, RaiseGeneration, Status
@@ -32,17 +32,17 @@ HOSTILE = [
 
 @given(ANY_TEXT)
 def test_a_name_is_safe_wherever_folders_are_kept(text: str) -> None:
-    name = encoded(text)
+    name = encode_name(text)
     assert re.fullmatch(r"[a-z0-9_%~-]+", name), "one case, no dot, no slash"
     assert len(name + ".json.corrupt-20240101t000000.000000z") <= 255
     assert not re.fullmatch(r"con|prn|aux|nul|com\d|lpt\d", name)
     assert is_name(name)
-    assert decoded(name) == (None if is_cut(name) else text)
+    assert decode_name(name) == (None if is_cut(name) else text)
 
 
 @given(ANY_TEXT, ANY_TEXT)
 def test_different_texts_have_different_names(one: str, other: str) -> None:
-    assert (encoded(one) == encoded(other)) == (one == other)
+    assert (encode_name(one) == encode_name(other)) == (one == other)
 
 
 @pytest.mark.parametrize("name", ["", "A", "a.b", "..", "%4", "%2E", "%61", "con", "é", "a~1", "x" * 161])
@@ -62,8 +62,8 @@ async def test_hostile_tenants_and_scopes_come_back_and_stay_in_the_folder(tmp_p
         Record(Key(p.tenant, new_id(p.tenant, p.scope, n)), p.scope, 1, T0, T0)
         for n, p in enumerate(partitions)
     ]
-    await done(store, *[put(r) for r in made])
-    await done(store, *[RaiseGeneration(Partition("t", scope), 3) for scope in HOSTILE])
+    await apply_all(store, *[put(r) for r in made])
+    await apply_all(store, *[RaiseGeneration(Partition("t", scope), 3) for scope in HOSTILE])
     await store.close()
     await store.open(DECLARED)
 
@@ -78,7 +78,7 @@ async def test_hostile_tenants_and_scopes_come_back_and_stay_in_the_folder(tmp_p
     outcomes = await store.apply([RaiseGeneration(Partition("t", scope), 0) for scope in HOSTILE])
     assert [o.number for o in outcomes] == [3] * len(HOSTILE)
     assert [path for path in files_below(tmp_path) if not path.is_relative_to(folder)] == []
-    await done(store, *[Delete(SAMPLES, r.key, 5, Newer()) for r in made])
+    await apply_all(store, *[Delete(SAMPLES, r.key, 5, Newer()) for r in made])
     assert all(isinstance(s, Tombstone) for s in await store.get(SAMPLES, [r.key for r in made]))
     await store.close()
 
@@ -107,7 +107,7 @@ async def test_partitions_of_long_names_keep_apart_and_are_found_again(tmp_path:
         Record(Key(p.tenant, new_id(p.tenant, p.scope, n)), p.scope, 1, T0, T0)
         for n, p in enumerate(partitions)
     ]
-    await done(store, *[put(r) for r in made])
+    await apply_all(store, *[put(r) for r in made])
     again: FileStore = await opened(tmp_path)
     for r in made:
         assert [f.key for f in (await again.query(Query(SAMPLES, within(r.partition)))).records] == [r.key]

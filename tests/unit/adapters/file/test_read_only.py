@@ -13,7 +13,7 @@ from memory import BlockingMemory
 from memory.adapters.file.store import FileStore
 from memory.domain.errors import ConfigError, StoreError, StoreUnavailable
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import asked, id_of, put, record
+from memory.ports.contract.support import id_of, put, query_ids, record
 from memory.ports.record import Record
 from tests.support.rights import as_anybody
 from tests.unit.adapters.file.helping import file_of, table_of
@@ -82,7 +82,7 @@ async def test_damage_is_served_from_the_version_before_and_left_as_it_is(tmp_pa
     (found,) = await reading.get(SAMPLES, [record(1).key])
     assert isinstance(found, Record)
     assert found.version == 1
-    assert await asked(reading) == [id_of(1)]
+    assert await query_ids(reading) == [id_of(1)]
     await reading.close()
     assert _contents(folder) == before
 

@@ -14,7 +14,7 @@ from pymongo.database import Database
 from memory.adapters.mongo.partitions import Directory
 from memory.adapters.mongo.store import MongoStore
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, done
+from memory.ports.contract.support import HERE, apply_all
 from memory.ports.query import Query, within
 from memory.ports.store import Store
 from memory.ports.writes import RaiseGeneration
@@ -118,5 +118,5 @@ def directory_of(store: MongoStore) -> Directory:
 
 async def erased(store: Store) -> None:
     """As an erasure does it."""
-    await done(store, RaiseGeneration(HERE))
+    await apply_all(store, RaiseGeneration(HERE))
     await store.delete_matching(Query(SAMPLES, within(HERE)), 50)

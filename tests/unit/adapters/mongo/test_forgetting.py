@@ -11,7 +11,7 @@ from pymongo import AsyncMongoClient, monitoring
 from memory.adapters.mongo import connection
 from memory.adapters.mongo.store import MongoStore
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, done, one, put, record
+from memory.ports.contract.support import HERE, apply_all, one, put, record
 from memory.ports.query import Query, within
 from memory.ports.writes import RaiseGeneration
 from tests.unit.adapters import forgetting
@@ -79,7 +79,7 @@ async def _taken_out(store: MongoStore, raw: Raw) -> Callable[[], object]:
     """Puts a record of generation 2 and takes its document out again: who puts that
     back.
     """
-    await done(store, RaiseGeneration(HERE), RaiseGeneration(HERE), put(record(1)))
+    await apply_all(store, RaiseGeneration(HERE), RaiseGeneration(HERE), put(record(1)))
     ((name, document),) = [
         (name, found)
         for name in raw.list_collection_names()

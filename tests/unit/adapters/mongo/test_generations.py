@@ -18,15 +18,15 @@ from memory.adapters.mongo.store import MongoStore
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import (
     HERE,
-    asked,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
     hit_ids,
     key_of,
-    live,
     one,
     put,
+    query_ids,
     record,
 )
 from memory.ports.query import Lt, Query, within
@@ -68,7 +68,7 @@ async def test_a_put_that_arrives_after_an_erasure_is_refused_by_the_server(
     store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     before, when = CASES[case]
-    await done(store, *before)
+    await apply_all(store, *before)
     held = Held(monkeypatch, single, "_placed")
     late = asyncio.ensure_future(one(store, put(record(1, version=90, generation=0), when)))
     await held.reached.wait()
@@ -76,7 +76,7 @@ async def test_a_put_that_arrives_after_an_erasure_is_refused_by_the_server(
     held.let_go.set()
     outcome = await late
     assert (outcome.status, outcome.reason) == (Status.REJECTED, "generation")
-    assert await asked(other) == []
+    assert await query_ids(other) == []
 
 
 @pytest.mark.parametrize("when", [Absent(), Newer(), Always()], ids=str)
@@ -90,14 +90,14 @@ async def test_a_fresh_record_that_arrives_after_an_erasure_is_born_after_it(
     held.let_go.set()
     outcome = await late
     assert (outcome.status, outcome.generation) == (Status.APPLIED, 1)
-    assert (await live(other, 1)).generation == 1
+    assert (await fetch_record(other, 1)).generation == 1
 
 
 async def test_a_put_of_a_record_as_large_as_the_store_takes_is_one_command_too(store: MongoStore) -> None:
     large = record(1, version=1, body={"said": "y" * (8 * 2**20 - 2_000)})
-    await done(store, put(large, Absent()))
-    await done(store, put(record(1, version=2, body=large.body), AtVersion(1)))
-    assert (await live(store)).body == large.body
+    await apply_all(store, put(large, Absent()))
+    await apply_all(store, put(record(1, version=2, body=large.body), AtVersion(1)))
+    assert (await fetch_record(store)).body == large.body
 
 
 # -- several ---------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def _several(*generations: int | None) -> list[Put]:
 async def test_writes_that_arrive_after_an_erasure_leave_nothing_of_the_erased_generation(
     store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch, standing: Sequence[int]
 ) -> None:
-    await done(store, *[put(record(n)) for n in standing])
+    await apply_all(store, *[put(record(n)) for n in standing])
     held = Held(monkeypatch, directory_of(store), "generations", after=True)
     late = asyncio.ensure_future(store.apply(_several(0, None)))
     await held.reached.wait()
@@ -123,15 +123,15 @@ async def test_writes_that_arrive_after_an_erasure_leave_nothing_of_the_erased_g
     old, fresh = await late
     assert (old.status, old.reason) == (Status.REJECTED, "generation")
     assert (fresh.status, fresh.generation) == (Status.APPLIED, 1)
-    assert not isinstance(await found(other, 1), Record)
-    assert (await live(other, 2)).generation == 1
+    assert not isinstance(await fetch_stored(other, 1), Record)
+    assert (await fetch_record(other, 2)).generation == 1
 
 
 async def test_what_was_taken_back_lets_stand_what_stood_before(
     store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A generation may be raised by who erases nothing."""
-    await done(store, put(record(1)), put(record(2)))
+    await apply_all(store, put(record(1)), put(record(2)))
     stood = await store.get(SAMPLES, [key_of(1), key_of(2)])
     held = Held(monkeypatch, directory_of(store), "generations_now")
     late = asyncio.ensure_future(
@@ -144,8 +144,8 @@ async def test_what_was_taken_back_lets_stand_what_stood_before(
         )
     )
     await held.reached.wait()
-    assert (await live(other, 2)).version == 90
-    await done(other, RaiseGeneration(HERE))
+    assert (await fetch_record(other, 2)).version == 90
+    await apply_all(other, RaiseGeneration(HERE))
     held.let_go.set()
     outcomes = await late
     assert [o.reason for o in outcomes[:4]] == ["generation"] * 4
@@ -159,29 +159,29 @@ async def test_what_an_erasure_has_taken_was_applied_before_it(
     held = Held(monkeypatch, directory_of(store), "generations_now")
     late = asyncio.ensure_future(store.apply(_several(0, None)))
     await held.reached.wait()
-    await done(other, RaiseGeneration(HERE))
+    await apply_all(other, RaiseGeneration(HERE))
     assert await other.delete_matching(Query(SAMPLES, within(HERE)), 99) == 2
     held.let_go.set()
     assert [(o.status, o.generation) for o in await late] == [(Status.APPLIED, 0)] * 2
-    assert isinstance(await found(other, 1), Tombstone)
+    assert isinstance(await fetch_stored(other, 1), Tombstone)
 
 
 async def test_a_call_that_raises_the_generation_itself_takes_nothing_back(store: MongoStore) -> None:
-    await done(store, *_several(0, 0), RaiseGeneration(HERE))
-    assert [(await live(store, n)).generation for n in (1, 2)] == [0, 0]
+    await apply_all(store, *_several(0, 0), RaiseGeneration(HERE))
+    assert [(await fetch_record(store, n)).generation for n in (1, 2)] == [0, 0]
 
 
 async def test_an_edit_of_what_is_purged_meanwhile_makes_nothing_new(
     store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await done(store, delete(1, version=5), delete(2, version=5))
+    await apply_all(store, delete(1, version=5), delete(2, version=5))
     held = Held(monkeypatch, WriteBatch, "store")
     late = asyncio.ensure_future(store.apply([put(record(n, version=6), AtVersion(5)) for n in (1, 2)]))
     await held.reached.wait()
-    await done(other, Purge(SAMPLES, key_of(1), 5))
+    await apply_all(other, Purge(SAMPLES, key_of(1), 5))
     held.let_go.set()
     assert [o.status for o in await late] == [Status.CONFLICT, Status.APPLIED]
-    assert await found(other, 1) is None
+    assert await fetch_stored(other, 1) is None
 
 
 # -- many at once, processes that die --------------------------------------------------
@@ -206,7 +206,7 @@ async def test_of_many_writers_beside_many_raises_nothing_stands_that_was_erased
 
     writers = [asyncio.ensure_future(write(worker)) for worker in range(6)]
     for raised in range(1, 13):
-        await done(other, RaiseGeneration(HERE, raised))
+        await apply_all(other, RaiseGeneration(HERE, raised))
         await other.delete_matching(Query(SAMPLES, within(HERE)), 10**6)
         generation = raised
     stop.set()
@@ -260,10 +260,10 @@ async def test_what_a_process_brought_that_was_killed_before_it_looked_again_is_
     await erased(store)
     process.stdin.write(b"go on\n")
     assert await process.wait() == -signal.SIGKILL
-    assert len(await asked(store)) == 2, "it stands, or this proves nothing"
+    assert len(await query_ids(store)) == 2, "it stands, or this proves nothing"
     older = Query(SAMPLES, within(HERE), Lt("generation", 1), roles=frozenset(Role))
     assert await store.delete_matching(older, 99) == 2
-    assert await asked(store) == []
+    assert await query_ids(store) == []
     assert await hit_ids(store, "cormorant") == set()
     assert await store.delete_matching(older, 99) == 0
 
@@ -277,7 +277,7 @@ async def test_whoever_writes_where_a_partition_is_about_to_be_forgotten_keeps_i
 ) -> None:
     await erased(store)
     raw["memory_store.partitions"].update_one({}, {"$set": {LEAVING: "of one who forgets"}})
-    outcomes = await done(store, *[put(record(n), Absent()) for n in range(count)])
+    outcomes = await apply_all(store, *[put(record(n), Absent()) for n in range(count)])
     assert {o.generation for o in outcomes} == {1}
     left = raw["memory_store.partitions"].find_one({})
     assert left is not None

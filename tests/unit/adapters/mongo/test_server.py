@@ -21,15 +21,15 @@ from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.support import (
     HERE,
     T0,
-    asked,
-    done,
-    found,
+    apply_all,
+    fetch_record,
+    fetch_stored,
     hit_ids,
     id_of,
     key_of,
-    live,
     one,
     put,
+    query_ids,
     record,
 )
 from memory.ports.query import (
@@ -83,7 +83,7 @@ async def test_operators_are_only_text_wherever_they_stand(store: MongoStore, te
         texts={"title": text},
         tier=text,
     )
-    await done(store, put(record(1, fields={"type": "plain"})), put(strange))
+    await apply_all(store, put(record(1, fields={"type": "plain"})), put(strange))
 
     assert (await store.get(SAMPLES, [strange.key, Key("acme", strange.key.id), Key(text, id_of(1))]))[
         1:
@@ -95,14 +95,14 @@ async def test_operators_are_only_text_wherever_they_stand(store: MongoStore, te
         Eq("tier", text),
         Not(Eq("type", "plain")),
     ):
-        assert await asked(store, Tenant(text), part) == [strange.key.id]
-        assert await asked(store, within(HERE), part) == []
-    await done(store, put(Record(strange.key, text, 2, T0, T0, body={text: text}), Newer()))
+        assert await query_ids(store, Tenant(text), part) == [strange.key.id]
+        assert await query_ids(store, within(HERE), part) == []
+    await apply_all(store, put(Record(strange.key, text, 2, T0, T0, body={text: text}), Newer()))
     (after,) = await store.get(SAMPLES, [strange.key])
     assert isinstance(after, Record)
     assert dict(after.body) == {text: text}
     assert await store.delete_matching(Query(SAMPLES, within(at)), 9) == 1
-    await live(store, 1)
+    await fetch_record(store, 1)
 
 
 # -- indexes ---------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def _explained(raw: Raw, store: MongoStore, query: Query) -> list[tuple[str, str
 async def test_the_newest_of_a_partition_come_from_an_index_in_order_on_every_page(
     store: MongoStore, raw: Raw
 ) -> None:
-    await done(
+    await apply_all(
         store,
         *[put(record(n)) for n in range(60)],
         *[put(record(n, Partition("acme", f"s{n}"))) for n in range(40)],
@@ -150,7 +150,7 @@ async def test_the_newest_of_a_partition_come_from_an_index_in_order_on_every_pa
 async def test_what_changed_last_of_a_tenant_comes_from_an_index_in_order_on_every_page(
     store: MongoStore, raw: Raw
 ) -> None:
-    await done(
+    await apply_all(
         store,
         *[put(record(n, Partition("acme", f"s{n % 7}"))) for n in range(60)],
         *[put(record(n, Partition("other", "s"))) for n in range(40)],
@@ -178,7 +178,7 @@ async def test_pages_over_everything_come_from_an_index_in_order(
 ) -> None:
     """As maintenance asks for them."""
     records = [put(record(n, Partition(f"tenant {n % 3}", f"s{n % 5}"), tier="mid")) for n in range(200)]
-    await done(store, *records)
+    await apply_all(store, *records)
     query = Query(SAMPLES, Everywhere(), part, limit=20)
     seen: list[Key] = []
     while True:
@@ -205,7 +205,7 @@ async def test_a_question_about_a_place_is_not_answered_by_what_serves_everythin
 ) -> None:
     """In a small scope of a large collection that would read nearly all of it."""
     fields = {"type": "common"}
-    await done(
+    await apply_all(
         store,
         *[put(record(n, Partition(f"tenant {n}", "s"), fields=fields)) for n in range(300)],
         put(record(999, fields=fields)),
@@ -228,7 +228,7 @@ async def test_what_is_declared_as_indexed_is_found_by_its_index(
     store: MongoStore, raw: Raw, where: Any, part: Condition, index: str
 ) -> None:
     fields = {"type": "common", "tags": ("common",)}
-    await done(
+    await apply_all(
         store,
         *[put(record(n, fields=fields if n else {"type": "rare", "tags": ("rare",)})) for n in range(200)],
     )
@@ -238,7 +238,7 @@ async def test_what_is_declared_as_indexed_is_found_by_its_index(
 async def test_words_are_found_by_their_index_and_lengths_are_summed_without_reading_records(
     store: MongoStore, raw: Raw
 ) -> None:
-    await done(store, *[put(record(n, texts={"content": f"word{n} common"})) for n in range(200)])
+    await apply_all(store, *[put(record(n, texts={"content": f"word{n} common"})) for n in range(200)])
     there = {
         "tenant": {"$eq": "acme"},
         "scope": {"$eq": HERE.scope},
@@ -282,7 +282,7 @@ async def test_upserts_that_collide_are_decided_again_and_raise_nothing(store: M
         outcomes = await asyncio.gather(*(one(store, put(record(n, version=v), when)) for v in range(1, 33)))
         assert {o.status for o in outcomes} <= {Status.APPLIED, Status.CONFLICT}
         if isinstance(when, Newer):
-            assert (await live(store, n)).version == 32
+            assert (await fetch_record(store, n)).version == 32
 
 
 async def test_batches_that_meet_on_the_same_keys_give_each_key_one_winner(store: MongoStore) -> None:
@@ -291,7 +291,7 @@ async def test_batches_that_meet_on_the_same_keys_give_each_key_one_winner(store
     for n in range(20):
         winners = [by for by, outcomes in enumerate(answers) if outcomes[n].applied]
         assert len(winners) == 1
-        assert dict((await live(store, n)).body) == {"by": winners[0]}
+        assert dict((await fetch_record(store, n)).body) == {"by": winners[0]}
 
 
 async def test_a_caller_that_gives_up_leaves_the_connections_and_transactions_clean(
@@ -304,8 +304,8 @@ async def test_a_caller_that_gives_up_leaves_the_connections_and_transactions_cl
         for _ in range(turn):
             await asyncio.sleep(0)
         call.cancel()
-    await done(store, *[put(record(n, version=1000)) for n in range(5)])
-    assert [(await live(store, n)).version for n in range(5)] == [1000] * 5
+    await apply_all(store, *[put(record(n, version=1000)) for n in range(5)])
+    assert [(await fetch_record(store, n)).version for n in range(5)] == [1000] * 5
     await store.close()
 
 
@@ -320,7 +320,7 @@ async def test_a_record_over_what_a_document_holds_is_rejected_and_its_neighbour
     outcomes = await store.apply([put(record(1)), put(whole), put(many_tags), put(record(4))])
     assert [o.status for o in outcomes] == ["applied", "applied", "rejected", "applied"]
     assert "MongoDB holds at most" in outcomes[2].reason
-    assert (await live(store, 2)).body == whole.body
+    assert (await fetch_record(store, 2)).body == whole.body
 
 
 async def test_text_that_is_no_text_is_rejected_by_name(store: MongoStore) -> None:
@@ -344,12 +344,14 @@ async def test_text_that_is_no_text_is_rejected_by_name(store: MongoStore) -> No
 async def test_a_damaged_document_is_quarantined_with_a_copy_that_erasure_reaches(
     store: MongoStore, raw: Raw
 ) -> None:
-    await done(store, *[put(record(n, texts={"content": "lantern"}, body={"said": n})) for n in range(3)])
+    await apply_all(
+        store, *[put(record(n, texts={"content": "lantern"}, body={"said": n})) for n in range(3)]
+    )
     raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"body": '{"said":9}'}})
 
     page = await store.query(Query(SAMPLES, within(HERE)))
     assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(0), id_of(2)], (key_of(1),))
-    assert isinstance(await found(store, 1), Corrupt)
+    assert isinstance(await fetch_stored(store, 1), Corrupt)
     assert await hit_ids(store, "lantern") == {id_of(0), id_of(2)}
     copy = raw["memory_store.quarantine"].find_one({"_id.id": id_of(1)})
     assert copy is not None
@@ -362,7 +364,7 @@ async def test_a_damaged_document_is_quarantined_with_a_copy_that_erasure_reache
 async def test_a_document_of_which_nothing_is_left_is_corrupt_and_raises_nothing(
     store: MongoStore, raw: Raw
 ) -> None:
-    await done(store, *[put(record(n)) for n in range(4)])
+    await apply_all(store, *[put(record(n)) for n in range(4)])
     changes: list[dict[str, Any]] = [
         {"$unset": {"version": ""}},
         {"$set": {"fields": 5}},
@@ -402,8 +404,8 @@ async def test_a_collection_that_takes_twins_for_one_is_refused(
 async def test_prefixes_keep_stores_of_one_database_apart(build: Callable[..., MongoStore], raw: Raw) -> None:
     one_, other = build(prefix="one_"), build(prefix="other_")
     await asyncio.gather(one_.open(DECLARED), other.open(DECLARED))
-    await done(one_, put(record(1)))
-    assert await found(other, 1) is None
+    await apply_all(one_, put(record(1)))
+    assert await fetch_stored(other, 1) is None
     assert {name.split("_")[0] for name in raw.list_collection_names()} == {"one", "other"}
     await one_.close()
     await other.close()
@@ -414,7 +416,7 @@ async def test_many_processes_may_open_an_empty_database_at_once(
 ) -> None:
     stores = [build() for _ in range(4)]
     await asyncio.gather(*(store.open(DECLARED) for store in stores))
-    await done(stores[0], put(record(1), collection=PLAIN))
+    await apply_all(stores[0], put(record(1), collection=PLAIN))
     await asyncio.gather(*(store.close() for store in stores))
 
 
@@ -429,7 +431,7 @@ async def test_check_says_what_the_server_is(store: MongoStore, server: Mongo) -
 
 
 async def test_a_person_who_opens_the_database_can_read_it(store: MongoStore, raw: Raw) -> None:
-    await done(
+    await apply_all(
         store,
         put(
             record(

@@ -10,7 +10,7 @@ import pytest
 from memory.adapters.mongo.store import MongoStore
 from memory.domain.errors import ConfigError
 from memory.ports.contract.collections import DECLARED
-from memory.ports.contract.support import done, live, put, record
+from memory.ports.contract.support import apply_all, fetch_record, put, record
 from tests.support import mongo_servers
 from tests.support.mongo_servers import Mongo
 from tests.unit.adapters.mongo.conftest import ALONE
@@ -34,8 +34,8 @@ async def test_a_server_without_a_journal_is_used_but_not_called_durable(
     try:
         assert not store.capabilities.durable
         assert "journal" in caplog.text
-        await done(store, *[put(record(n)) for n in range(3)])
-        assert (await live(store, 1)).version == 1
+        await apply_all(store, *[put(record(n)) for n in range(3)])
+        assert (await fetch_record(store, 1)).version == 1
         health = await store.check()
         assert "journal" in health.detail
         assert health.epoch == store.epoch != ""

@@ -16,7 +16,7 @@ import pytest
 from memory.adapters.mongo.store import MongoStore
 from memory.domain.errors import StoreUnavailable
 from memory.ports.contract.collections import DECLARED
-from memory.ports.contract.support import asked, done, id_of, put, record
+from memory.ports.contract.support import apply_all, id_of, put, query_ids, record
 from tests.support.certificates import self_signed
 from tests.support.servers import Server
 from tests.unit.adapters.mongo.conftest import ALONE
@@ -80,8 +80,8 @@ async def test_a_server_whose_certificate_is_known_is_used(certified: tuple[Serv
     known = store("localhost", server.port, 60, tls="true", tlsCAFile=str(certificate))
     await known.open(DECLARED)
     try:
-        await done(known, put(record(1)))
-        assert await asked(known) == [id_of(1)]
+        await apply_all(known, put(record(1)))
+        assert await query_ids(known) == [id_of(1)]
     finally:
         await known.close()
 

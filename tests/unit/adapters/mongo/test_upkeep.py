@@ -14,7 +14,17 @@ from memory.adapters.mongo.thresholds import Thresholds
 from memory.domain.errors import InvalidInput
 from memory.ports.batch import ResolvedWrite
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, delete, done, found, id_of, key_of, one, put, record
+from memory.ports.contract.support import (
+    HERE,
+    apply_all,
+    delete,
+    fetch_stored,
+    id_of,
+    key_of,
+    one,
+    put,
+    record,
+)
 from memory.ports.query import Condition, Eq, Everywhere, Order, Query, encode_cursor, within
 from memory.ports.record import Corrupt, Key, Role, Tombstone
 from memory.ports.writes import (
@@ -35,11 +45,11 @@ pytestmark = pytest.mark.parametrize("server", BOTH, indirect=True)
 
 
 async def _delete_one(store: MongoStore) -> None:
-    await done(store, delete(1))
+    await apply_all(store, delete(1))
 
 
 async def _delete_several(store: MongoStore) -> None:
-    await done(store, delete(1), delete(2))
+    await apply_all(store, delete(1), delete(2))
 
 
 async def _delete_matching(store: MongoStore) -> None:
@@ -50,10 +60,10 @@ async def _delete_matching(store: MongoStore) -> None:
 async def test_a_damaged_record_that_was_written_anew_leaves_no_copy_once_it_is_deleted(
     store: MongoStore, raw: Raw, deletion: Callable[[MongoStore], object]
 ) -> None:
-    await done(store, put(record(1, texts={"content": "the secret"})), put(record(2)))
+    await apply_all(store, put(record(1, texts={"content": "the secret"})), put(record(2)))
     raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"body": "{}x"}})
-    assert isinstance(await found(store), Corrupt)
-    await done(store, put(record(1, version=5), Newer()))
+    assert isinstance(await fetch_stored(store), Corrupt)
+    await apply_all(store, put(record(1, version=5), Newer()))
     assert raw["memory_store.quarantine"].count_documents({}) == 1
     await deletion(store)  # type: ignore[misc]
     assert raw["memory_store.quarantine"].count_documents({}) == 0
@@ -62,13 +72,13 @@ async def test_a_damaged_record_that_was_written_anew_leaves_no_copy_once_it_is_
 async def test_a_copy_made_of_what_is_deleted_meanwhile_does_not_stay(
     store: MongoStore, raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await done(store, put(record(1)))
+    await apply_all(store, put(record(1)))
     raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"body": "{}x"}})
     copies = store._ready().quarantine.copies
     replace_one = copies.replace_one
 
     async def late(*args: object, **parts: object) -> object:
-        await done(store, delete(1))
+        await apply_all(store, delete(1))
         return await replace_one(*args, **parts)  # type: ignore[arg-type]
 
     monkeypatch.setattr(store._ready().quarantine, "copies", _With(copies, late))
@@ -87,7 +97,7 @@ class _With:
 
 
 async def test_a_record_whose_kind_is_damaged_is_erased(store: MongoStore, raw: Raw) -> None:
-    await done(store, put(record(1, texts={"content": "the secret"})))
+    await apply_all(store, put(record(1, texts={"content": "the secret"})))
     raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"type": "recorc"}})
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 100) == 1
     assert "texts" not in raw["memory_samples"].find_one({"id": id_of(1)})  # type: ignore[operator]
@@ -101,7 +111,7 @@ async def test_a_record_whose_kind_is_damaged_is_erased(store: MongoStore, raw: 
 async def test_what_maintenance_asks_for_everywhere_reads_only_what_it_finds(
     store: MongoStore, raw: Raw, roles: set[Role], part: Condition | None
 ) -> None:
-    await done(store, *[put(record(n)) for n in range(200)])
+    await apply_all(store, *[put(record(n)) for n in range(200)])
     raw.command({"profile": 2})
     try:
         await store.query(Query(SAMPLES, Everywhere(), part, limit=100, roles=frozenset(roles)))
@@ -127,28 +137,28 @@ async def test_what_maintenance_asks_for_everywhere_reads_only_what_it_finds(
 async def test_what_no_document_holds_fails_its_write_and_not_the_call(
     store: MongoStore, write: Write
 ) -> None:
-    await done(store, put(record(1)))
-    before = await found(store)
+    await apply_all(store, put(record(1)))
+    before = await fetch_stored(store)
     alone = await one(store, write)
     first, among, last = await store.apply([put(record(2)), write, put(record(3))])
     assert alone.status == among.status
     assert alone.status in (Status.CONFLICT, Status.REJECTED)
     assert first.applied
     assert last.applied
-    assert await found(store) == before
+    assert await fetch_stored(store) == before
 
 
 @pytest.mark.parametrize("damaged", [{"created_at": "no moment"}, {"fields": "none"}], ids=str)
 async def test_pages_over_everything_go_past_a_damaged_value_that_they_are_sorted_by(
     store: MongoStore, raw: Raw, damaged: dict[str, object]
 ) -> None:
-    await done(store, *[put(record(n)) for n in range(10)])
+    await apply_all(store, *[put(record(n)) for n in range(10)])
     raw["memory_samples"].update_one({"id": id_of(3)}, {"$set": damaged})
     order = (Order("created_at"), Order("type"))
     page = await store.query(Query(SAMPLES, Everywhere(), order=order, limit=9))
     assert len(page.records) == 9
     assert key_of(3) not in [r.key for r in page.records]
-    assert isinstance(await found(store, 3), Corrupt)
+    assert isinstance(await fetch_stored(store, 3), Corrupt)
 
 
 async def test_an_unmanageable_number_in_a_condition_is_refused_as_ours(store: MongoStore) -> None:
@@ -166,11 +176,11 @@ async def test_an_unmanageable_number_in_a_condition_is_refused_as_ours(store: M
 
 
 async def _by_key(store: MongoStore) -> None:
-    await done(store, delete(1, version=5))
+    await apply_all(store, delete(1, version=5))
 
 
 async def _after_it_was_read(store: MongoStore) -> None:
-    assert isinstance(await found(store), Corrupt)
+    assert isinstance(await fetch_stored(store), Corrupt)
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 100) == 2
 
 
@@ -178,10 +188,10 @@ async def _after_it_was_read(store: MongoStore) -> None:
 async def test_a_document_whose_tenant_is_damaged_is_corrupt_and_can_be_deleted(
     store: MongoStore, raw: Raw, erasure: Callable[[MongoStore], object]
 ) -> None:
-    await done(store, put(record(1, texts={"content": "the secret"})), put(record(2)))
+    await apply_all(store, put(record(1, texts={"content": "the secret"})), put(record(2)))
     raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"tenant": "acmf"}})
     await erasure(store)  # type: ignore[misc]
-    assert isinstance(await found(store), Tombstone)
+    assert isinstance(await fetch_stored(store), Tombstone)
     left = raw["memory_samples"].find_one({"id": id_of(1)})
     assert left is not None
     assert (left["tenant"], "texts" in left) == ("acme", False)
@@ -192,12 +202,12 @@ async def test_a_document_whose_tenant_is_damaged_is_corrupt_and_can_be_deleted(
 async def test_a_document_whose_tenant_is_damaged_is_repaired_by_what_is_written_in_its_place(
     store: MongoStore, raw: Raw, when: When
 ) -> None:
-    await done(store, put(record(1)))
+    await apply_all(store, put(record(1)))
     raw["memory_samples"].update_one({"id": id_of(1)}, {"$set": {"tenant": "acmf"}})
     refused = await one(store, put(record(1, version=5), Absent()))
     assert (refused.status, type(refused.stored)) == (Status.CONFLICT, Corrupt)
-    await done(store, put(record(1, version=5), when))
-    assert await found(store) == record(1, version=5, generation=0)
+    await apply_all(store, put(record(1, version=5), when))
+    assert await fetch_stored(store) == record(1, version=5, generation=0)
 
 
 async def test_a_deletion_holds_no_more_at_once_than_it_has_room_for(
@@ -205,7 +215,7 @@ async def test_a_deletion_holds_no_more_at_once_than_it_has_room_for(
 ) -> None:
     store = build(thresholds=Thresholds(deleted_bytes_at_once=5_000))
     await store.open(DECLARED)
-    await done(store, *[put(record(n, body={"long": "x" * 1000})) for n in range(20)])
+    await apply_all(store, *[put(record(n, body={"long": "x" * 1000})) for n in range(20)])
     held: list[int] = []
     swap = batch.swap
 

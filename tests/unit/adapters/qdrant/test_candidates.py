@@ -9,7 +9,7 @@ from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.store import QdrantStore
 from memory.ports.candidates import Candidates, Statistics
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import HERE, done, key_of, put, record
+from memory.ports.contract.support import HERE, apply_all, key_of, put, record
 from memory.ports.query import within
 
 ASKED = Candidates(SAMPLES, within(HERE), "lantern", counted=("lantern", "harbour"))
@@ -30,7 +30,7 @@ async def test_statistics_are_right_also_of_what_has_no_number_of_words_until_an
     either: QdrantStore,
 ) -> None:
     said = ["lantern", "lantern", "lantern", "lantern harbour", "harbour lantern", ""]
-    await done(
+    await apply_all(
         either, *[put(record(n, texts={"content": text} if text else {})) for n, text in enumerate(said)]
     )
     assert (await either.candidates(ASKED)).statistics == FOUND

@@ -19,15 +19,15 @@ from memory.domain.errors import CorruptRecord, StoreFull
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import (
     HERE,
-    asked,
-    done,
-    found,
+    apply_all,
+    fetch_record,
+    fetch_stored,
     hit_ids,
     id_of,
     key_of,
-    live,
     one,
     put,
+    query_ids,
     record,
 )
 from memory.ports.query import Eq, Near, Order, Query, Search, within
@@ -48,7 +48,7 @@ async def _damage(store: QdrantStore, point: str, **values: Any) -> None:
 
 
 async def _three(store: QdrantStore) -> None:
-    await done(
+    await apply_all(
         store,
         *[
             put(record(n, texts={"content": "lantern"}, vector=pack_vector([1.0, n]), fields={"type": "a"}))
@@ -60,7 +60,7 @@ async def _three(store: QdrantStore) -> None:
 
 async def test_a_damaged_record_is_corrupt_and_its_neighbours_are_served(either: QdrantStore) -> None:
     await _three(either)
-    assert await found(either, 2) == Corrupt(key_of(2), "checksum mismatch")
+    assert await fetch_stored(either, 2) == Corrupt(key_of(2), "checksum mismatch")
     page = await either.query(Query(SAMPLES, within(HERE)))
     assert [r.key.id for r in page.records] == [id_of(1), id_of(3)]
     assert page.corrupt == (key_of(2),)
@@ -75,15 +75,15 @@ async def test_writes_meet_a_damaged_record_as_something_of_its_version(either: 
         outcome = await one(either, put(record(2, version=5), when))
         assert (outcome.status, outcome.stored) == (Status.CONFLICT, Corrupt(key_of(2), "checksum mismatch"))
     assert (await one(either, put(record(2, version=1), Newer()))).status is Status.CONFLICT
-    await done(either, put(record(2, version=2), Newer()))
-    assert (await live(either, 2)).version == 2
+    await apply_all(either, put(record(2, version=2), Newer()))
+    assert (await fetch_record(either, 2)).version == 2
 
 
 async def test_erasure_reaches_a_damaged_record_whatever_the_filter(either: QdrantStore) -> None:
     await _three(either)
     assert await either.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "nothing")), 50) == 1
-    assert await found(either, 2) == Tombstone(key_of(2), 50)
-    assert await asked(either) == [id_of(1), id_of(3)]
+    assert await fetch_stored(either, 2) == Tombstone(key_of(2), 50)
+    assert await query_ids(either) == [id_of(1), id_of(3)]
 
 
 @pytest.mark.parametrize("by", ["get", "query", "audit"])
@@ -93,7 +93,7 @@ async def test_what_was_met_is_in_quarantine_where_it_stands(either: QdrantStore
     before = (await either._engine.retrieve([point]))[point]
     assert (await either.check()).quarantined == 0
     if by == "get":
-        assert await found(either, 2) == Corrupt(key_of(2), "checksum mismatch")
+        assert await fetch_stored(either, 2) == Corrupt(key_of(2), "checksum mismatch")
     elif by == "query":
         assert (await either.query(Query(SAMPLES, within(HERE)))).corrupt == (key_of(2),)
     else:
@@ -105,15 +105,15 @@ async def test_what_was_met_is_in_quarantine_where_it_stands(either: QdrantStore
         "as it was, for people to look at"
     )
     assert (await either.check()).quarantined == 1
-    assert await found(either, 2) == Corrupt(key_of(2), "checksum mismatch")
-    await done(either, put(record(2, version=2, texts={"content": "lantern"}), Newer()))
+    assert await fetch_stored(either, 2) == Corrupt(key_of(2), "checksum mismatch")
+    await apply_all(either, put(record(2, version=2, texts={"content": "lantern"}), Newer()))
     assert (await either.check()).quarantined == 0, "nothing is left of it"
 
 
 async def test_what_another_release_may_have_written_is_left_as_it_is(either: QdrantStore) -> None:
     await _three(either)
     await _damage(either, record_point("samples", key_of(2)), schema=99)
-    assert isinstance(await found(either, 2), Corrupt)
+    assert isinstance(await fetch_stored(either, 2), Corrupt)
     assert (await either.query(Query(SAMPLES, within(HERE)))).corrupt == (key_of(2),)
     assert ((await either.check()).quarantined, (await either.audit()).damaged) == (
         0,
@@ -131,24 +131,24 @@ async def test_what_cannot_be_quarantined_now_is_still_not_served(
 
     monkeypatch.setattr(either._engine, "commit", full)
     for _ in range(2):
-        assert await found(either, 2) == Corrupt(key_of(2), "checksum mismatch")
+        assert await fetch_stored(either, 2) == Corrupt(key_of(2), "checksum mismatch")
         page = await either.query(Query(SAMPLES, within(HERE)))
         assert ([r.key.id for r in page.records], page.corrupt) == ([id_of(1), id_of(3)], (key_of(2),))
 
 
 async def test_a_payload_of_another_key_is_not_served(either: QdrantStore) -> None:
-    await done(either, put(record(1)))
+    await apply_all(either, put(record(1)))
     engine: Any = either._engine
     payload = (await engine.retrieve([record_point("samples", key_of(1))]))[
         record_point("samples", key_of(1))
     ]
-    await done(either, put(record(2)))
+    await apply_all(either, put(record(2)))
     await _damage(either, record_point("samples", key_of(2)), **payload)
-    assert isinstance(await found(either, 2), Corrupt)
+    assert isinstance(await fetch_stored(either, 2), Corrupt)
 
 
 async def test_a_damaged_generation_stops_writes_instead_of_starting_again(either: QdrantStore) -> None:
-    await done(either, RaiseGeneration(HERE, 5))
+    await apply_all(either, RaiseGeneration(HERE, 5))
     await _damage(either, generation_point(HERE), number=1)
     with pytest.raises(CorruptRecord, match="generation"):
         await either.apply([put(record())])
@@ -183,7 +183,7 @@ async def test_flipped_bits_make_corrupt_records_and_never_wrong_ones(folder: Pa
         )
         for n in range(50)
     ]
-    await done(store, *[put(r) for r in wrote])
+    await apply_all(store, *[put(r) for r in wrote])
     await store.close()
     _flip(next(folder.glob("shard/segments/*/payload_storage/page_0.dat")), chance)  # noqa: ASYNC240
 
@@ -203,7 +203,7 @@ async def test_flipped_bits_make_corrupt_records_and_never_wrong_ones(folder: Pa
         assert len(
             await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 2.0])), 60))
         ) >= len(sound)
-        await done(store, put(replace(damaged[0], version=5), Newer()))
+        await apply_all(store, put(replace(damaged[0], version=5), Newer()))
         assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 50
         page = await store.query(Query(SAMPLES, within(HERE)))
         assert (page.records, page.corrupt) == ((), ())

@@ -20,7 +20,7 @@ import pytest
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import StoreError, StoreFull, StoreUnavailable, Unsupported
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, delete, done, hit_ids, id_of, live, put, record
+from memory.ports.contract.support import HERE, apply_all, delete, fetch_record, hit_ids, id_of, put, record
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import pack_vector
 from memory.ports.writes import RaiseGeneration
@@ -57,7 +57,7 @@ async def test_a_second_opener_is_told_who_has_the_folder_and_what_to_do(
     ) as caught:
         await _store(folder).open(DECLARED)
     assert caught.value.store == "second"
-    await done(edge, put(record()))
+    await apply_all(edge, put(record()))
 
 
 async def test_another_process_is_told_too(edge: QdrantStore, folder: Path) -> None:
@@ -75,11 +75,11 @@ async def test_another_process_is_told_too(edge: QdrantStore, folder: Path) -> N
 
 
 async def test_a_folder_that_was_given_back_can_be_opened_again(edge: QdrantStore, folder: Path) -> None:
-    await done(edge, put(record()))
+    await apply_all(edge, put(record()))
     await edge.close()
     second = _store(folder)
     await second.open(DECLARED)
-    assert (await live(second)).key.id == id_of(1)
+    assert (await fetch_record(second)).key.id == id_of(1)
     await second.close()
 
 
@@ -115,13 +115,13 @@ async def test_a_disk_without_room_is_refused_before_edge_dies_of_it(small_disk:
 async def test_writes_stop_before_the_disk_is_full_and_reads_go_on(
     edge: QdrantStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await done(edge, put(record(1)))
+    await apply_all(edge, put(record(1)))
     monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=100 * 2**20))
     with pytest.raises(StoreFull, match="reserve_bytes"):
         await edge.apply([put(record(2))])
-    assert (await live(edge, 1)).key.id == id_of(1)
+    assert (await fetch_record(edge, 1)).key.id == id_of(1)
     monkeypatch.undo()
-    await done(edge, put(record(2)))
+    await apply_all(edge, put(record(2)))
 
 
 async def test_what_only_deletes_may_use_half_of_the_reserve(
@@ -129,13 +129,13 @@ async def test_what_only_deletes_may_use_half_of_the_reserve(
 ) -> None:
     store = _store(folder)
     await store.open(DECLARED)
-    await done(store, put(record(1)), put(record(2)))
+    await apply_all(store, put(record(1)), put(record(2)))
     await store.close()
     monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=100 * 2**20))
     await store.open(DECLARED)
     with pytest.raises(StoreFull, match="delete and vacuum"):
         await store.apply([put(record(3)), delete(1)])
-    await done(store, delete(1), RaiseGeneration(HERE))
+    await apply_all(store, delete(1), RaiseGeneration(HERE))
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 9) == 1
     monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=60 * 2**20))
     with pytest.raises(StoreFull):
@@ -147,7 +147,7 @@ async def test_the_log_is_cut_when_it_is_long(folder: Path) -> None:
     store = _store(folder, log_bytes=4 * 2**20)
     await store.open(DECLARED)
     for n in range(60):
-        await done(
+        await apply_all(
             store,
             put(
                 record(
@@ -156,14 +156,16 @@ async def test_the_log_is_cut_when_it_is_long(folder: Path) -> None:
             ),
         )
     assert len(await hit_ids(store, "lantern")) == 50
-    assert dict((await live(store, 3)).body) == {"x": "y" * 100_000}
+    assert dict((await fetch_record(store, 3)).body) == {"x": "y" * 100_000}
     await store.close()
 
 
 async def test_optimising_leaves_the_loop_free_and_the_data_as_it_is(folder: Path) -> None:
     store = _store(folder)
     await store.open(DECLARED)
-    await done(store, *[put(record(n, texts={"content": "lantern"}, vector=_at(n))) for n in range(1500)])
+    await apply_all(
+        store, *[put(record(n, texts={"content": "lantern"}, vector=_at(n))) for n in range(1500)]
+    )
     longest, last, over = 0.0, time.perf_counter(), False
 
     async def breathe() -> None:
@@ -175,14 +177,14 @@ async def test_optimising_leaves_the_loop_free_and_the_data_as_it_is(folder: Pat
     breathing = asyncio.create_task(breathe())
     optimising = asyncio.create_task(store.optimise())
     await asyncio.sleep(0)
-    waiting = [asyncio.create_task(live(store, n)) for n in range(5)]
+    waiting = [asyncio.create_task(fetch_record(store, n)) for n in range(5)]
     await optimising
     over = True
     await breathing
     assert [(await w).key.id for w in waiting] == [id_of(n) for n in range(5)]
     hits = await store.search(Search(SAMPLES, within(HERE), Near(_at(700)), 3))
     assert hits[0].head.key.id == id_of(700)
-    await done(store, put(record(3, version=2)))
+    await apply_all(store, put(record(3, version=2)))
     assert longest < 5.0, "only closing and opening hold the loop"
     await store.close()
 

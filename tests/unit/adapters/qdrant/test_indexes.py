@@ -15,7 +15,7 @@ from memory.adapters.qdrant.store import QdrantStore
 from memory.ports.candidates import Around, Candidates
 from memory.ports.collections import Field, FieldType
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import HERE, T0, asked, done, id_of, put, record
+from memory.ports.contract.support import HERE, T0, apply_all, id_of, put, query_ids, record
 from memory.ports.query import Ge, Gt, IsNull, Or, Order, within
 
 pytestmark = pytest.mark.backend("qdrant_edge")
@@ -40,16 +40,16 @@ async def test_every_moment_has_an_index_also_one_that_is_declared_later(folder:
     }
     assert {"samples.valid_from"} <= moments <= _indexed(store)
     ends = {1: T0, 2: T0 + timedelta(days=1)}
-    await done(
+    await apply_all(
         store, *[put(record(n, fields={"valid_from": ends[n]} if n in ends else {})) for n in range(4)]
     )
-    assert await asked(store, part=Or((IsNull("valid_from"), Gt("valid_from", T0)))) == [
+    assert await query_ids(store, part=Or((IsNull("valid_from"), Gt("valid_from", T0)))) == [
         id_of(n) for n in (0, 2, 3)
     ]
-    assert await asked(store, part=Or((IsNull("valid_from"), Ge("valid_from", T0)))) == [
+    assert await query_ids(store, part=Or((IsNull("valid_from"), Ge("valid_from", T0)))) == [
         id_of(n) for n in range(4)
     ]
-    assert await asked(store, order=(Order("valid_from", descending=True),)) == [
+    assert await query_ids(store, order=(Order("valid_from", descending=True),)) == [
         id_of(n) for n in (2, 1, 3, 0)
     ]
     await store.close()
@@ -63,8 +63,8 @@ async def test_every_moment_has_an_index_also_one_that_is_declared_later(folder:
     )
     await store.open((later,))
     assert {"samples.due", "samples.place"} <= _indexed(store)
-    await done(store, put(record(9, fields={"due": T0}), collection=later))
-    assert await asked(store, part=Or((IsNull("due"), Gt("due", T0))), collection=later) == [
+    await apply_all(store, put(record(9, fields={"due": T0}), collection=later))
+    assert await query_ids(store, part=Or((IsNull("due"), Gt("due", T0))), collection=later) == [
         id_of(n) for n in range(4)
     ]
     await store.close()
@@ -78,7 +78,7 @@ async def test_every_field_of_an_index_over_several_has_one(folder: Path) -> Non
     earlier = replace(SAMPLES, fields=(*SAMPLES.fields, Field("place", FieldType.INTEGER)))
     await store.open((earlier,))
     assert not {"samples.source", "samples.place"} & _indexed(store)
-    await done(
+    await apply_all(
         store, *[put(record(n, fields={"source": "chat", "place": n}), collection=earlier) for n in range(4)]
     )
     await store.close()

@@ -15,14 +15,14 @@ from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,
-    asked,
+    apply_all,
     delete,
-    done,
     hit_ids,
     id_of,
     key_of,
     one,
     put,
+    query_ids,
     record,
 )
 from memory.ports.query import Near, Order, Search, within
@@ -58,7 +58,7 @@ async def test_points_of_an_edge_folder_are_a_servers_points(edge: QdrantStore) 
     wrote = [
         record(n, texts={"content": "lantern"}, vector=pack_vector([1.0, n]), generation=0) for n in range(5)
     ]
-    await done(edge, *[put(r) for r in wrote], delete(3, version=9), RaiseGeneration(ELSEWHERE, 4))
+    await apply_all(edge, *[put(r) for r in wrote], delete(3, version=9), RaiseGeneration(ELSEWHERE, 4))
     before = await edge.get(SAMPLES, [key_of(n) for n in range(5)])
     server = QdrantStore("qdrant://:memory:")
     await server.open(DECLARED)
@@ -73,7 +73,7 @@ async def test_points_of_an_edge_folder_are_a_servers_points(edge: QdrantStore) 
         h.head.key
         for h in await server.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 4.0])), 1))
     ] == [key_of(4)]
-    assert await asked(server, order=(Order("created_at", True),)) == [id_of(n) for n in (4, 2, 1, 0)]
+    assert await query_ids(server, order=(Order("created_at", True),)) == [id_of(n) for n in (4, 2, 1, 0)]
     assert (await one(server, RaiseGeneration(ELSEWHERE, 0))).number == 4
-    await done(server, put(record(1, version=2), AtVersion(1)), delete(2, version=7))
+    await apply_all(server, put(record(1, version=2), AtVersion(1)), delete(2, version=7))
     await server.close()

@@ -18,7 +18,18 @@ from qdrant_client import AsyncQdrantClient
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import StoreTimeout
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, delete, done, id_of, key_of, live, one, put, record, searched
+from memory.ports.contract.support import (
+    HERE,
+    apply_all,
+    delete,
+    fetch_record,
+    id_of,
+    key_of,
+    one,
+    put,
+    record,
+    search_hits,
+)
 from memory.ports.query import MAX_LIMIT, Lt, Query, within
 from memory.ports.record import Partition, Record, Role, Tombstone
 from memory.ports.writes import Absent, AtVersion, Newer, Purge, RaiseGeneration, Status, Write
@@ -65,20 +76,20 @@ async def test_of_many_clients_that_create_one_record_exactly_one_wins(seed: int
     )
     winners = [n for n, o in enumerate(outcomes) if o.applied]
     assert len(winners) == 1
-    assert dict((await live(stores[0])).body) == {"by": winners[0]}
-    stands = await live(stores[0])
+    assert dict((await fetch_record(stores[0])).body) == {"by": winners[0]}
+    stands = await fetch_record(stores[0])
     assert all(o.stored == stands for o in outcomes if not o.applied)
 
 
 @pytest.mark.parametrize("seed", range(drawn(3, 1)))
 async def test_no_increment_of_many_clients_is_lost(seed: int) -> None:
     stores = await _clients(16, seed)
-    await done(stores[0], put(record(version=1, body={"n": 0})))
+    await apply_all(stores[0], put(record(version=1, body={"n": 0})))
 
     async def increment(store: QdrantStore) -> None:
         for _ in range(2):
             while True:
-                now = await live(store)
+                now = await fetch_record(store)
                 if (
                     await one(
                         store,
@@ -91,8 +102,8 @@ async def test_no_increment_of_many_clients_is_lost(seed: int) -> None:
                     break
 
     await asyncio.gather(*map(increment, stores))
-    assert (await live(stores[0])).body["n"] == 32
-    assert (await live(stores[0])).version == 33
+    assert (await fetch_record(stores[0])).body["n"] == 32
+    assert (await fetch_record(stores[0])).version == 33
 
 
 @pytest.mark.parametrize("seed", range(drawn(3, 1)))
@@ -110,7 +121,7 @@ async def test_what_was_written_before_an_erasure_does_not_stand_after_it(seed: 
     writer, eraser = await _clients(2, seed)
 
     async def erase() -> None:
-        await done(eraser, RaiseGeneration(HERE))
+        await apply_all(eraser, RaiseGeneration(HERE))
         await eraser.delete_matching(Query(SAMPLES, within(HERE), roles=frozenset(Role)), 50)
 
     writes = [
@@ -119,7 +130,7 @@ async def test_what_was_written_before_an_erasure_does_not_stand_after_it(seed: 
     outcomes, _ = await asyncio.gather(asyncio.gather(*writes), erase())
     assert {o.status for o in outcomes} <= {Status.APPLIED, Status.REJECTED}
     assert (await eraser.query(Query(SAMPLES, within(HERE), roles=frozenset(Role)))).records == ()
-    assert await searched(eraser, "secret") == []
+    assert await search_hits(eraser, "secret") == []
 
 
 @pytest.mark.parametrize("seed", range(drawn(6, 1)))
@@ -136,11 +147,11 @@ async def test_a_write_and_a_deletion_at_once_leave_what_the_later_version_says(
 async def test_purges_and_writes_at_once_end_in_one_of_them() -> None:
     for seed in range(8):
         stores = await _clients(4, seed)
-        await done(stores[0], put(record(role=Role.CACHED)))
+        await apply_all(stores[0], put(record(role=Role.CACHED)))
         purges = [one(s, Purge(SAMPLES, key_of(1), 1)) for s in stores[:3]]
         outcomes = await asyncio.gather(*purges, one(stores[3], put(record(version=2), Newer())))
         assert outcomes[3].applied
-        assert (await live(stores[0])).version == 2
+        assert (await fetch_record(stores[0])).version == 2
 
 
 async def test_batches_of_many_clients_keep_each_write_apart() -> None:
@@ -160,7 +171,7 @@ async def test_a_write_that_so_many_others_wrote_over_that_nobody_can_tell_is_un
 ) -> None:
     monkeypatch.setattr("memory.adapters.qdrant.client.LINEAGE", 1)
     stores = await _clients(12, 3)
-    await done(stores[0], put(record()))
+    await apply_all(stores[0], put(record()))
     outcomes = await asyncio.gather(
         *(one(s, put(record(version=n + 2))) for n, s in enumerate(stores)), return_exceptions=True
     )
@@ -192,7 +203,7 @@ async def test_repeating_an_erasure_of_a_hundred_partitions_is_one_look_and_one_
     assert client.calls == {"scroll": 1}
 
     late = put(record(1, places[7], generation=0))
-    await done(
+    await apply_all(
         store, late, RaiseGeneration(places[7]), put(record(2, places[7]))
     )  # as it stands where its writer died before it looked again
     client.calls.clear()

@@ -21,7 +21,7 @@ from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.rounding import bound_beyond, stands_for
 from memory.adapters.qdrant.store import QdrantStore
 from memory.ports.collections import Collection, Field, FieldType
-from memory.ports.contract.support import HERE, done, id_of, key_of, live, put, record
+from memory.ports.contract.support import HERE, apply_all, fetch_record, id_of, key_of, put, record
 from memory.ports.query import MAX_LIMIT, Condition, Eq, Ge, Gt, Le, Lt, Not, Order, Query, within
 from tests.unit.adapters.qdrant.conftest import ENGINES
 
@@ -54,7 +54,7 @@ async def astray(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[
     """
     store = QdrantStore(f"qdrant+edge:///{folder}" if request.param == "qdrant_edge" else "qdrant://:memory:")
     await store.open([MEASURED])
-    await done(
+    await apply_all(
         store,
         *[put(record(n, fields={"share": value}), collection=MEASURED) for n, value in enumerate(VALUES)],
     )
@@ -87,7 +87,7 @@ async def _found(store: QdrantStore, part: Condition) -> list[str]:
 
 async def test_what_is_handed_back_is_what_was_written(astray: QdrantStore) -> None:
     assert [
-        repr((await live(astray, n, collection=MEASURED)).fields["share"]) for n in range(len(VALUES))
+        repr((await fetch_record(astray, n, collection=MEASURED)).fields["share"]) for n in range(len(VALUES))
     ] == [repr(v) for v in VALUES]
 
 
@@ -112,7 +112,7 @@ async def test_filters_decide_on_what_was_written(astray: QdrantStore) -> None:
 async def test_filters_decide_on_whole_numbers_up_to_the_last_there_is(engine: str, folder: Path) -> None:
     store = QdrantStore(f"qdrant+edge:///{folder}" if engine == "qdrant_edge" else "qdrant://:memory:")
     await store.open([COUNTED])
-    await done(
+    await apply_all(
         store,
         *[put(record(n, fields={"number": number}), collection=COUNTED) for n, number in enumerate(WHOLE)],
     )

@@ -15,7 +15,7 @@ import pytest_asyncio
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import StoreTimeout, StoreUnavailable
 from memory.ports.contract.collections import DECLARED
-from memory.ports.contract.support import HERE, done, found, id_of, live, one, put, record
+from memory.ports.contract.support import HERE, apply_all, fetch_record, fetch_stored, id_of, one, put, record
 from memory.ports.writes import Absent, AtVersion, RaiseGeneration
 from tests.contract.qdrant_harnesses import new_server
 from tests.support import servers
@@ -48,31 +48,31 @@ async def store(server: Server) -> AsyncIterator[QdrantStore]:
 async def test_a_frozen_server_is_a_timeout_and_serves_again_when_it_wakes(
     store: QdrantStore, server: Server
 ) -> None:
-    await done(store, put(record()))
+    await apply_all(store, put(record()))
     server.freeze()
     try:
         begun = time.monotonic()
         with pytest.raises(StoreTimeout):
-            await found(store)
+            await fetch_stored(store)
         assert not (await store.check()).ok
         assert time.monotonic() - begun < 10
     finally:
         server.thaw()
-    assert (await live(store)).key.id == id_of(1)
+    assert (await fetch_record(store)).key.id == id_of(1)
 
 
 async def test_what_a_server_acknowledged_before_it_died_is_there_when_it_is_back(
     store: QdrantStore, server: Server
 ) -> None:
-    await done(store, *[put(record(n)) for n in range(20)])
+    await apply_all(store, *[put(record(n)) for n in range(20)])
     server.kill()
     try:
         with pytest.raises(StoreUnavailable):
             await one(store, put(record(50)))
     finally:
         server.revive()
-    assert [(await live(store, n)).key.id for n in range(20)] == [id_of(n) for n in range(20)]
-    await done(store, put(record(60)))
+    assert [(await fetch_record(store, n)).key.id for n in range(20)] == [id_of(n) for n in range(20)]
+    await apply_all(store, put(record(60)))
 
 
 async def test_sixty_four_clients_write_at_once(server: Server) -> None:
@@ -85,7 +85,7 @@ async def test_sixty_four_clients_write_at_once(server: Server) -> None:
             *(one(s, put(record(version=n + 1), Absent())) for n, s in enumerate(stores))
         )
         assert sum(o.applied for o in created) == 1
-        version = (await live(stores[0])).version
+        version = (await fetch_record(stores[0])).version
         changed = await asyncio.gather(
             *(one(s, put(record(version=version + n + 1), AtVersion(version))) for n, s in enumerate(stores))
         )

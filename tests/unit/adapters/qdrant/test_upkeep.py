@@ -23,13 +23,13 @@ from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,
     HERE,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
     hit_ids,
     id_of,
     key_of,
-    live,
     one,
     put,
     record,
@@ -70,7 +70,7 @@ async def _tamper(
 async def test_a_payload_written_beside_the_same_vectors_is_all_that_stands_there(
     either: QdrantStore, others: dict[str, Any]
 ) -> None:
-    await done(either, put(record(vector=pack_vector([1.0, 0.0]))))
+    await apply_all(either, put(record(vector=pack_vector([1.0, 0.0]))))
     point = record_point("samples", key_of(1))
     (first,) = (await either._engine.retrieve([point])).values()
     own = {name: value for name, value in first.items() if name not in ("token", "lineage")}
@@ -128,7 +128,7 @@ async def test_what_is_derived_wrongly_is_told_and_made_anew_on_request(
         fields={"confidence": 0.8},
         generation=0,
     )
-    await done(either, put(whole), put(record(2, texts={"content": "lantern"})))
+    await apply_all(either, put(whole), put(record(2, texts={"content": "lantern"})))
     await _tamper(either, 1, *DAMAGE[damage])
 
     told = await either.audit()
@@ -141,7 +141,7 @@ async def test_what_is_derived_wrongly_is_told_and_made_anew_on_request(
 
     assert (await either.audit(repair=True)).problems == told.problems
     assert (await either.audit()).problems == ()
-    assert await live(either) == whole
+    assert await fetch_record(either) == whole
     assert await hit_ids(either, "cormorant") == {id_of(1)}
     assert await hit_ids(either, "harbour") == set()
     (near,) = await either.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 0.0])), 1))
@@ -150,15 +150,15 @@ async def test_what_is_derived_wrongly_is_told_and_made_anew_on_request(
 
 
 async def test_words_of_a_dead_record_are_told_and_taken_away(either: QdrantStore) -> None:
-    await done(either, put(record(texts={"content": "cormorant"})), delete())
+    await apply_all(either, put(record(texts={"content": "cormorant"})), delete())
     await _tamper(either, 1, None, Vectors(sparse_query("cormorant")))
     assert len((await either.audit(repair=True)).problems) == 1
     assert (await either.audit()).problems == ()
-    assert isinstance(await found(either), Tombstone)
+    assert isinstance(await fetch_stored(either), Tombstone)
 
 
 async def test_of_many_problems_a_hundred_are_told_and_all_mended(edge: QdrantStore) -> None:
-    await done(edge, *[put(record(n, texts={"content": "cormorant"})) for n in range(130)])
+    await apply_all(edge, *[put(record(n, texts={"content": "cormorant"})) for n in range(130)])
     for n in range(130):
         await _tamper(edge, n, None, Vectors())
     assert len((await edge.audit(repair=True)).problems) == 100
@@ -168,7 +168,7 @@ async def test_of_many_problems_a_hundred_are_told_and_all_mended(edge: QdrantSt
 
 async def test_a_record_at_anothers_point_is_told_and_left_alone(either: QdrantStore) -> None:
     """It may be the only copy."""
-    await done(either, put(record(1, texts={"content": "cormorant"})))
+    await apply_all(either, put(record(1, texts={"content": "cormorant"})))
     payload = (await either._engine.retrieve([record_point("samples", key_of(1))])).popitem()[1]
     astray = Change(
         record_point("samples", key_of(2)),
@@ -190,7 +190,7 @@ async def _generation(store: QdrantStore, at: Partition) -> int | None:
 
 
 async def test_a_partition_that_died_is_idle_and_is_forgotten_at_its_generation(either: QdrantStore) -> None:
-    await done(
+    await apply_all(
         either,
         put(record(1)),
         put(record(1, ELSEWHERE)),
@@ -208,12 +208,12 @@ async def test_a_partition_that_died_is_idle_and_is_forgotten_at_its_generation(
 
     assert await either.idle_partitions() == [(FOREIGN, 3)]
     assert [await _generation(either, at) for at in EVERYBODY] == [0, 3, 3]
-    await done(either, put(record(2, generation=0)))
+    await apply_all(either, put(record(2, generation=0)))
 
 
 async def test_records_of_any_collection_and_marks_hold_a_partition(either: QdrantStore) -> None:
     one_each = [Partition("acme", f"session:{n}") for n in range(3)]
-    await done(
+    await apply_all(
         either,
         *[RaiseGeneration(at, 1) for at in one_each],
         put(record(1, one_each[0]), collection=MORE_SAMPLES),
@@ -227,7 +227,7 @@ async def test_records_of_any_collection_and_marks_hold_a_partition(either: Qdra
 
 async def test_idle_partitions_are_found_among_many_in_use(edge: QdrantStore) -> None:
     at = [Partition("acme", f"session:{n}") for n in range(450)]
-    await done(
+    await apply_all(
         edge, *[RaiseGeneration(p, 1) for p in at], *[put(record(1, p)) for n, p in enumerate(at) if n % 3]
     )
     assert sorted(p for p, _ in await edge.idle_partitions()) == sorted(
@@ -264,10 +264,10 @@ async def test_a_generation_that_is_about_to_be_forgotten_comes_back_where_a_rec
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     forgetting, writing = await _clients()
-    await done(writing, RaiseGeneration(HERE, 3))
-    _before_commit(forgetting, lambda: done(writing, put(record())), monkeypatch)
+    await apply_all(writing, RaiseGeneration(HERE, 3))
+    _before_commit(forgetting, lambda: apply_all(writing, put(record())), monkeypatch)
     assert await forgetting.forget_partitions([(HERE, 3)]) == 0
-    assert (await live(writing)).generation == await _generation(writing, HERE) == 3
+    assert (await fetch_record(writing)).generation == await _generation(writing, HERE) == 3
 
 
 @pytest.mark.backend("qdrant_local")
@@ -275,10 +275,10 @@ async def test_a_record_on_its_way_while_its_generation_is_forgotten_is_of_the_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     forgetting, writing = await _clients()
-    await done(writing, RaiseGeneration(HERE, 3))
+    await apply_all(writing, RaiseGeneration(HERE, 3))
     _before_commit(writing, lambda: forgetting.forget_partitions([(HERE, 3)]), monkeypatch)
     assert (await one(writing, put(record(), Absent()))).generation == 0
-    assert (await live(forgetting)).generation == await _generation(writing, HERE) == 0
+    assert (await fetch_record(forgetting)).generation == await _generation(writing, HERE) == 0
 
 
 # -- room ------------------------------------------------------------------------------
@@ -314,8 +314,8 @@ async def _half_deleted(store: QdrantStore, count: int = 400) -> None:
             )
             for n, t, r in zip(numbers, texts, roles, strict=True)
         ]
-        await done(store, *puts, RaiseGeneration(HERE))
-    await done(
+        await apply_all(store, *puts, RaiseGeneration(HERE))
+    await apply_all(
         store,
         *[delete(n) for n in range(1, count, 4)],
         *[Purge(SAMPLES, key_of(n), 1) for n in range(3, count, 4)],
@@ -365,14 +365,14 @@ async def test_calls_and_closing_wait_for_a_vacuum(edge: QdrantStore) -> None:
     vacuum = asyncio.ensure_future(edge.vacuum())
     again = asyncio.ensure_future(edge.vacuum())
     await asyncio.sleep(0)
-    assert isinstance(await found(edge, 2), Record)
+    assert isinstance(await fetch_stored(edge, 2), Record)
     await asyncio.gather(vacuum, again)
     vacuum = asyncio.ensure_future(edge.vacuum())
     await asyncio.sleep(0)
     await edge.close()
     await vacuum
     await edge.open(DECLARED)
-    assert isinstance(await found(edge, 2), Record)
+    assert isinstance(await fetch_stored(edge, 2), Record)
 
 
 @pytest.mark.backend("qdrant_edge")
@@ -415,4 +415,4 @@ async def test_a_new_shard_that_cannot_take_its_place_leaves_the_old_one(
     )
     with pytest.raises(Exception, match="edge_rewrite failed"):
         await edge.vacuum()
-    assert isinstance(await found(edge, 2), Record)
+    assert isinstance(await fetch_stored(edge, 2), Record)

@@ -32,15 +32,15 @@ from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import (
     HERE,
     T0,
-    asked,
+    apply_all,
     delete,
-    done,
+    fetch_record,
     id_of,
     key_of,
-    live,
     put,
+    query_ids,
     record,
-    searched,
+    search_hits,
 )
 from memory.ports.query import (
     And,
@@ -115,23 +115,23 @@ async def test_the_collection_is_made_as_configured_with_a_tenants_index(
 
 
 async def test_a_new_record_is_inserted_only_where_nothing_is(server: StandIn, store: QdrantStore) -> None:
-    await done(store, put(record(vector=pack_vector([0.6, 0.8]), body={"big": 2**63 - 1}), Absent()))
+    await apply_all(store, put(record(vector=pack_vector([0.6, 0.8]), body={"big": 2**63 - 1}), Absent()))
     (operation,) = server.operations()
     assert (operation["upsert"]["update_mode"], operation["upsert"]["shard_key"]) == ("insert_only", "eu")
     assert server.asked("/vectors/dense_2") == [{"dense": {"size": 2, "distance": "Dot"}}]
     *_, batch = [request for request in server.requests if request.path == "/points/batch"]
     assert batch.parameters == {"wait": ["true"], "ordering": ["strong"]}
-    assert (await live(store)).vector == pack_vector([0.6, 0.8])
-    assert dict((await live(store)).body) == {"big": 2**63 - 1}
+    assert (await fetch_record(store)).vector == pack_vector([0.6, 0.8])
+    assert dict((await fetch_record(store)).body) == {"big": 2**63 - 1}
 
 
 async def test_a_write_takes_three_requests(server: StandIn, store: QdrantStore) -> None:
     """One that reads, one that writes, and one that tells whether the write was made
     and whether the generation is still the one read.
     """
-    await done(store, put(record(1)))
+    await apply_all(store, put(record(1)))
     server.requests.clear()
-    await done(store, put(record(2)))
+    await apply_all(store, put(record(2)))
     assert [request.path for request in server.requests] == ["/points", "/points/batch", "/points"]
     assert server.requests[0].body["ids"] == sorted(
         [record_point("samples", key_of(2)), generation_point(HERE)]
@@ -142,31 +142,31 @@ async def test_a_write_takes_three_requests(server: StandIn, store: QdrantStore)
 async def test_whatever_changes_a_record_is_conditional_on_its_token(
     server: StandIn, store: QdrantStore
 ) -> None:
-    await done(store, put(record(role=Role.CACHED)))
+    await apply_all(store, put(record(role=Role.CACHED)))
 
     def still(token: str) -> dict[str, Any]:
         return {"must": [{"has_id": [POINT]}, {"key": "token", "match": {"value": token}}]}
 
     first = _token(server)
-    await done(store, put(record(version=2, role=Role.CACHED), AtVersion(1)))
+    await apply_all(store, put(record(version=2, role=Role.CACHED), AtVersion(1)))
     upsert = server.operations()[0]["upsert"]
     assert (upsert["update_mode"], upsert["update_filter"]) == ("update_only", still(first))
 
     second = _token(server)
-    await done(store, Annotate(SAMPLES, key_of(1), 2, tier="x"))
+    await apply_all(store, Annotate(SAMPLES, key_of(1), 2, tier="x"))
     overwrite = server.operations()[0]["overwrite_payload"]
     assert (overwrite["filter"], overwrite["shard_key"]) == (still(second), "eu")
 
     third = _token(server)
-    await done(store, Purge(SAMPLES, key_of(1), 2))
+    await apply_all(store, Purge(SAMPLES, key_of(1), 2))
     assert server.operations()[0]["delete"] == {"filter": still(third), "shard_key": "eu"}
 
 
 async def test_searches_ask_for_the_partitions_own_statistics_and_one_replica(
     server: StandIn, store: QdrantStore
 ) -> None:
-    await done(store, put(record(texts={"content": "lantern"}, vector=pack_vector([1.0]))))
-    assert len(await searched(store, "lantern", limit=5)) == 1
+    await apply_all(store, put(record(texts={"content": "lantern"}, vector=pack_vector([1.0]))))
+    assert len(await search_hits(store, "lantern", limit=5)) == 1
     (asked,) = server.asked("/points/query/batch")[-1]["searches"]
     assert asked["params"]["idf"]["corpus"] == asked["filter"]
     assert asked["filter"]["must"][0] == {"key": "partition", "match": {"value": "samples/4/acme/user:ann"}}
@@ -195,7 +195,7 @@ async def test_whole_bounds_are_sent_as_whole_numbers(server: StandIn, store: Qd
             sent = b"".join(request.sent for request in server.requests)
             assert b'"range"' in sent
             assert not re.search(rb"\d\.0\b", sent), sent
-    await done(
+    await apply_all(
         store, *[put(record(n, fields={"valid_from": T0 + timedelta(microseconds=n)})) for n in range(3)]
     )
     page = await store.query(Query(SAMPLES, within(HERE), order=(Order("valid_from"),), limit=2))
@@ -209,7 +209,7 @@ async def test_whole_bounds_are_sent_as_whole_numbers(server: StandIn, store: Qd
 async def test_a_bound_of_real_numbers_has_room_for_one_that_is_read_one_step_off(
     server: StandIn, store: QdrantStore
 ) -> None:
-    await done(store, put(record(1, fields={"confidence": 0.1234567890123456})))
+    await apply_all(store, put(record(1, fields={"confidence": 0.1234567890123456})))
     await store.query(Query(SAMPLES, within(HERE), Ge("confidence", 0.1234567890123456)))
     (bound,) = re.findall(rb'"gte":([\d.e-]+)', server.requests[-1].sent)
     assert float(bound) < 0.1234567890123456 - 2**-50
@@ -244,11 +244,11 @@ async def test_in_strict_mode_whatever_is_asked_has_an_index() -> None:
     server = StandIn(strict=STRICT)
     store = server.store()
     await store.open(DECLARED)
-    await done(
+    await apply_all(
         store, *[put(record(n, texts={"content": "lantern"}, fields={"confidence": n / 7})) for n in range(3)]
     )
-    await done(store, put(record(3, role=Role.CACHED)))
-    await done(
+    await apply_all(store, put(record(3, role=Role.CACHED)))
+    await apply_all(
         store,
         Annotate(SAMPLES, key_of(1), 1, tier="x"),
         delete(2),
@@ -280,25 +280,25 @@ async def test_filters_keep_within_the_sizes_that_strict_mode_sets() -> None:
     store = server.store()
     await store.open(DECLARED)
     elsewhere = [Partition("acme", f"user:{n}") for n in range(300)]
-    await done(
+    await apply_all(
         store,
         *[
             put(record(n, texts={"content": "lantern"}, fields={"type": f"t{n}"}, vector=pack_vector([1.0])))
             for n in range(4)
         ],
     )
-    await done(store, put(record(4, elsewhere[299])))
+    await apply_all(store, put(record(4, elsewhere[299])))
     everywhere = within(HERE, *elsewhere)
-    assert sorted(await asked(store, everywhere)) == sorted(
+    assert sorted(await query_ids(store, everywhere)) == sorted(
         [*[id_of(n) for n in range(4)], id_of(4, elsewhere[299])]
     )
     long = In("type", tuple(f"t{n}" for n in range(1, 200)))
     many = Or(tuple(And((Eq("type", f"t{n}"), IsNull("confidence"))) for n in range(1, 200)))
     for part in (long, many, Not(many), And((long, many))):
         wanted = {id_of(0)} if isinstance(part, Not) else {id_of(n) for n in range(1, 4)}
-        assert set(await asked(store, within(HERE), part)) == wanted
+        assert set(await query_ids(store, within(HERE), part)) == wanted
         assert (await store.count(Query(SAMPLES, within(HERE), part))).records == len(wanted)
-        assert {hit.head.key.id for hit in await searched(store, "lantern", filter=part)} == wanted
+        assert {hit.head.key.id for hit in await search_hits(store, "lantern", filter=part)} == wanted
         near = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0])), 10, filter=part))
         assert {hit.head.key.id for hit in near} == wanted
     ids = tuple(id_of(n) for n in range(200))
@@ -387,8 +387,8 @@ async def test_of_two_first_openings_at_once_both_succeed() -> None:
     server.failing = failing
     stores = [server.store("qdrant://stand.in?shard_key=eu") for _ in range(2)]
     await asyncio.gather(*[store.open(DECLARED) for store in stores])
-    await done(stores[0], put(record()))
-    assert (await live(stores[1])).key == key_of(1)
+    await apply_all(stores[0], put(record()))
+    assert (await fetch_record(stores[1])).key == key_of(1)
     for store in stores:
         await store.close()
 
@@ -423,8 +423,8 @@ async def test_a_wait_that_the_server_asks_for_is_honoured(
         return failure(429, "Rate limiting exceeded", **{"Retry-After": wait})
 
     server.failing = failing
-    await done(store, put(record()))
-    assert (await live(store)).key == key_of(1)
+    await apply_all(store, put(record()))
+    assert (await fetch_record(store)).key == key_of(1)
     assert len(asked) == 2
 
 
@@ -479,7 +479,7 @@ async def test_every_failure_of_a_server_is_one_of_ours(
     server: StandIn, store: QdrantStore, name: str
 ) -> None:
     answer, kind = _FAILURES[name]
-    await done(store, put(record(texts={"content": "lantern"})))
+    await apply_all(store, put(record(texts={"content": "lantern"})))
     server.failing = lambda _request: httpx.Response(
         answer.status_code, content=answer.content, headers=answer.headers
     )
@@ -488,7 +488,7 @@ async def test_every_failure_of_a_server_is_one_of_ours(
         store.apply([put(record(2))]),
         store.query(Query(SAMPLES, within(HERE))),
         store.count(Query(SAMPLES, within(HERE))),
-        searched(store, "lantern"),
+        search_hits(store, "lantern"),
         store.candidates(Candidates(SAMPLES, within(HERE), "lantern", counted=("lantern",))),
         store.delete_matching(Query(SAMPLES, within(HERE)), 9),
         store.audit(),
@@ -510,7 +510,7 @@ async def test_a_batch_that_stops_in_the_middle_does_not_promise_that_nothing_wa
     server: StandIn, store: QdrantStore, stops_at: int, why: str
 ) -> None:
     """A server stops at the first error and keeps what came before."""
-    await done(store, put(record(0)))
+    await apply_all(store, put(record(0)))
     server.stops_at = stops_at
     if why == "busy":
         server.full = failure(429, "Rate limiting exceeded")
@@ -531,7 +531,7 @@ async def test_a_batch_that_stops_in_the_middle_does_not_promise_that_nothing_wa
 async def test_a_deletion_that_stops_in_the_middle_does_not_either(
     server: StandIn, store: QdrantStore
 ) -> None:
-    await done(store, *[put(record(n)) for n in range(9)])
+    await apply_all(store, *[put(record(n)) for n in range(9)])
     server.stops_at = 4
     with pytest.raises(StoreUnavailable, match="a part of it was kept"):
         await store.delete_matching(Query(SAMPLES, within(HERE)), 9)
@@ -549,14 +549,14 @@ async def _closed_under(store: Store, calls: list[Any]) -> list[Any]:
 async def test_a_call_under_way_while_the_store_closes_ends_with_its_own_answer(
     server: StandIn, store: QdrantStore
 ) -> None:
-    await done(store, put(record(texts={"content": "lantern"})))
+    await apply_all(store, put(record(texts={"content": "lantern"})))
     answers = await _closed_under(
         store,
         [
             store.apply([put(record(2))]),
             store.get(SAMPLES, [key_of(1)]),
             store.audit(),
-            searched(store, "lantern"),
+            search_hits(store, "lantern"),
             store.check(),
         ],
     )
@@ -631,7 +631,7 @@ async def test_a_search_asks_three_times_in_two_rounds(server: StandIn, store: Q
         )
         for n in range(60)
     ]
-    await done(store, *writes)
+    await apply_all(store, *writes)
     server.requests.clear()
     asked = Candidates(
         SAMPLES,
@@ -657,11 +657,11 @@ async def test_a_search_asks_three_times_in_two_rounds(server: StandIn, store: Q
 
 async def test_records_with_other_collections_between_them_are_counted_apart(store: QdrantStore) -> None:
     """What is counted by the score of one record is what the asked partitions hold."""
-    await done(store, *[put(record(n, texts={"content": "lantern"})) for n in range(7)])
-    await done(
+    await apply_all(store, *[put(record(n, texts={"content": "lantern"})) for n in range(7)])
+    await apply_all(
         store, *[put(record(n, texts={"content": "lantern"}), collection=MORE_SAMPLES) for n in range(30)]
     )
-    await done(store, delete(6))
+    await apply_all(store, delete(6))
     found = await store.candidates(Candidates(SAMPLES, within(HERE), counted=("lantern", "nowhere")))
     assert (found.statistics.documents, dict(found.statistics.containing)) == (
         6,

@@ -13,12 +13,12 @@ import pytest
 import pytest_asyncio
 import redis
 
-from memory.adapters.redis.keys import home_bucket, tagged
+from memory.adapters.redis.keys import hash_tag, home_bucket
 from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import StoreUnavailable
 from memory.ports.candidates import Candidates
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, asked, done, id_of, key_of, put, record
+from memory.ports.contract.support import HERE, apply_all, id_of, key_of, put, query_ids, record
 from memory.ports.query import Everywhere, Tenant, within
 from memory.ports.record import Partition
 from tests.support import redis_servers
@@ -78,12 +78,12 @@ async def test_records_spread_over_the_nodes_and_are_found_together(
     store: RedisStore, nodes: dict[int, Any], prefix: str
 ) -> None:
     scopes = [Partition("acme", f"user:{n}") for n in range(40)]
-    await done(store, *[put(record(n, at)) for n, at in enumerate(scopes)])
+    await apply_all(store, *[put(record(n, at)) for n, at in enumerate(scopes)])
     assert all(node.keys(f"*{prefix}*:r:*") for node in nodes.values())
     assert (
-        set(await asked(store, Tenant("acme")))
+        set(await query_ids(store, Tenant("acme")))
         == {id_of(n, at) for n, at in enumerate(scopes)}
-        == set(await asked(store, Everywhere()))
+        == set(await query_ids(store, Everywhere()))
     )
     assert (await store.check()).facts["servers"] == 3
     assert len(store.epoch.split("+")) == 3
@@ -92,9 +92,9 @@ async def test_records_spread_over_the_nodes_and_are_found_together(
 async def test_a_slot_on_its_way_refuses_for_now_and_loses_nothing(
     store: RedisStore, nodes: dict[int, Any], prefix: str
 ) -> None:
-    await done(store, *[put(record(n)) for n in range(30)])
+    await apply_all(store, *[put(record(n)) for n in range(30)])
     everyone = Candidates(SAMPLES, within(HERE), among=tuple(id_of(n) for n in range(30)))
-    slot = next(iter(nodes.values())).execute_command("CLUSTER KEYSLOT", tagged(prefix, home_bucket(HERE)))
+    slot = next(iter(nodes.values())).execute_command("CLUSTER KEYSLOT", hash_tag(prefix, home_bucket(HERE)))
     here = next(port for port, node in nodes.items() if node.execute_command("CLUSTER COUNTKEYSINSLOT", slot))
     there = next(port for port in nodes if port != here)
     names = {port: node.execute_command("CLUSTER MYID") for port, node in nodes.items()}
@@ -107,7 +107,7 @@ async def test_a_slot_on_its_way_refuses_for_now_and_loses_nothing(
 
     move(nodes[here].execute_command("CLUSTER GETKEYSINSLOT", slot, 1000)[::2])
     calls: list[Callable[[], Awaitable[object]]] = [
-        lambda: asked(store),
+        lambda: query_ids(store),
         lambda: store.candidates(everyone),
         lambda: store.apply([put(record(5, version=9))]),
         lambda: store.apply([put(record(99))]),
@@ -119,7 +119,7 @@ async def test_a_slot_on_its_way_refuses_for_now_and_loses_nothing(
     for node in nodes.values():
         node.execute_command("CLUSTER SETSLOT", slot, "NODE", names[there])
 
-    assert await asked(store) == [id_of(n) for n in range(30)]
+    assert await query_ids(store) == [id_of(n) for n in range(30)]
     assert set((await store.candidates(everyone)).ids) == {id_of(n) for n in range(30)}
     stands = await store.get(SAMPLES, [key_of(n) for n in range(30)])
     assert [getattr(s, "version", None) for s in stands] == [1] * 30

@@ -14,7 +14,7 @@ import redis
 from memory.adapters.redis.keys import address_of, record_key
 from memory.adapters.redis.store import RedisStore
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import HERE, T0, done, found, key_of, one, put, record
+from memory.ports.contract.support import HERE, T0, apply_all, fetch_stored, key_of, one, put, record
 from memory.ports.query import Eq, Everywhere, Order, Query, Tenant, within
 from memory.ports.record import Corrupt, Record, Tombstone
 from memory.ports.writes import Absent, Always, AtVersion, Newer, Status
@@ -50,7 +50,7 @@ PLACES = [0, 5, 17, 18, 25, 60, 80, 130, 140, 150, 175, -1]
 async def test_a_changed_byte_is_corrupt_and_its_neighbours_are_served(
     store: RedisStore, server: Server, prefix: str, at: int
 ) -> None:
-    await done(store, *[put(record(n, body={"n": n})) for n in range(3)])
+    await apply_all(store, *[put(record(n, body={"n": n})) for n in range(3)])
     damaged = damage(server, prefix, 1, at)
     for _ in range(2):
         for where in (within(HERE), Tenant("acme"), Everywhere()):
@@ -70,15 +70,15 @@ async def test_what_writes_do_to_a_corrupt_record(
     store: RedisStore, server: Server, prefix: str, found_before: bool, at: int
 ) -> None:
     for when, status in ((Absent(), Status.CONFLICT), (Newer(), Status.APPLIED), (Always(), Status.APPLIED)):
-        await done(store, put(record(1), Always()))
+        await apply_all(store, put(record(1), Always()))
         damage(server, prefix, 1, at)
         if found_before:
-            assert isinstance(await found(store, 1), Corrupt)
+            assert isinstance(await fetch_stored(store, 1), Corrupt)
         outcome = await one(store, put(record(1, version=5), when))
         assert outcome.status is status
         if status is Status.CONFLICT:
             assert isinstance(outcome.stored, Corrupt)
-    assert isinstance(await found(store, 1), Record)
+    assert isinstance(await fetch_stored(store, 1), Record)
     assert quarantine(server, prefix) == []
     assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
 
@@ -87,7 +87,7 @@ async def test_what_writes_do_to_a_corrupt_record(
 async def test_a_write_at_the_version_of_what_is_corrupt_conflicts(
     store: RedisStore, server: Server, prefix: str, at: int
 ) -> None:
-    await done(store, put(record(1)))
+    await apply_all(store, put(record(1)))
     damage(server, prefix, 1, at)
     for _ in range(2):
         outcome = await one(store, put(record(1, version=2), AtVersion(1)))
@@ -100,12 +100,12 @@ async def test_a_write_at_the_version_of_what_is_corrupt_conflicts(
 async def test_erasure_reaches_what_cannot_be_read_whatever_the_filter(
     store: RedisStore, server: Server, prefix: str, found_before: bool, at: int
 ) -> None:
-    await done(store, *[put(record(n, fields={"type": "kept"})) for n in range(3)])
+    await apply_all(store, *[put(record(n, fields={"type": "kept"})) for n in range(3)])
     damage(server, prefix, 1, at)
     if found_before:
         await store.get(SAMPLES, [key_of(1)])
     assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "other")), 50, T0) == 1
-    assert await found(store, 1) == Tombstone(key_of(1), 50, discard_at=T0)
+    assert await fetch_stored(store, 1) == Tombstone(key_of(1), 50, discard_at=T0)
     assert quarantine(server, prefix) == [], "what was erased is not kept anywhere"
     assert len((await store.query(Query(SAMPLES, within(HERE)))).records) == 2
 
@@ -113,12 +113,12 @@ async def test_erasure_reaches_what_cannot_be_read_whatever_the_filter(
 async def test_a_record_copied_over_another_is_not_served_as_that_one(
     store: RedisStore, server: Server, prefix: str
 ) -> None:
-    await done(store, put(record(1)), put(record(2)))
+    await apply_all(store, put(record(1)), put(record(2)))
     with redis.Redis(port=server.port) as client:
         names = [record_key(prefix, address_of("samples", key_of(n))) for n in (1, 2)]
         client.set(names[1], client.get(names[0]) or b"")
-    assert isinstance(await found(store, 2), Corrupt)
-    assert isinstance(await found(store, 1), Record)
+    assert isinstance(await fetch_stored(store, 2), Corrupt)
+    assert isinstance(await fetch_stored(store, 1), Record)
 
 
 @pytest.mark.parametrize("descending", [False, True])
@@ -126,7 +126,7 @@ async def test_what_lies_behind_a_page_by_last_change_is_not_shown_and_not_passe
     store: RedisStore, server: Server, prefix: str, descending: bool
 ) -> None:
     changes = {n: T0 + timedelta(seconds=n * 37 % 151) for n in range(150)}
-    await done(store, *[put(record(n, created_at=T0, updated_at=at)) for n, at in changes.items()])
+    await apply_all(store, *[put(record(n, created_at=T0, updated_at=at)) for n, at in changes.items()])
     inorder = sorted(changes, key=changes.__getitem__, reverse=descending)
     damage(server, prefix, inorder[-1], -1)
     damage(server, prefix, inorder[-2], 160)

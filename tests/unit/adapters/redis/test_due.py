@@ -15,7 +15,7 @@ from memory.adapters.redis.keys import address_of, record_key
 from memory.adapters.redis.search import aged_up_to
 from memory.adapters.redis.store import RedisStore
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
-from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, done, key_of, put, record
+from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, apply_all, key_of, put, record
 from memory.ports.due import Due, DueRow, due_by_queries
 from memory.ports.query import And, Eq, Everywhere, Le, Lt, Or, Order, Query, within
 from memory.ports.record import Owed, Role, Standing
@@ -142,7 +142,7 @@ async def _old_ones(store: RedisStore, tier: str, at: datetime) -> int:
 async def test_where_nothing_is_old_nothing_is_read(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await done(
+    await apply_all(
         store,
         *[put(record(n, tier="short")) for n in range(5)],
         put(record(9, tier="mid", created_at=MOMENTS[0])),
@@ -169,7 +169,7 @@ async def test_where_nothing_is_old_nothing_is_read(
 
 
 async def test_what_cannot_be_read_is_named_among_what_is_old(store: RedisStore) -> None:
-    await done(store, put(record(1, tier="short")), put(record(2, tier="short")))
+    await apply_all(store, put(record(1, tier="short")), put(record(2, tier="short")))
     address = address_of(SAMPLES.name, key_of(1))
     at = record_key(store._config.prefix, address)
     await store._connections.command("SETRANGE", at, 200, "damage")

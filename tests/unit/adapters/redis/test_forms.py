@@ -23,7 +23,18 @@ from memory.adapters.redis.thresholds import THRESHOLDS
 from memory.ports.candidates import Candidates
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.random_work import DIMENSIONS, PLACES, RandomWork
-from memory.ports.contract.support import ELSEWHERE, HERE, T0, delete, done, id_of, key_of, one, put, record
+from memory.ports.contract.support import (
+    ELSEWHERE,
+    HERE,
+    T0,
+    apply_all,
+    delete,
+    id_of,
+    key_of,
+    one,
+    put,
+    record,
+)
 from memory.ports.query import Query, Tenant, within
 from memory.ports.record import Partition, Record, Role
 from memory.ports.writes import Always, Annotate, Newer, Purge, RaiseGeneration, Release
@@ -149,12 +160,12 @@ async def test_after_every_history_of_two_clients_both_answer_as_the_specificati
 
 async def test_questions_and_writers_at_once_leave_what_is_true(store: RedisStore, other: RedisStore) -> None:
     chance = random.Random(4)  # noqa: S311
-    await done(store, *[put(lantern(n)) for n in range(40)])
+    await apply_all(store, *[put(lantern(n)) for n in range(40)])
 
     async def write(client: RedisStore, mine: range) -> None:
         for version in range(2, 12):
             n = chance.choice(mine)
-            await done(
+            await apply_all(
                 client, put(lantern(n, version=version), Newer()) if version % 3 else delete(n, version)
             )
             assert (id_of(n) in await lanterns(client)) is bool(version % 3), (
@@ -185,21 +196,21 @@ async def test_questions_and_writers_at_once_leave_what_is_true(store: RedisStor
 # -- one change at a time --------------------------------------------------------------
 
 CHANGES: dict[str, tuple[Callable[[RedisStore], Any], set[int]]] = {
-    "a put": (lambda s: done(s, put(lantern(4))), {1, 2, 3, 4}),
+    "a put": (lambda s: apply_all(s, put(lantern(4))), {1, 2, 3, 4}),
     "another text": (
-        lambda s: done(s, put(record(1, version=2, texts={"content": "harbour"}), Newer())),
+        lambda s: apply_all(s, put(record(1, version=2, texts={"content": "harbour"}), Newer())),
         {2, 3},
     ),
-    "a deletion": (lambda s: done(s, delete(1)), {2, 3}),
-    "a departure": (lambda s: done(s, Release(SAMPLES, key_of(1), 1, "long")), {2, 3}),
-    "an arrival": (lambda s: done(s, Annotate(SAMPLES, key_of(5), 1, role=Role.HOME)), {1, 2, 3, 5}),
-    "a purge": (lambda s: done(s, Purge(SAMPLES, key_of(5), 1, Role.ARRIVING)), {1, 2, 3}),
+    "a deletion": (lambda s: apply_all(s, delete(1)), {2, 3}),
+    "a departure": (lambda s: apply_all(s, Release(SAMPLES, key_of(1), 1, "long")), {2, 3}),
+    "an arrival": (lambda s: apply_all(s, Annotate(SAMPLES, key_of(5), 1, role=Role.HOME)), {1, 2, 3, 5}),
+    "a purge": (lambda s: apply_all(s, Purge(SAMPLES, key_of(5), 1, Role.ARRIVING)), {1, 2, 3}),
     "what is cached from now on": (
-        lambda s: done(s, put(lantern(1, version=2, role=Role.CACHED), Newer())),
+        lambda s: apply_all(s, put(lantern(1, version=2, role=Role.CACHED), Newer())),
         {2, 3},
     ),
     "an erasure": (lambda s: s.delete_matching(Query(SAMPLES, within(HERE)), 9), set()),
-    "a generation": (lambda s: done(s, RaiseGeneration(HERE), put(lantern(4))), {1, 2, 3, 4}),
+    "a generation": (lambda s: apply_all(s, RaiseGeneration(HERE), put(lantern(4))), {1, 2, 3, 4}),
 }
 
 
@@ -209,7 +220,7 @@ async def test_what_another_client_did_is_followed_in_one_trip(
 ) -> None:
     change, left = CHANGES[what]
     async with Counting(server.port) as way, opened(server, prefix, port=way.port) as store:
-        await done(other, *[put(lantern(n)) for n in (1, 2, 3)], put(lantern(5, role=Role.ARRIVING)))
+        await apply_all(other, *[put(lantern(n)) for n in (1, 2, 3)], put(lantern(5, role=Role.ARRIVING)))
         assert await lanterns(store) == ids(1, 2, 3)
         await change(other)
         before = way.trips
@@ -224,7 +235,7 @@ async def test_more_changes_than_are_told_in_one_call_are_all_seen(server: Serve
         opened(server, prefix, thresholds=few) as store,
         opened(server, prefix, thresholds=few) as other,
     ):
-        await done(store, *[put(lantern(n)) for n in range(8)])
+        await apply_all(store, *[put(lantern(n)) for n in range(8)])
         assert await lanterns(store) == ids(*range(8))
         for several in (2, 4, 3, 7):
             await other.apply(
@@ -236,11 +247,11 @@ async def test_more_changes_than_are_told_in_one_call_are_all_seen(server: Serve
 
 
 async def test_what_is_changed_again_and_again_takes_no_more_and_more_room(store: RedisStore) -> None:
-    await done(store, *[put(lantern(n)) for n in range(10)])
+    await apply_all(store, *[put(lantern(n)) for n in range(10)])
     assert await lanterns(store) == ids(*range(10))
     few = store._forms.bytes
     for version in range(2, 40):
-        await done(store, *[put(lantern(n, version=version), Newer()) for n in range(10)])
+        await apply_all(store, *[put(lantern(n, version=version), Newer()) for n in range(10)])
         assert await lanterns(store) == ids(*range(10))
         assert store._forms.bytes < 12 * few
 
@@ -248,7 +259,7 @@ async def test_what_is_changed_again_and_again_takes_no_more_and_more_room(store
 async def test_a_partition_of_many_pages_is_read_once(server: Server, prefix: str, other: RedisStore) -> None:
     tiny = replace(THRESHOLDS, page=3, answer_bytes=1)
     async with Counting(server.port) as way, opened(server, prefix, port=way.port, thresholds=tiny) as store:
-        await done(other, *[put(lantern(n)) for n in range(20)])
+        await apply_all(other, *[put(lantern(n)) for n in range(20)])
         assert await lanterns(store) == ids(*range(20))
         before = way.trips
         assert await lanterns(store) == ids(*range(20))
@@ -257,11 +268,13 @@ async def test_a_partition_of_many_pages_is_read_once(server: Server, prefix: st
 
 async def test_copies_that_the_server_forgets_are_found_only_while_they_stand(store: RedisStore) -> None:
     now = datetime.now(UTC)
-    await done(store, put(lantern(1)), put(lantern(2, role=Role.CACHED, expires_at=now + timedelta(days=1))))
+    await apply_all(
+        store, put(lantern(1)), put(lantern(2, role=Role.CACHED, expires_at=now + timedelta(days=1)))
+    )
     both = replace(ASKED, roles=frozenset({Role.HOME, Role.CACHED}))
     assert set((await store.candidates(both)).ids) == ids(1, 2)
     assert await lanterns(store) == ids(1)
-    await done(
+    await apply_all(
         store, put(lantern(2, version=2, role=Role.CACHED, expires_at=now - timedelta(days=1)), Newer())
     )
     assert set((await store.candidates(both)).ids) == await lanterns(store) == ids(1)
@@ -272,20 +285,20 @@ async def test_questions_cut_off_anywhere_leave_what_is_kept_as_it_is(
 ) -> None:
     async with opened(server, prefix, thresholds=replace(THRESHOLDS, page=2, changes_told=4)) as store:
         for turn in range(1, 80):
-            await done(other, *[put(lantern(n, version=2 * turn), Newer()) for n in range(turn % 9 + 1)])
+            await apply_all(other, *[put(lantern(n, version=2 * turn), Newer()) for n in range(turn % 9 + 1)])
             call = asyncio.ensure_future(store.candidates(ASKED))
             for _ in range(turn % 16):
                 await asyncio.sleep(0.0003 if turn % 2 else 0)
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
-            await done(other, delete(turn % 9, 2 * turn + 1))
+            await apply_all(other, delete(turn % 9, 2 * turn + 1))
             if turn % 3 == 0:
                 assert await lanterns(store) == await lanterns(other)
                 assert (await store.audit()).problems == ()
 
 
 async def test_a_full_server_is_asked_all_the_same(store: RedisStore, server: Server, prefix: str) -> None:
-    await done(store, put(lantern(1)))
+    await apply_all(store, put(lantern(1)))
     with redis.Redis(port=server.port) as client:
         client.delete(*client.keys(f"*{prefix}*:c:*"))
     redis_servers.limit(server.port, -1_000)
@@ -302,10 +315,10 @@ async def test_a_full_server_is_asked_all_the_same(store: RedisStore, server: Se
 async def test_nothing_is_left_of_a_server_that_was_emptied(
     store: RedisStore, server: Server, written: int
 ) -> None:
-    await done(store, put(lantern(1)))
+    await apply_all(store, put(lantern(1)))
     assert await lanterns(store) == ids(1)
     redis_servers.emptied(server.port)
-    await done(store, *[put(lantern(n)) for n in range(2, 2 + written)])
+    await apply_all(store, *[put(lantern(n)) for n in range(2, 2 + written)])
     assert await lanterns(store) == ids(*range(2, 2 + written))
 
 
@@ -327,17 +340,17 @@ def set_back(server: Server, prefix: str) -> Callable[[], None]:
 async def test_a_server_that_was_set_back_and_written_as_often_as_before_is_seen_as_it_is(
     store: RedisStore, other: RedisStore, server: Server, prefix: str
 ) -> None:
-    await done(store, put(lantern(1)))
+    await apply_all(store, put(lantern(1)))
     assert await lanterns(store) == ids(1)
     back = set_back(server, prefix)
-    await done(store, put(lantern(2)), put(lantern(3)))
+    await apply_all(store, put(lantern(2)), put(lantern(3)))
     assert await lanterns(store) == ids(1, 2, 3)
     back()
     assert await lanterns(store) == ids(1)
-    await done(store, put(lantern(2)), put(lantern(3)))
+    await apply_all(store, put(lantern(2)), put(lantern(3)))
     assert await lanterns(store) == ids(1, 2, 3)
     back()
-    await done(other, put(lantern(4)), put(lantern(5)))
+    await apply_all(other, put(lantern(4)), put(lantern(5)))
     assert await lanterns(store) == ids(1, 4, 5)
 
 
@@ -345,15 +358,15 @@ async def test_what_is_kept_outlives_a_lost_connection_and_not_the_store(
     server: Server, prefix: str, other: RedisStore
 ) -> None:
     async with opened(server, prefix) as store:
-        await done(store, put(lantern(1)))
+        await apply_all(store, put(lantern(1)))
         assert await lanterns(store) == ids(1)
         with redis.Redis(port=server.port) as client:
             client.client_kill_filter(_type="normal", skipme=True)
         assert await lanterns(store) == await lanterns(other) == ids(1)
-        await done(other, put(lantern(2)))
+        await apply_all(other, put(lantern(2)))
         assert await lanterns(store) == ids(1, 2)
         await store.close()
-        await done(other, delete(1))
+        await apply_all(other, delete(1))
         await store.open(DECLARED)
         assert await lanterns(store) == ids(2)
 
@@ -362,7 +375,7 @@ async def test_a_server_that_may_drop_anything_is_asked_anew_each_time(prefix: s
     server = redis_servers.server("--maxmemory", "200mb", "--maxmemory-policy", "allkeys-lru")
     try:
         async with opened(server, prefix) as store:
-            await done(store, put(lantern(1)), put(lantern(2)))
+            await apply_all(store, put(lantern(1)), put(lantern(2)))
             assert await lanterns(store) == ids(1, 2)
             with redis.Redis(port=server.port) as client:
                 client.delete(record_key(prefix, address_of("samples", key_of(1))))
@@ -382,7 +395,7 @@ async def test_what_was_damaged_and_written_over_is_not_found_as_it_was(
     """Wherever it was damaged: of some it is not even known which partition they are
     of.
     """
-    await done(store, put(lantern(1)), put(lantern(2)))
+    await apply_all(store, put(lantern(1)), put(lantern(2)))
     assert await lanterns(store) == ids(1, 2)
     name = record_key(prefix, address_of("samples", key_of(1)))
     with redis.Redis(port=server.port) as client:
@@ -391,14 +404,14 @@ async def test_what_was_damaged_and_written_over_is_not_found_as_it_was(
         client.set(name, bytes(value))
     match after:
         case "a put":
-            await done(store, put(record(1, version=2, texts={"content": "harbour"}), Newer()))
+            await apply_all(store, put(record(1, version=2, texts={"content": "harbour"}), Newer()))
         case "a deletion":
-            await done(store, delete(1))
+            await apply_all(store, delete(1))
         case _:
             await store.get(SAMPLES, [key_of(1)])
     assert await lanterns(store) == ids(2)
     assert not [problem for problem in (await store.audit()).problems if "keeps" in problem]
-    await done(store, delete(1, 200))
+    await apply_all(store, delete(1, 200))
     assert await lanterns(store) == ids(2)
 
 
@@ -406,7 +419,7 @@ async def test_what_was_damaged_and_written_over_is_not_found_as_it_was(
 async def test_what_cannot_be_read_is_quarantined_on_the_way(
     store: RedisStore, server: Server, prefix: str, at: int
 ) -> None:
-    await done(store, put(lantern(1)), put(lantern(2)))
+    await apply_all(store, put(lantern(1)), put(lantern(2)))
     name = record_key(prefix, address_of("samples", key_of(1)))
     with redis.Redis(port=server.port) as client:
         value = bytearray(client.get(name) or b"")
@@ -422,7 +435,7 @@ async def test_what_cannot_be_read_is_quarantined_on_the_way(
 async def test_a_repaired_index_tells_what_it_had_lost(
     store: RedisStore, other: RedisStore, server: Server, prefix: str
 ) -> None:
-    await done(store, put(lantern(1)), put(lantern(2)))
+    await apply_all(store, put(lantern(1)), put(lantern(2)))
     with redis.Redis(port=server.port) as client:
         index = client.keys(f"*{prefix}*:t:samples*")[0]
         client.zpopmin(index)
@@ -435,7 +448,7 @@ async def test_a_record_that_is_gone_is_told_by_whoever_finds_it_missing(
     store: RedisStore, other: RedisStore, server: Server, prefix: str
 ) -> None:
     for find in (lambda: other.query(Query(SAMPLES, within(HERE))), lambda: other.audit(repair=True)):
-        await done(store, put(lantern(1)), put(lantern(2)))
+        await apply_all(store, put(lantern(1)), put(lantern(2)))
         assert await lanterns(store) == ids(1, 2)
         with redis.Redis(port=server.port) as client:
             client.delete(record_key(prefix, address_of("samples", key_of(1))))
@@ -447,10 +460,10 @@ async def test_the_audit_names_what_is_kept_otherwise_and_lets_go_of_it(
     store: RedisStore, server: Server, prefix: str
 ) -> None:
     name = record_key(prefix, address_of("samples", key_of(1)))
-    await done(store, put(lantern(1)))
+    await apply_all(store, put(lantern(1)))
     with redis.Redis(port=server.port) as client:
         old = client.get(name)
-        await done(store, put(record(1, version=2, texts={"content": "harbour"}), Newer()))
+        await apply_all(store, put(record(1, version=2, texts={"content": "harbour"}), Newer()))
         assert await lanterns(store) == set()
         client.set(name, old)
     problems = (await store.audit()).problems
@@ -473,7 +486,7 @@ async def test_no_more_is_kept_than_there_is_room_for_the_longest_unasked_first(
         ) as store,
     ):
         for place in PLACES[:3]:
-            await done(store, *[put(lantern(n, place)) for n in range(2)])
+            await apply_all(store, *[put(lantern(n, place)) for n in range(2)])
 
         async def trips(place: int) -> int:
             before = way.trips
@@ -486,7 +499,7 @@ async def test_no_more_is_kept_than_there_is_room_for_the_longest_unasked_first(
         assert await trips(2) > 1
         assert (await trips(0), await trips(2)) == (1, 1)
         assert await trips(1) > 1, "the longest unasked had to go"
-        await done(store, *[put(lantern(n)) for n in range(2, 40)])
+        await apply_all(store, *[put(lantern(n)) for n in range(2, 40)])
         assert len(await store.candidates(ASKED)) == 40, (
             "what is too long to be kept is answered all the same"
         )
@@ -497,13 +510,13 @@ async def test_nothing_is_left_on_the_server_of_partitions_that_are_empty(
     store: RedisStore, server: Server, prefix: str
 ) -> None:
     for _ in range(2):
-        await done(store, put(lantern(1)), put(lantern(2)))
+        await apply_all(store, put(lantern(1)), put(lantern(2)))
         assert await lanterns(store) == ids(1, 2)
-        await done(store, delete(1), delete(2))
+        await apply_all(store, delete(1), delete(2))
         assert await lanterns(store) == set()
         with redis.Redis(port=server.port) as client:
             assert client.keys(f"*{prefix}*:c:*") == []
-        await done(store, Purge(SAMPLES, key_of(1), 100), Purge(SAMPLES, key_of(2), 100))
+        await apply_all(store, Purge(SAMPLES, key_of(1), 100), Purge(SAMPLES, key_of(2), 100))
 
 
 async def test_the_list_of_changes_does_not_grow(store: RedisStore, server: Server, prefix: str) -> None:

@@ -16,11 +16,11 @@ import pytest
 import redis
 
 from memory import Memory
-from memory.adapters.redis.settings import judged
+from memory.adapters.redis.settings import safety_of
 from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import ConfigError, StoreError, StoreUnavailable
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, asked, done, id_of, put, record
+from memory.ports.contract.support import HERE, apply_all, id_of, put, query_ids, record
 from memory.ports.query import Query, within
 from tests.support import redis_servers
 from tests.support.servers import Server
@@ -56,7 +56,7 @@ async def test_a_master_with_replicas_is_not_durable_by_a_plain_url_either(
 
 def test_a_master_that_stops_without_its_replicas_needs_no_advice_about_that() -> None:
     settings = {"appendonly": "yes", "appendfsync": "always", "min-replicas-to-write": "1"}
-    (advice,) = judged(settings, fails_over=True).advice
+    (advice,) = safety_of(settings, fails_over=True).advice
     assert "min-replicas" not in advice
 
 
@@ -91,15 +91,15 @@ async def test_a_demoted_master_is_left_at_once(server: Server, prefix: str) -> 
         await store.open(DECLARED)
         try:
             await asyncio.gather(
-                *(done(store, put(record(n))) for n in range(20))
+                *(apply_all(store, put(record(n))) for n in range(20))
             )  # over several connections
             with redis.Redis(port=old.port) as client:
                 client.execute_command("REPLICAOF", "127.0.0.1", "1")
                 with pytest.raises(StoreUnavailable):
                     await store.apply([put(record(20))])
                 del leads_to[0]
-                await asyncio.gather(*(done(store, put(record(n))) for n in range(21, 41)))
-                assert await asked(store) == [id_of(n) for n in range(21, 41)]
+                await asyncio.gather(*(apply_all(store, put(record(n))) for n in range(21, 41)))
+                assert await query_ids(store) == [id_of(n) for n in range(21, 41)]
                 client.execute_command("REPLICAOF", "NO", "ONE")
         finally:
             await store.close()
@@ -135,8 +135,8 @@ async def test_a_user_with_the_documented_rights_can_do_all(server: Server, pref
     with _user(server, f"~{{{prefix}*", *COMMANDS.split()) as url:
         store = RedisStore(url, prefix=prefix)
         await store.open(DECLARED)
-        await done(store, put(record(1)), put(record(2)))
-        assert await asked(store) == [id_of(1), id_of(2)]
+        await apply_all(store, put(record(1)), put(record(2)))
+        assert await query_ids(store) == [id_of(1), id_of(2)]
         assert await store.delete_matching(Query(SAMPLES, within(HERE)), 10) == 2
         assert (await store.check()).version == "Redis of unknown version (INFO is refused)"
         assert not (await store.audit()).problems

@@ -12,7 +12,7 @@ import redis as driver
 from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import ConfigError, StoreUnavailable
 from memory.ports.contract.collections import DECLARED
-from memory.ports.contract.support import asked, done, id_of, put, record
+from memory.ports.contract.support import apply_all, id_of, put, query_ids, record
 from tests.support import redis_servers
 from tests.support.servers import Server
 from tests.unit.adapters.redis.conftest import NEEDS_SERVER
@@ -48,8 +48,8 @@ async def test_the_master_of_a_service_is_found_and_used(sentinel: Server, prefi
         assert store.capabilities.atomic
         assert not store.capabilities.durable, "a replica that takes over may lack the last writes"
         assert store.epoch
-        await done(store, put(record(1)), put(record(2)))
-        assert await asked(store) == [id_of(1), id_of(2)]
+        await apply_all(store, put(record(1)), put(record(2)))
+        assert await query_ids(store) == [id_of(1), id_of(2)]
         assert "main" in (await store.check()).detail
         with driver.Redis(port=redis_servers.durable().port) as master:
             assert master.keys(f"*{prefix}*:r:*")

@@ -20,7 +20,18 @@ from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import ConfigError, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 from memory.ports.candidates import Candidates
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, asked, done, found, id_of, key_of, live, one, put, record
+from memory.ports.contract.support import (
+    HERE,
+    apply_all,
+    fetch_record,
+    fetch_stored,
+    id_of,
+    key_of,
+    one,
+    put,
+    query_ids,
+    record,
+)
 from memory.ports.query import MAX_LIMIT, Order, Query, Tenant, Where, within
 from memory.ports.record import Owed, Record, Role
 from memory.ports.store import Store
@@ -65,13 +76,13 @@ async def opened(server: Server, **options: Any) -> AsyncIterator[RedisStore]:
 async def test_a_frozen_server_times_every_call_out_and_works_again_when_it_thaws(
     store: RedisStore, server: Server, prefix: str
 ) -> None:
-    await done(store, put(record()))
+    await apply_all(store, put(record()))
     async with opened(server, prefix=prefix, timeout=0.5) as hurried:
 
         async def works() -> bool:
             try:
                 return (
-                    isinstance(await found(hurried, 1), Record)
+                    isinstance(await fetch_stored(hurried, 1), Record)
                     and (await one(hurried, put(record(2)))).applied
                 )
             except StoreTimeout:  # a busy machine takes its time too
@@ -96,13 +107,15 @@ async def test_more_callers_than_connections_wait_their_turn_and_no_longer_than_
     server: Server, prefix: str
 ) -> None:
     async with opened(server, prefix=prefix, timeout=60, connections=2) as patient:
-        await asyncio.gather(*(done(patient, put(record(n))) for n in range(40)))
-        assert len(await asked(patient)) == 40
+        await asyncio.gather(*(apply_all(patient, put(record(n))) for n in range(40)))
+        assert len(await query_ids(patient)) == 40
     async with opened(server, prefix=prefix, timeout=0.7, connections=2) as store:
         server.freeze()
         try:
             begun = time.monotonic()
-            results = await asyncio.gather(*(found(store, n) for n in range(60)), return_exceptions=True)
+            results = await asyncio.gather(
+                *(fetch_stored(store, n) for n in range(60)), return_exceptions=True
+            )
             assert all(isinstance(r, StoreTimeout) for r in results)
             assert time.monotonic() - begun < 15, "one after the other would take 21 s"
         finally:
@@ -119,7 +132,7 @@ async def test_a_host_where_nothing_listens_is_unavailable(scheme: str) -> None:
 
 async def test_calls_cut_off_anywhere_leave_no_answer_for_the_next(server: Server, prefix: str) -> None:
     async with opened(server, prefix=prefix, connections=2) as store:
-        await done(store, *[put(record(n, body={"n": n})) for n in range(20)])
+        await apply_all(store, *[put(record(n, body={"n": n})) for n in range(20)])
         for turn in range(120):
             call = asyncio.ensure_future(store.get(SAMPLES, [key_of(turn % 20)]))
             for _ in range(turn % 12):
@@ -127,7 +140,7 @@ async def test_calls_cut_off_anywhere_leave_no_answer_for_the_next(server: Serve
             call.cancel()
             await asyncio.gather(call, return_exceptions=True)
             wanted = (turn * 7) % 20
-            assert (await live(store, wanted)).body == {"n": wanted}
+            assert (await fetch_record(store, wanted)).body == {"n": wanted}
 
 
 async def test_closing_waits_for_the_calls_under_way(server: Server, prefix: str) -> None:
@@ -145,26 +158,26 @@ async def test_closing_waits_for_the_calls_under_way(server: Server, prefix: str
 async def test_a_restart_behind_an_open_store_is_noticed_and_costs_no_second_open(prefix: str) -> None:
     server = redis_servers.default()
     async with opened(server, prefix=prefix) as store:
-        await done(store, put(record()))
+        await apply_all(store, put(record()))
         before = store.epoch
         server.kill()
         with pytest.raises(StoreUnavailable):
             await store.apply([put(record(2))])
         server.revive()
-        assert await found(store, 1) is None
+        assert await fetch_stored(store, 1) is None
         assert store.epoch not in ("", before), (
             "what was cached before the restart must not be taken for fresh"
         )
-        await done(store, put(record(2)))
+        await apply_all(store, put(record(2)))
         assert (await store.check()).epoch == store.epoch
 
 
 async def test_scripts_the_server_forgot_are_sent_again(store: RedisStore, server: Server) -> None:
-    await done(store, put(record()))
+    await apply_all(store, put(record()))
     with raw(server) as client:
         client.script_flush()
-    await done(store, put(record(2)))
-    assert await asked(store) == [id_of(1), id_of(2)]
+    await apply_all(store, put(record(2)))
+    assert await query_ids(store) == [id_of(1), id_of(2)]
 
 
 # -- refusals --------------------------------------------------------------------------
@@ -173,14 +186,14 @@ async def test_scripts_the_server_forgot_are_sent_again(store: RedisStore, serve
 async def test_a_full_server_keeps_nothing_of_the_call_and_says_so(prefix: str) -> None:
     server = redis_servers.default()
     async with opened(server, prefix=prefix) as store:
-        await done(store, put(record()))
+        await apply_all(store, put(record()))
         with raw(server) as client:
             client.config_set("maxmemory", 1000)
             try:
                 with pytest.raises(StoreFull):
                     await store.apply([put(record(2)), put(record(3))])
                 assert await store.get(SAMPLES, [key_of(n) for n in (1, 2, 3)]) == [
-                    await live(store, 1),
+                    await fetch_record(store, 1),
                     None,
                     None,
                 ]
@@ -209,7 +222,7 @@ async def test_a_user_who_may_not_read_settings_gets_a_store_that_does_not_claim
                 assert not store.capabilities.durable
                 assert store.capabilities.loss_window is None
                 assert store.epoch
-                await done(store, put(record()))
+                await apply_all(store, put(record()))
                 assert "CONFIG" in (await store.check()).detail
         finally:
             client.execute_command("ACL", "DELUSER", "ann")
@@ -290,7 +303,7 @@ async def _cached(store: Store, where: Where | None = None) -> list[str]:
 async def test_what_expired_leaves_nothing_behind(server: Server, prefix: str) -> None:
     async with opened(server, prefix=prefix, grace=0) as store:
         soon = datetime.now(UTC) + timedelta(seconds=2)
-        await done(store, *[put(record(n, role=Role.CACHED, expires_at=soon)) for n in range(5)])
+        await apply_all(store, *[put(record(n, role=Role.CACHED, expires_at=soon)) for n in range(5)])
         assert len(await _cached(store)) == 5 or datetime.now(UTC) > soon - timedelta(milliseconds=50), (
             "before its time"
         )
@@ -309,12 +322,12 @@ async def test_what_expired_leaves_nothing_behind(server: Server, prefix: str) -
 async def test_an_index_forgets_what_expired_and_keeps_what_did_not(server: Server, prefix: str) -> None:
     async with opened(server, prefix=prefix, grace=0) as store:
         soon = datetime.now(UTC) + timedelta(seconds=0.3)
-        await done(
+        await apply_all(
             store, *[put(record(n, role=Role.CACHED, expires_at=soon if n % 2 else None)) for n in range(10)]
         )
 
         async def gone() -> bool:
-            return await found(store, 1) is None
+            return await fetch_stored(store, 1) is None
 
         await _poll(gone)
         assert await _cached(store) == [id_of(n) for n in range(0, 10, 2)]
@@ -328,24 +341,28 @@ async def test_what_owes_a_step_is_kept_until_it_is_settled(server: Server, pref
     async with opened(server, prefix=prefix, grace=0) as store:
         past = datetime.now(UTC) - timedelta(days=1)
         step = Owed("deliver", "deliver", {"to": "long"})
-        await done(store, put(record(role=Role.CACHED, expires_at=past, owed=(step,))))
-        assert isinstance(await found(store, 1), Record)
-        await done(store, Annotate(SAMPLES, key_of(1), 1, settle=(step.id,)))
-        assert await found(store, 1) is None
+        await apply_all(store, put(record(role=Role.CACHED, expires_at=past, owed=(step,))))
+        assert isinstance(await fetch_stored(store, 1), Record)
+        await apply_all(store, Annotate(SAMPLES, key_of(1), 1, settle=(step.id,)))
+        assert await fetch_stored(store, 1) is None
 
 
 async def test_a_cached_copy_that_becomes_a_home_is_not_forgotten(server: Server, prefix: str) -> None:
     async with opened(server, prefix=prefix, grace=3600) as store:
-        await done(store, put(record(role=Role.CACHED, expires_at=datetime.now(UTC) - timedelta(minutes=1))))
-        await done(store, Annotate(SAMPLES, key_of(1), 1, role=Role.HOME))
+        await apply_all(
+            store, put(record(role=Role.CACHED, expires_at=datetime.now(UTC) - timedelta(minutes=1)))
+        )
+        await apply_all(store, Annotate(SAMPLES, key_of(1), 1, role=Role.HOME))
         with raw(server) as client:
             assert [client.ttl(name) for name in client.keys(f"*{prefix}*:[rts]:*")] == [-1, -1, -1]
 
 
 async def test_a_cached_copy_outlives_its_end_by_the_grace(server: Server, prefix: str) -> None:
     async with opened(server, prefix=prefix, grace=3600) as store:
-        await done(store, put(record(role=Role.CACHED, expires_at=datetime.now(UTC) - timedelta(minutes=1))))
-        assert isinstance(await found(store, 1), Record)
+        await apply_all(
+            store, put(record(role=Role.CACHED, expires_at=datetime.now(UTC) - timedelta(minutes=1)))
+        )
+        assert isinstance(await fetch_stored(store, 1), Record)
         with raw(server) as client:
             (name,) = client.keys(f"*{prefix}*:r:*")
             assert 3500_000 < client.pttl(name) < 3600_000
@@ -361,7 +378,7 @@ async def test_each_operation_is_one_round_trip(store: RedisStore, server: Serve
         "get": lambda: store.get(SAMPLES, [key_of(n) for n in range(9)]),
         "query": lambda: store.query(Query(SAMPLES, within(HERE), limit=20)),
     }
-    await done(store, put(record(1)))
+    await apply_all(store, put(record(1)))
     for name, call in calls.items():
         await call()
         with raw(server) as client:

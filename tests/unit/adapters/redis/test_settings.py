@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from memory.adapters.redis.settings import Safety, judged, weakest
+from memory.adapters.redis.settings import Safety, safety_of, weakest
 
 SAFE = {
     "appendonly": "yes",
@@ -51,7 +51,7 @@ MEANINGS: dict[str, tuple[dict[str, str], bool, timedelta | None, str]] = {
 @pytest.mark.parametrize("why", MEANINGS)
 def test_settings_decide_what_survives(why: str) -> None:
     settings, durable, window, advice = MEANINGS[why]
-    safety = judged(settings, fails_over=False)
+    safety = safety_of(settings, fails_over=False)
     assert (safety.durable, safety.loss_window) == (durable, window)
     assert advice in " ".join(safety.advice)
     assert bool(safety.advice) is not durable
@@ -59,12 +59,12 @@ def test_settings_decide_what_survives(why: str) -> None:
 
 @pytest.mark.parametrize("settings", [SAFE, EVERY_SECOND])
 def test_a_replica_that_may_take_over_lacks_the_last_writes(settings: dict[str, str]) -> None:
-    safety = judged(settings, fails_over=True)
+    safety = safety_of(settings, fails_over=True)
     assert (safety.durable, safety.loss_window) == (False, None)
 
 
 def test_a_cluster_is_as_safe_as_its_least_safe_node() -> None:
-    safe, second, none = (judged(s, fails_over=False) for s in (SAFE, EVERY_SECOND, {}))
+    safe, second, none = (safety_of(s, fails_over=False) for s in (SAFE, EVERY_SECOND, {}))
     assert weakest([safe, safe]).durable
     assert (weakest([safe, second]).durable, weakest([safe, second]).loss_window) == (False, TWO_SECONDS)
     assert weakest([second, none]) == Safety(False, None, (*second.advice, *none.advice), second.facts)

@@ -16,7 +16,7 @@ import pytest
 from memory.adapters.redis.store import RedisStore
 from memory.domain.errors import StoreUnavailable
 from memory.ports.contract.collections import DECLARED
-from memory.ports.contract.support import asked, done, id_of, put, record
+from memory.ports.contract.support import apply_all, id_of, put, query_ids, record
 from tests.support.certificates import self_signed
 from tests.support.servers import Server
 from tests.unit.adapters.redis.conftest import NEEDS_SERVER
@@ -68,8 +68,8 @@ async def test_a_server_whose_certificate_is_known_is_used(certified: tuple[Serv
     store = RedisStore(f"rediss://localhost:{server.port}", tls_ca=str(certificate))
     await store.open(DECLARED)
     try:
-        await done(store, put(record(1)))
-        assert await asked(store) == [id_of(1)]
+        await apply_all(store, put(record(1)))
+        assert await query_ids(store) == [id_of(1)]
     finally:
         await store.close()
 

@@ -14,7 +14,7 @@ from memory.domain.errors import ConfigError
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.ports.collections import Field, FieldType
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, asked, delete, done, id_of, put, record
+from memory.ports.contract.support import HERE, apply_all, delete, id_of, put, query_ids, record
 from memory.ports.query import And, Eq, IsNull, Not, Or, Order, Query, Search, Words, within
 from memory.ports.record import Role
 from memory.ports.store import Store
@@ -46,7 +46,7 @@ async def fill(store: Store) -> list[tuple[str, float]]:
         )
         for n in range(FILLED)
     ]
-    await done(
+    await apply_all(
         store,
         *writes,
         *[put(record(n, version=2, fields=fields, texts={"title": "edited"})) for n in range(0, 50, 5)],
@@ -68,7 +68,7 @@ async def judge(store: Store, before: list[tuple[str, float]]) -> None:
     assert (
         await store.count(Query(GROWN, within(HERE), IsNull("colour"), roles=frozenset(Role)))
     ).records == FILLED - 1
-    await done(
+    await apply_all(
         store,
         put(
             record(
@@ -77,9 +77,9 @@ async def judge(store: Store, before: list[tuple[str, float]]) -> None:
             collection=GROWN,
         ),
     )
-    assert await asked(store, part=Eq("colour", "red"), collection=GROWN) == [id_of(1_000)]
-    assert await asked(store, part=Eq("weight", 0.1), collection=GROWN) == [id_of(1_000)]
-    assert len(await asked(store, part=Eq("type", "fact"), collection=GROWN, limit=1_000)) > 500
+    assert await query_ids(store, part=Eq("colour", "red"), collection=GROWN) == [id_of(1_000)]
+    assert await query_ids(store, part=Eq("weight", 0.1), collection=GROWN) == [id_of(1_000)]
+    assert len(await query_ids(store, part=Eq("type", "fact"), collection=GROWN, limit=1_000)) > 500
     assert len(await scores(store)) == len(before) + 1
     assert (await store.audit()).problems == ()
     assert (await store.check()).ok
@@ -96,10 +96,11 @@ async def judge_read_only(store: Store, before: list[tuple[str, float]]) -> None
     assert (
         await store.count(Query(GROWN, within(HERE), IsNull("colour"), roles=everybody))
     ).records == FILLED - 1
-    assert await asked(store, part=Eq("colour", "red"), collection=GROWN) == []
+    assert await query_ids(store, part=Eq("colour", "red"), collection=GROWN) == []
     red = Or((Eq("type", "fact"), Eq("colour", "red")))
     assert (
-        len(await asked(store, part=And((red, Not(Eq("weight", 0.1)))), collection=GROWN, limit=1_000)) > 500
+        len(await query_ids(store, part=And((red, Not(Eq("weight", 0.1)))), collection=GROWN, limit=1_000))
+        > 500
     )
     for order in (Order("colour"), Order("weight", descending=True)):
         query = Query(GROWN, within(HERE), order=(order,), limit=100)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from memory.ports.collections import Collection, Field, FieldType
-from memory.ports.contract.support import T0, done, id_of, put, record
+from memory.ports.contract.support import T0, apply_all, id_of, put, record
 from memory.ports.query import Eq, Ge, IsNull, Or, Order, Query, Tenant, encode_cursor
 from memory.ports.record import Partition, Role
 from memory.ports.store import Store
@@ -47,7 +47,7 @@ async def fill(store: Store, count: int) -> None:
     """
     for start in range(0, count, 500):
         some = [(n, Partition("acme", f"s{n}")) for n in range(start, min(count, start + 500))]
-        await done(
+        await apply_all(
             store,
             *[
                 put(

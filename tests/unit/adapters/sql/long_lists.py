@@ -12,7 +12,7 @@ import pytest
 
 from memory.ports.asking import lets_through
 from memory.ports.contract.collections import MORE_SAMPLES
-from memory.ports.contract.support import HERE, T0, done, put, record
+from memory.ports.contract.support import HERE, T0, apply_all, put, record
 from memory.ports.query import Condition, In, Not, Query, Search, Words, within
 from memory.ports.record import Record
 from memory.ports.store import Store
@@ -42,7 +42,7 @@ async def every_record_is_judged_as_the_port_does(store: Store, field: str) -> N
     records = [
         record(n, fields={field: value}, texts={"content": "word"}) for n, value in enumerate(values)
     ] + [record(99)]
-    await done(store, *[put(r, collection=MORE_SAMPLES) for r in records])
+    await apply_all(store, *[put(r, collection=MORE_SAMPLES) for r in records])
     for others in (600, MANY) if field == "type" else (600,):
         named = (*values[::2], *[_OTHERS[field](n) for n in range(others)])
         for part in (In(field, named), Not(In(field, named))):
@@ -58,7 +58,7 @@ async def _found(store: Store, part: Condition) -> set[str]:
 
 async def searching_and_deleting_take_it_too(store: Store) -> None:
     records = [record(n, fields={"type": f"t{n}"}, texts={"content": "word"}) for n in range(20)]
-    await done(store, *[put(r, collection=MORE_SAMPLES) for r in records])
+    await apply_all(store, *[put(r, collection=MORE_SAMPLES) for r in records])
     part = In("type", tuple([f"t{n}" for n in range(10, MANY)]))
     hits = await store.search(Search(MORE_SAMPLES, within(HERE), Words("word"), 50, part))
     assert {hit.head.key.id for hit in hits} == {r.key.id for r in records[10:]}

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from memory.adapters.sql.declared import Comparison, compared, declaration, declared
+from memory.adapters.sql.declared import Comparison, compare_declarations, declaration, parse_declaration
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.contract.collections import DECLARED
@@ -28,12 +28,12 @@ COLOUR, HUE = Field("colour", FieldType.TEXT, indexed=True), Field("hue", FieldT
 
 
 def _compared(asked: Collection, was: Collection = WAS) -> Comparison:
-    return compared({was.name: declaration(was)}, "mid", (asked,), "file")
+    return compare_declarations({was.name: declaration(was)}, "mid", (asked,), "file")
 
 
 @pytest.mark.parametrize("collection", [WAS, *DECLARED], ids=lambda c: c.name)
 def test_a_declaration_is_told_as_a_whole_but_for_weights(collection: Collection) -> None:
-    told = declared(collection.name, declaration(collection))
+    told = parse_declaration(collection.name, declaration(collection))
     assert replace(told, texts=collection.texts) == collection
     assert _compared(collection, collection).is_ready
 
@@ -42,7 +42,7 @@ def test_fields_more_are_added_behind_those_that_are_there_whatever_their_place(
     (growth,) = _compared(replace(WAS, fields=(COLOUR, *WAS.fields[::-1], HUE))).grown
     assert [f.name for f in growth.collection.fields] == ["kind", "size", "place", "colour", "hue"]
     assert growth.fields == (COLOUR, HUE)
-    again = compared(
+    again = compare_declarations(
         {"notes": declaration(growth.collection)},
         "mid",
         (replace(WAS, fields=(HUE, *WAS.fields, COLOUR)),),
@@ -126,7 +126,7 @@ def test_anything_else_is_refused_by_name_with_what_to_do(what: str) -> None:
 def test_what_is_told_and_cannot_be_read_is_refused() -> None:
     for told in ("{", "[]", "{}", declaration(WAS).replace("integer", "integre")):
         with pytest.raises(ConfigError, match="cannot be read"):
-            compared({"notes": told}, "mid", (WAS,), "file")
+            compare_declarations({"notes": told}, "mid", (WAS,), "file")
 
 
 def test_an_index_over_a_field_that_is_none_is_refused() -> None:

@@ -17,7 +17,7 @@ from memory.adapters.sql.naming import BARE_FORM, LONGEST_PREFIX, TableNames
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import asked, done, hit_ids, id_of, live, put, record
+from memory.ports.contract.support import apply_all, fetch_record, hit_ids, id_of, put, query_ids, record
 from memory.ports.query import Everywhere
 from memory.ports.store import Store
 from tests.support import mysql_servers, postgres_servers
@@ -151,14 +151,14 @@ async def test_stores_with_different_prefixes_do_not_see_each_other(place: Place
         for options in ({}, {"prefix": "a_"}, {"prefix": "z" * LONGEST_PREFIX})
     ]
     for n, store in enumerate(stores):
-        await done(
+        await apply_all(
             store,
             put(record(1, texts={"content": f"lantern{n}"})),
             put(record(10 + n, texts={"content": "lantern"})),
         )
     for n, store in enumerate(stores):
-        assert sorted(await asked(store)) == [id_of(1), id_of(10 + n)]
-        assert (await live(store)).texts["content"] == f"lantern{n}"
+        assert sorted(await query_ids(store)) == [id_of(1), id_of(10 + n)]
+        assert (await fetch_record(store)).texts["content"] == f"lantern{n}"
         assert await hit_ids(store, "lantern") == {id_of(10 + n)}
         assert len((await store.partitions(Everywhere())).partitions) == 1
         audit, health = await store.audit(), await store.check()
@@ -168,18 +168,18 @@ async def test_stores_with_different_prefixes_do_not_see_each_other(place: Place
 
 async def test_a_database_from_before_prefixes_is_used_as_it_is(place: Place) -> None:
     store = await _opened(place.store())
-    await done(store, put(record(1, texts={"content": "lantern"})))
+    await apply_all(store, put(record(1, texts={"content": "lantern"})))
     await store.close()
     await place.made_before_prefixes()
     before = await place.tables()
     assert {"samples", "memory_samples"} & set(before) == {"samples"}
     again, other = await _opened(place.store(), MORE), await _opened(place.store(prefix="a_"))
-    assert [await asked(store) for store in (again, other)] == [[id_of(1)], []]
+    assert [await query_ids(store) for store in (again, other)] == [[id_of(1)], []]
     assert await hit_ids(again, "lantern") == {id_of(1)}
-    await done(again, put(record(2, texts={"content": "candle"})), put(record(3), collection=MORE))
-    await done(other, put(record(4)))
-    assert sorted(await asked(again)) == [id_of(1), id_of(2)]
-    assert await asked(again, collection=MORE) == [id_of(3)]
+    await apply_all(again, put(record(2, texts={"content": "candle"})), put(record(3), collection=MORE))
+    await apply_all(other, put(record(4)))
+    assert sorted(await query_ids(again)) == [id_of(1), id_of(2)]
+    assert await query_ids(again, collection=MORE) == [id_of(3)]
     assert [name for name in await place.tables() if not name.startswith("a_")] == sorted([*before, "more"])
     audit, health = await again.audit(), await again.check()
     assert (audit.problems, health.ok) == ((), True)

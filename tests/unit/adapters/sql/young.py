@@ -10,7 +10,7 @@ from dataclasses import replace
 from memory.ports.candidates import Around, Candidates
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import T0, done, put, record
+from memory.ports.contract.support import T0, apply_all, put, record
 from memory.ports.query import And, Condition, Eq, Ge, Gt, IsNull, Or, Order, Query, within
 from memory.ports.record import Partition
 from memory.ports.store import Store
@@ -48,4 +48,4 @@ def entries(at: Partition, count: int) -> Iterable[Put]:
 async def fill(store: Store, at: Partition, count: int) -> None:
     writes = list(entries(at, count))
     for start in range(0, count, 500):
-        await done(store, *writes[start : start + 500])
+        await apply_all(store, *writes[start : start + 500])

@@ -11,7 +11,7 @@ import pytest
 
 from memory.adapters.wrappers.retry import Retry
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, delete, done, found, live, put, record
+from memory.ports.contract.support import HERE, apply_all, delete, fetch_record, fetch_stored, put, record
 from memory.ports.query import Query, within
 from memory.ports.record import Tombstone
 from memory.ports.store import Store
@@ -41,7 +41,7 @@ async def shaky(request: pytest.FixtureRequest) -> AsyncIterator[Shaky]:
     async with Dropping(driver.port()) as way:
         bare = driver.store(way.port)
         await bare.open(DECLARED)
-        await done(
+        await apply_all(
             bare, put(record(900), Absent()), put(record(901), Absent(), MORE_SAMPLES)
         )  # statements are prepared
         yield Shaky(way, bare, Retry(bare, attempts=4, backoff=0.01))
@@ -50,10 +50,10 @@ async def shaky(request: pytest.FixtureRequest) -> AsyncIterator[Shaky]:
 
 
 async def test_connections_that_died_while_nobody_looked_are_no_matter(shaky: Shaky) -> None:
-    await done(shaky.store, put(record(1), Absent()))
+    await apply_all(shaky.store, put(record(1), Absent()))
     for _ in range(3):
         shaky.way.drop()
-        assert (await live(shaky.store)).version == 1
+        assert (await fetch_record(shaky.store)).version == 1
 
 
 async def test_a_write_whose_connection_is_lost_at_any_point_is_applied_once(shaky: Shaky) -> None:
@@ -65,7 +65,7 @@ async def test_a_write_whose_connection_is_lost_at_any_point_is_applied_once(sha
         (outcome,) = await shaky.store.apply([put(record(n, version=2), AtVersion(1))])
         assert outcome.applied, n
         shaky.way.hold_on()
-        assert (await live(shaky.bare, n)).version == 2
+        assert (await fetch_record(shaky.bare, n)).version == 2
     assert shaky.way.dropped >= 2
     assert (await shaky.bare.count(Query(SAMPLES, within(HERE)))).records == ROUNDS + 1
 
@@ -80,7 +80,7 @@ async def test_a_creation_and_a_deletion_are_known(shaky: Shaky) -> None:
         (outcome,) = await shaky.store.apply([delete(n, 9, collection=MORE_SAMPLES)])
         assert outcome.applied, n
         shaky.way.hold_on()
-        assert isinstance(await found(shaky.bare, n, collection=MORE_SAMPLES), Tombstone)
+        assert isinstance(await fetch_stored(shaky.bare, n, collection=MORE_SAMPLES), Tombstone)
     assert shaky.way.dropped >= 2
 
 

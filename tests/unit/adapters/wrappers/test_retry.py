@@ -11,7 +11,18 @@ from memory.adapters.in_memory.store import InMemoryStore
 from memory.adapters.wrappers.retry import Retry
 from memory.domain.errors import StoreFull, StoreTimeout, StoreUnavailable
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, T0, delete, done, found, key_of, live, put, record, release
+from memory.ports.contract.support import (
+    HERE,
+    T0,
+    apply_all,
+    delete,
+    fetch_record,
+    fetch_stored,
+    key_of,
+    put,
+    record,
+    release,
+)
 from memory.ports.query import Query, within
 from memory.ports.record import Owed, Role
 from memory.ports.writes import (
@@ -108,12 +119,12 @@ async def test_a_write_whose_answer_was_lost_comes_to_what_it_would_have(case: s
     sure, unsure = await opened(), await opened(*[None] * len(before), LOST)
     for store in (sure, unsure):
         for earlier in before:
-            await done(store, earlier)
+            await apply_all(store, earlier)
     expected = await sure.apply([write], together=together)
     assert expected[0].applied
     assert await patient(unsure).apply([write], together=together) == expected
     assert unsure.calls == len(before) + 2
-    assert await found(unsure) == await found(sure)
+    assert await fetch_stored(unsure) == await fetch_stored(sure)
 
 
 async def test_a_batch_kept_as_a_whole_is_known_as_a_whole() -> None:
@@ -126,7 +137,7 @@ async def test_a_batch_kept_as_a_whole_is_known_as_a_whole() -> None:
     standing = put(record(2, version=3, owed=(Owed("deliver", "deliver"),)))
     sure, unsure = await opened(), await opened(None, LOST)
     for store in (sure, unsure):
-        await done(store, standing)
+        await apply_all(store, standing)
     expected = await sure.apply(writes, together=True)
     assert all(o.applied for o in expected)
     ours = await patient(unsure).apply(writes, together=True)
@@ -145,20 +156,20 @@ CHANGED: dict[str, Callable[[], Write]] = {
 @pytest.mark.parametrize("change", CHANGED)
 async def test_what_another_wrote_is_a_conflict(change: str) -> None:
     store = await opened(None, gone())
-    await done(store, CHANGED[change]())
+    await apply_all(store, CHANGED[change]())
     (outcome,) = await patient(store).apply([put(record(1, version=5), Absent())])
     assert outcome.status is Status.CONFLICT
-    assert outcome.stored == await found(store)
+    assert outcome.stored == await fetch_stored(store)
 
 
 async def test_a_batch_that_was_not_kept_stays_so() -> None:
     store = await opened(None, gone())
-    await done(store, put(record(1, version=7)))
+    await apply_all(store, put(record(1, version=7)))
     outcomes = await patient(store).apply(
         [put(record(2), Absent()), put(record(1, version=8), AtVersion(3))], together=True
     )
     assert [o.status for o in outcomes] == [Status.SKIPPED, Status.CONFLICT]
-    assert await found(store, 2) is None
+    assert await fetch_stored(store, 2) is None
 
 
 async def test_a_batch_kept_as_a_whole_is_not_there_because_a_part_of_it_is() -> None:
@@ -166,8 +177,8 @@ async def test_a_batch_kept_as_a_whole_is_not_there_because_a_part_of_it_is() ->
     to be applied is applied.
     """
     store = await opened(None, None, gone())
-    await done(store, put(record(1)))
-    await done(store, put(record(2, version=3, owed=(Owed("deliver", "deliver"),))))
+    await apply_all(store, put(record(1)))
+    await apply_all(store, put(record(2, version=3, owed=(Owed("deliver", "deliver"),))))
     writes: list[Write] = [
         put(record(1), Absent()),
         Annotate(SAMPLES, key_of(2), 3, settle=("deliver",)),
@@ -175,19 +186,19 @@ async def test_a_batch_kept_as_a_whole_is_not_there_because_a_part_of_it_is() ->
     ]
     outcomes = await patient(store).apply(writes, together=True)
     assert [o.status for o in outcomes] == [Status.APPLIED] * 3
-    assert (await live(store, 2)).owed == ()
-    assert (await live(store, 3)).version == outcomes[2].version
+    assert (await fetch_record(store, 2)).owed == ()
+    assert (await fetch_record(store, 3)).version == outcomes[2].version
 
 
 async def test_a_part_that_is_there_does_not_hide_that_the_rest_conflicts() -> None:
     store = await opened(None, None, gone())
-    await done(store, put(record(1)))
-    await done(store, put(record(2, version=7)))
+    await apply_all(store, put(record(1)))
+    await apply_all(store, put(record(2, version=7)))
     outcomes = await patient(store).apply(
         [put(record(1), Absent()), put(record(2, version=8), AtVersion(3)), put(record(3))], together=True
     )
     assert [o.status for o in outcomes] == [Status.CONFLICT, Status.CONFLICT, Status.SKIPPED]
-    assert await found(store, 3) is None
+    assert await fetch_stored(store, 3) is None
 
 
 async def test_a_batch_with_several_writes_of_one_key_is_not_made_again() -> None:
@@ -197,12 +208,12 @@ async def test_a_batch_with_several_writes_of_one_key_is_not_made_again() -> Non
     store = await opened(LOST)
     with pytest.raises(StoreUnavailable):
         await patient(store).apply([put(record(1, version=2), Newer()), put(record(1, version=3), Newer())])
-    assert (store.calls, (await live(store, 1)).version) == (1, 3)
+    assert (store.calls, (await fetch_record(store, 1)).version) == (1, 3)
 
 
 async def test_a_change_of_role_by_another_does_not_settle_what_is_owed() -> None:
     store = await opened(None, gone())
-    await done(store, put(record(1, version=3, role=Role.HOME, owed=(Owed("deliver", "deliver"),))))
+    await apply_all(store, put(record(1, version=3, role=Role.HOME, owed=(Owed("deliver", "deliver"),))))
     write = Annotate(SAMPLES, key_of(1), 3, role_is=Role.ARRIVING, role=Role.HOME, settle=("deliver",))
     (outcome,) = await patient(store).apply([write])
     assert outcome.status is Status.CONFLICT
@@ -211,7 +222,7 @@ async def test_a_change_of_role_by_another_does_not_settle_what_is_owed() -> Non
 async def test_a_conflict_at_the_first_attempt_is_not_looked_into() -> None:
     """Nothing of ours can stand there: the same write by another is another's."""
     store = await opened()
-    await done(store, put(record(1)))
+    await apply_all(store, put(record(1)))
     (outcome,) = await patient(store).apply([put(record(1), Absent())])
     assert outcome.status is Status.CONFLICT
 
@@ -234,7 +245,7 @@ async def test_bookkeeping_that_went_on_does_not_hide_that_the_record_is_ours() 
     await store.open([SAMPLES])
     (outcome,) = await patient(store).apply([put(MINE, Absent())])
     assert outcome.applied
-    assert (await live(store)).owed == ()
+    assert (await fetch_record(store)).owed == ()
 
 
 async def test_nothing_is_made_again_once_what_others_left_may_be_forgotten() -> None:

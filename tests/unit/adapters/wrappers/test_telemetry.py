@@ -19,14 +19,14 @@ from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import (
     HERE,
     T0,
-    asked,
+    apply_all,
     delete,
-    done,
     key_of,
     put,
+    query_ids,
     record,
     release,
-    searched,
+    search_hits,
 )
 from memory.ports.query import Query, within
 from memory.ports.writes import Absent, Annotate, RaiseGeneration, Write
@@ -63,7 +63,7 @@ async def watched(*faults: object) -> Watched:
 
 async def test_a_call_is_a_span_with_the_names_of_the_conventions() -> None:
     seen = await watched()
-    await done(seen.store, put(record(1), Absent()), put(record(2), Absent()))
+    await apply_all(seen.store, put(record(1), Absent()), put(record(2), Absent()))
     span, attributes = seen.last()
     assert (span.name, span.kind, span.status.status_code) == (
         "create_memory",
@@ -99,12 +99,12 @@ async def test_what_a_batch_amounts_to_is_its_operation(operation: str) -> None:
 
 async def test_reading_is_searching_and_counts_what_is_found() -> None:
     seen = await watched()
-    await done(seen.store, *[put(record(n, texts={"content": "red"})) for n in range(3)])
+    await apply_all(seen.store, *[put(record(n, texts={"content": "red"})) for n in range(3)])
     for counted, call in (
         (2, seen.store.get(SAMPLES, [key_of(0), key_of(1), key_of(99)])),
-        (3, asked(seen.store)),
+        (3, query_ids(seen.store)),
         (3, seen.store.count(Query(SAMPLES, within(HERE)))),
-        (3, searched(seen.store, "red")),
+        (3, search_hits(seen.store, "red")),
     ):
         await call
         span, attributes = seen.last()
@@ -149,11 +149,11 @@ async def test_durations_are_measured_by_operation_and_error() -> None:
 
 async def test_nothing_stored_asked_or_named_by_users_is_recorded() -> None:
     seen = await watched()
-    await done(
+    await apply_all(
         seen.store,
         put(record(1, texts={"content": SECRET}, body={"password": SECRET}, fields={"source": SECRET})),
     )
-    await searched(seen.store, SECRET)
+    await search_hits(seen.store, SECRET)
     await seen.store.get(SAMPLES, [key_of(1)])
     told = "".join(span.to_json() for span in seen.spans.get_finished_spans()) + str(seen.points())
     for private in (SECRET, HERE.tenant, HERE.scope, key_of(1).id):

@@ -7,7 +7,7 @@ import pytest
 from memory.adapters.wrappers.timeout import Timeout
 from memory.domain.errors import StoreTimeout, StoreUnavailable
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import done, key_of, live, put, record
+from memory.ports.contract.support import apply_all, fetch_record, key_of, put, record
 from tests.unit.adapters.wrappers.faulty import FaultyStore, gone, opened
 
 HANG = FaultyStore.HANG
@@ -23,8 +23,8 @@ async def test_a_call_that_does_not_end_is_given_up_and_names_store_method_and_l
 
 async def test_what_ends_in_time_is_answered() -> None:
     store = Timeout(await opened(), 5)
-    await done(store, put(record(1)))
-    assert (await live(store)).key == key_of(1)
+    await apply_all(store, put(record(1)))
+    assert (await fetch_record(store)).key == key_of(1)
 
 
 async def test_a_timeout_of_the_store_itself_stays_what_it_is() -> None:

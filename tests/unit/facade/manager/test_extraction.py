@@ -24,7 +24,7 @@ from memory.facade.manager import (
     NamedStore,
     Recording,
 )
-from memory.facade.manager.spool import Come
+from memory.facade.manager.spool import Position
 from memory.ports.advisor import Prompt
 from tests.unit.facade.manager.stores import Kept, Searched, named
 
@@ -69,7 +69,7 @@ async def turn(manager: MemoryManager, recording: Recording, *said: Any) -> None
     """One turn of an agent, and what is told behind its back."""
     await recording.add([{"role": "user", "content": one} if isinstance(one, str) else one for one in said])
     await recording.turn_ended()
-    await manager._settled()
+    await manager._drain()
 
 
 CALL = {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {}}]}
@@ -275,7 +275,7 @@ async def test_each_message_is_told_once_and_then_let_go() -> None:
     await recording.add(mine)
     mine.clear()
     await recording.turn_ended()
-    await manager._settled()
+    await manager._drain()
     await turn(manager, recording)
     assert a.calls == [(["one"], [0])], "nothing new, no call"
     assert len(recording._spool) == 1, "the other store has it not"  # type: ignore[arg-type]
@@ -377,8 +377,8 @@ async def test_messages_of_which_nothing_is_left_are_passed_and_end_no_back_off(
         await turn(manager, recording, f"down{n}")
     attachment = recording._attachments[0]
     before = attachment._failures
-    await recording._spool.told("personal", 11)  # as if somebody else had told it
-    attachment._come = Come(11)
+    await recording._spool.commit("personal", 11)  # as if somebody else had told it
+    attachment._come = Position(11)
     await recording.add(RESULT)
     await attachment.save(whatever=True)
     assert attachment._failures == before == 10

@@ -62,9 +62,9 @@ async def test_the_block_names_the_stores_and_nothing_in_it_is_syntax() -> None:
         '<entry source="a&quot;&lt;&amp;&gt;">second</entry>\n'
         "</memory>\n\nx"
     )
-    from memory.policies.injecting import rendered
+    from memory.policies.injecting import render_block
 
-    assert rendered([StoreEntry("tea")]) == "<memory>\n<entry>tea</entry>\n</memory>"
+    assert render_block([StoreEntry("tea")]) == "<memory>\n<entry>tea</entry>\n</memory>"
 
 
 @pytest.mark.behaviour("E50")

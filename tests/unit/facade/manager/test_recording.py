@@ -17,7 +17,7 @@ from memory.domain.session import SessionInfo
 from memory.facade.manager import EveryNTurns, Extraction
 from memory.facade.manager.manager import KEPT
 from memory.facade.manager.recording import Recording
-from memory.facade.manager.spool import STREAMS, Come, Log
+from memory.facade.manager.spool import STREAMS, Log, Position
 from memory.orchestrator.conversations.tasks.runs import Runs
 from tests.acceptance.support import Clock
 
@@ -175,7 +175,7 @@ async def test_who_goes_on_with_a_session_while_it_is_being_resumed_has_it_told_
         await store.asked.wait()
         recording = await manager.record(session)
         store.may_go_on.set()
-        await manager._settled()
+        await manager._drain()
         await recording.add(user("said since"))
     assert store.heard == ["left", "said since"]
 
@@ -279,7 +279,7 @@ async def test_what_is_said_in_a_run_that_another_process_took_for_dead_is_found
     await slow.add(user("two"))
     await direct.append(user("past the recording"))
     await recorded.turn_ended()
-    await appending._settled()
+    await appending._drain()
     assert await managing(memory, store).resume() == 2
     assert store.heard == ["one", "two", "past the recording"]
 
@@ -343,10 +343,10 @@ async def test_a_mark_that_could_not_be_noted_is_noted_the_next_time(
 
 async def test_a_mark_goes_on_only(memory: Memory) -> None:
     fast, slow = (Log(memory.session("s1"), ["s0"]) for _ in range(2))
-    await fast.told("s0", 3)
-    await slow.told("s0", 2)
+    await fast.commit("s0", 3)
+    await slow.commit("s0", 2)
     await slow.open()
-    assert await fast.come("s0") == Come(3)
+    assert await fast.position("s0") == Position(3)
 
 
 async def test_the_mark_of_a_session_that_was_deleted_is_not_that_of_another_of_its_id(
@@ -476,10 +476,10 @@ async def test_that_something_waits_is_said_again_the_next_turn_where_the_memory
     with monkeypatch.context() as patched:
         patched.setattr(Runs, "change", away)
         await recording.turn_ended()
-        await manager._settled()
+        await manager._drain()
     assert "that something waits in run 's1' could not be noted: StoreUnavailable" in caplog.text
     await recording.turn_ended()
-    await manager._settled()
+    await manager._drain()
     assert await managing(memory, store).resume() == 1
     assert store.heard == ["hello"]
 

@@ -79,7 +79,7 @@ async def misstate(world: World, total: int) -> None:
 
 async def reserved(engine: Engine) -> int:
     await assert_reserved(engine, TENANT)
-    return await engine.conversations.reservations.reserved(TENANT)
+    return await engine.conversations.reservations.used_bytes(TENANT)
 
 
 async def test_who_meets_a_damaged_balance_counts_it_anew(world: World) -> None:

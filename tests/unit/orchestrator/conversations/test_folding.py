@@ -27,7 +27,7 @@ def said(text: str = "hello", role: Role = Role.USER, **data: Any) -> Draft:
 
 
 def log_of(*drafts: Draft, now: datetime = NOW, system: bool = True) -> tuple[State, list[Event]]:
-    state, events = State.born(system, NOW), []
+    state, events = State.initial(system, NOW), []
     for draft in drafts:
         event = state.next(draft, tenant="acme", incarnation=LIFE, now=now, version=1)
         events.append(event)
@@ -37,7 +37,7 @@ def log_of(*drafts: Draft, now: datetime = NOW, system: bool = True) -> tuple[St
 
 def test_a_new_session_has_its_system_message_and_nothing_else() -> None:
     """B13"""
-    state = State.born(True, NOW)
+    state = State.initial(True, NOW)
     assert (
         state.after.number,
         state.after.version,
@@ -45,7 +45,7 @@ def test_a_new_session_has_its_system_message_and_nothing_else() -> None:
         state.after.compactions,
         list(state.window),
     ) == (1, 1, 0, 0, [])
-    assert State.born(False, NOW).after.number == 0
+    assert State.initial(False, NOW).after.number == 0
 
 
 def test_messages_are_numbered_densely_and_turns_begin_with_a_user() -> None:
@@ -113,7 +113,7 @@ def drawn(chance: random.Random, state: State, events: dict[int, Event]) -> Draf
 @pytest.mark.parametrize("seed", range(10))
 def test_who_begins_at_a_base_knows_what_he_knows_who_has_read_it_all(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - the same logs in every run
-    state, events = State.born(True, NOW), dict[int, Event]()
+    state, events = State.initial(True, NOW), dict[int, Event]()
     for _ in range(3 * BASE_EVERY):
         event = state.next(drawn(chance, state, events), tenant="acme", incarnation=LIFE, now=NOW, version=1)
         record = record_of(event, of_session={"conversation_id": "s1"}, scope=SCOPE, generation=0)

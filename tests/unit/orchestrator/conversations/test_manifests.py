@@ -116,7 +116,7 @@ async def swept(world: World) -> Engine:
     for _ in range(4):
         world.clock.advance(LAPSED)
         await engine.maintenance.sweep()
-    assert await engine.maintenance.owed() == 0
+    assert await engine.maintenance.count_pending() == 0
     return engine
 
 
@@ -186,7 +186,7 @@ async def test_a_stream_of_unknown_size_is_given_room_ahead_where_there_is_some_
     with patch.object(Reservations, "grow", grow):
         await put(world.engine, b"x" * 50, known=False)
         assert asked == [20, 20, 40], "as much again as has come"
-        assert await world.engine.conversations.manifests._reservations.reserved(TENANT) == 50
+        assert await world.engine.conversations.manifests._reservations.used_bytes(TENANT) == 50
         asked.clear()
         await put(world.engine, b"y" * 50, "b", known=False)
         assert asked == [20, 20, 40, 10], "there was room for just so many"
@@ -283,7 +283,7 @@ async def test_what_was_shut_out_before_anything_stood_counts_as_never_put(world
         await swept(world)
     assert (await imported(here)).id == here
     await delete(world.engine)
-    with pytest.raises(manifests.Stands):
+    with pytest.raises(manifests.PathOccupied):
         await imported(later)
     await assert_reserved(await swept(world), TENANT)
 
@@ -362,7 +362,7 @@ async def test_room_is_made_once_where_the_answer_was_lost_and_another_was_next(
         world.mid.after["artifacts.reservation"] = reserved
     await put(engine, b"x" * 90, known=known)
     await assert_reserved(engine, TENANT)
-    assert await engine.conversations.reservations.reserved(TENANT) == MOST
+    assert await engine.conversations.reservations.used_bytes(TENANT) == MOST
 
 
 async def test_room_is_returned_of_what_is_deleted_while_its_writer_tells_the_balance(world: World) -> None:
@@ -382,7 +382,7 @@ async def test_room_is_returned_of_what_is_deleted_while_its_writer_tells_the_ba
     await assert_reserved(other, TENANT, settled=False)
     engine = await swept(world)
     await assert_reserved(engine, TENANT)
-    assert await engine.conversations.reservations.reserved(TENANT) == 0
+    assert await engine.conversations.reservations.used_bytes(TENANT) == 0
 
 
 async def test_an_upload_that_is_replaced_before_its_writer_holds_it_was_put(world: World) -> None:
@@ -483,7 +483,7 @@ async def test_a_manifest_of_a_former_life_that_comes_late_is_not_shown(world: W
     await world.mid.apply([Put(MANIFESTS, replace(manifest, generation=None), Always())])
     assert await world.rows(world.mid, MANIFESTS) != []
     assert await world.engine.conversations.manifests.get(TENANT, artifact.id) is None
-    assert await world.engine.conversations.manifests.known(TENANT, [artifact.id]) == set()
+    assert await world.engine.conversations.manifests.existing_ids(TENANT, [artifact.id]) == set()
     assert (await world.engine.conversations.manifests.list(TENANT, "s1", 10, None)).artifacts == []
     assert await read(world.engine) is None
 
@@ -608,7 +608,7 @@ async def history(seed: int, acts: int = 40) -> None:
                 world.clock.advance(LAPSED * drawn.random())
                 await engine.maintenance.sweep()
             await assert_reserved(engine, TENANT, settled=False)
-            assert await engine.conversations.reservations.reserved(TENANT) <= MOST
+            assert await engine.conversations.reservations.used_bytes(TENANT) <= MOST
         engine = await swept(world)
         for place, may_be in told.may_be.items():
             assert await whole(engine, place) in may_be

@@ -143,7 +143,7 @@ async def _is_its_own_fold(mid: Flaky, reader: Conversation) -> None:
     page = await InMemoryStore.query(mid, query)
     events = [event_of(record) for record in page.records if isinstance(record, Record)]
     assert [event.place for event in events] == list(range(FIRST_PLACE, FIRST_PLACE + len(events)))
-    state = State.born(SYSTEM is not None, life.created_at)
+    state = State.initial(SYSTEM is not None, life.created_at)
     for event in events:
         made = state.next(
             event.draft,

@@ -76,7 +76,7 @@ async def taught(world: World, scope: Scope = USER) -> list[str]:
 
 async def swept(engine: Engine) -> Any:
     report = await engine.maintenance.sweep()
-    await engine.conversations.window_exit.asked()
+    await engine.conversations.window_exit.drain()
     return report
 
 
@@ -84,10 +84,10 @@ async def test_without_the_callback_what_is_owed_waits_for_a_process_that_has_it
     await ended(await process(world, "elsewhere"), "tea", "milk")
     report = await swept(world.engine)
     assert (report.still_owed, report.stays, await taught(world)) == (1, (), [])
-    assert await world.engine.maintenance.owed() == 1
+    assert await world.engine.maintenance.count_pending() == 1
     await swept(await process(world, Distiller()))
     assert await taught(world) == ["milk (1)", "tea (1)"]
-    assert await world.engine.maintenance.owed() == 0
+    assert await world.engine.maintenance.count_pending() == 0
 
 
 @pytest.mark.parametrize("when", ["fails_before", "fails_after"])
@@ -120,7 +120,7 @@ async def test_of_one_event_the_entries_of_one_answer_exist_each_once(
     made = await taught(world)
     assert [text.split()[0] for text in made] == ["honey", "milk", "tea"]
     assert len({text.split()[1] for text in made}) == 1
-    assert await world.engine.maintenance.owed() == 0
+    assert await world.engine.maintenance.count_pending() == 0
 
 
 async def test_two_processes_that_ask_at_once_make_the_entries_of_one_answer(world: World) -> None:
@@ -147,7 +147,7 @@ async def test_a_fact_deleted_before_it_was_known_to_be_made_is_not_made_again(w
     await engine.delete(TENANT, made[0])
     await swept(await process(world, Distiller()))
     assert await taught(world) == ["milk (1)"]
-    assert await engine.maintenance.owed() == 0
+    assert await engine.maintenance.count_pending() == 0
 
 
 @pytest.mark.parametrize("at", ["before", "after"])
@@ -161,7 +161,7 @@ async def test_a_session_deleted_meanwhile_teaches_nothing(world: World, step: s
     world.clock.advance(timedelta(minutes=5))
     await swept(deleting)
     assert await taught(world) == []
-    assert await deleting.maintenance.owed() == 0
+    assert await deleting.maintenance.count_pending() == 0
 
 
 @pytest.mark.parametrize("at", ["before", "after"])
@@ -211,7 +211,7 @@ async def test_a_deletion_that_was_cut_off_is_ended_by_a_sweep_and_spares_the_ne
     await (await opened(engine)).handle_window_exit()
     await swept(await process(world, None))
     assert await taught(world) == ["new (2)"]
-    assert await engine.maintenance.owed() == 0
+    assert await engine.maintenance.count_pending() == 0
 
 
 async def test_a_callback_that_never_answers_holds_nobody_up(
@@ -227,7 +227,7 @@ async def test_a_callback_that_never_answers_holds_nobody_up(
     assert left.waiting == [
         "session s1: messages that left its window are not handled yet: the callback did not answer in time"
     ]
-    assert await engine.maintenance.owed() == 1
+    assert await engine.maintenance.count_pending() == 1
 
 
 async def test_a_slow_callback_holds_up_neither_a_sweep_nor_another_event_for_ever(world: World) -> None:
@@ -259,7 +259,7 @@ async def test_a_slow_callback_holds_up_neither_a_sweep_nor_another_event_for_ev
     await closing
     await world.engine.open()
     assert (sorted(asked), await taught(world)) == (["s1", "s2"], ["tea of s1", "tea of s2"])
-    assert await world.engine.maintenance.owed() == 0
+    assert await world.engine.maintenance.count_pending() == 0
 
 
 async def test_a_process_that_closes_waits_no_longer_than_a_callback_may_take(
@@ -278,7 +278,7 @@ async def test_a_process_that_closes_waits_no_longer_than_a_callback_may_take(
     monkeypatch.setattr(window_exits, "ANSWERS_WITHIN", timedelta(0))
     await engine.close()
     await world.engine.open()
-    assert await world.engine.maintenance.owed() == 1
+    assert await world.engine.maintenance.count_pending() == 1
 
 
 async def test_a_close_that_is_cut_off_while_a_callback_answers_lets_go_of_the_stores_and_of_the_callback(
@@ -338,7 +338,7 @@ async def test_an_entry_that_is_on_its_way_while_its_message_is_erased_does_not_
     assert "secret 1" not in await taught(world)
     await swept(engine)
     assert await taught(world) == ["harmless 2", "well 2"]
-    assert await engine.maintenance.owed() == 0
+    assert await engine.maintenance.count_pending() == 0
 
 
 @pytest.mark.parametrize("at", ["before", "after"])
@@ -380,7 +380,7 @@ async def test_an_entry_names_the_messages_that_it_was_made_of_and_no_erased_one
     world.clock.advance(timedelta(minutes=5))
     await swept(await process(world, None))
     assert await taught(world) == ["harmless (1)"]
-    assert await engine.maintenance.owed() == 0
+    assert await engine.maintenance.count_pending() == 0
 
 
 async def test_an_edited_entry_and_an_edited_message_are_left_as_they_are(world: World) -> None:
@@ -483,7 +483,7 @@ async def test_what_a_replacement_drops_goes_onward_once_whatever_fails_on_the_w
     assert [text.split()[0] for text in made] == ["milk", "tea"]
     assert len({text.split()[1] for text in made}) == 1
     assert await window(await opened(engine)) == ["honey", "salt"]
-    assert await world.engine.maintenance.owed() == 0
+    assert await world.engine.maintenance.count_pending() == 0
 
 
 async def test_a_replacement_that_is_repeated_or_changes_nothing_owes_nothing_more(world: World) -> None:
@@ -539,7 +539,7 @@ async def test_what_was_cut_off_and_came_back_does_not_go_twice(world: World, ag
         await session.replace([])
     await swept(telling)
     assert sorted(told) == [["milk"], ["tea"]]
-    assert await engine.maintenance.owed() == 0
+    assert await engine.maintenance.count_pending() == 0
 
 
 async def test_what_an_end_has_let_go_is_told_though_it_is_cut_off_since_and_not_by_the_cut(
@@ -571,7 +571,7 @@ async def test_what_somebody_takes_out_by_hand_goes_nowhere(world: World) -> Non
     assert (await session.roll_back(checkpoint, "undone"), await session.clear()) == (1, 1)
     await swept(engine)
     assert await taught(world) == ["cut (1)"]
-    assert await engine.maintenance.owed() == 0
+    assert await engine.maintenance.count_pending() == 0
 
 
 async def test_reading_a_part_of_a_window_owes_nothing(world: World) -> None:
@@ -579,7 +579,7 @@ async def test_reading_a_part_of_a_window_owes_nothing(world: World) -> None:
     await session.append([user(f"tea {n}", f"m{n}") for n in range(5)])
     assert [m.id for m in (await session.context(ContextRequest(last=2))).messages] == ["m3", "m4"]
     assert len((await session.context(ContextRequest(budget=10))).messages) < 5
-    assert await world.engine.maintenance.owed() == 0
+    assert await world.engine.maintenance.count_pending() == 0
 
 
 @pytest.mark.parametrize(
@@ -600,7 +600,7 @@ async def test_an_erased_message_that_was_cut_off_goes_nowhere_and_takes_what_wa
     world.clock.advance(DAY)
     await swept(await process(world, distil))
     assert await taught(world) == left
-    assert await engine.maintenance.owed() == 0
+    assert await engine.maintenance.count_pending() == 0
 
 
 async def test_a_session_deleted_before_its_cut_was_told_teaches_nothing(world: World) -> None:
@@ -609,7 +609,7 @@ async def test_a_session_deleted_before_its_cut_was_told_teaches_nothing(world: 
     assert await engine.conversations.sessions.delete(TENANT, "s1")
     await swept(await process(world, Distiller()))
     assert await taught(world) == []
-    assert await engine.maintenance.owed() == 0
+    assert await engine.maintenance.count_pending() == 0
 
 
 # -- within quotas ---------------------------------------------------------------------
@@ -636,7 +636,7 @@ async def test_what_is_beyond_a_quota_waits_for_room_and_is_made_once_without_as
     await engine.delete(TENANT, entries[0].id)
     await swept(engine)
     assert (distil.calls, await taught(world)) == (1, ["entry 1", "milk (1)", "tea (1)"])
-    assert await engine.maintenance.owed() == 0
+    assert await engine.maintenance.count_pending() == 0
 
 
 async def test_what_goes_onward_has_others_go_where_a_quota_evicts(world: World) -> None:

@@ -68,8 +68,8 @@ async def swept(world: World, callback: Any = of_all) -> Engine:
     engine = await process(world, callback)
     world.clock.advance(DAY)
     await engine.maintenance.sweep()
-    await engine.conversations.window_exit.asked()
-    assert await engine.maintenance.owed() == 0
+    await engine.conversations.window_exit.drain()
+    assert await engine.maintenance.count_pending() == 0
     return engine
 
 
@@ -207,7 +207,7 @@ async def test_who_asks_for_a_session_while_it_is_asked_beside_a_sweep_disturbs_
     await asyncio.sleep(0.01)
     assert (await session.handle_window_exit()).entries == []
     answer.set()
-    await engine.conversations.window_exit.asked()
+    await engine.conversations.window_exit.drain()
     asking = engine.conversations.window_exit._asking
     assert asking is not None
     assert asking.exception() is None

@@ -76,7 +76,7 @@ def text(word: str, size: int) -> str:
 async def reserved(world: World) -> int:
     await assert_reserved(world.engine, TENANT)
     assert await unsound(world.mid) == []
-    return await world.engine.conversations.reservations.reserved(TENANT)
+    return await world.engine.conversations.reservations.used_bytes(TENANT)
 
 
 async def swept(world: World) -> Engine:
@@ -88,7 +88,7 @@ async def swept(world: World) -> Engine:
     for _ in range(4):
         world.clock.advance(3 * HOUR)
         await engine.maintenance.sweep()
-    assert await engine.maintenance.owed() == 0
+    assert await engine.maintenance.count_pending() == 0
     return engine
 
 
@@ -472,7 +472,7 @@ async def test_who_returns_some_leaves_what_another_said_since(world: World) -> 
     rooms = world.engine.conversations.reservations
     await _while_another_leaves(world, "artifacts.return", upload, rooms.leave(TENANT, upload, 200))
     await assert_reserved(world.engine, TENANT, settled=False)
-    assert await rooms.reserved(TENANT) == 100
+    assert await rooms.used_bytes(TENANT) == 100
 
 
 async def test_who_holds_an_upload_leaves_what_another_said_of_it_meanwhile(world: World) -> None:
@@ -482,14 +482,14 @@ async def test_who_holds_an_upload_leaves_what_another_said_of_it_meanwhile(worl
         world, "artifacts.hold", "1-a-counted", rooms.hold_parts(TENANT, ["1-a-counted"])
     )
     await assert_reserved(world.engine, TENANT, settled=False)
-    assert await rooms.reserved(TENANT) == 100
+    assert await rooms.used_bytes(TENANT) == 100
 
 
 def test_no_two_say_alike_that_they_return_some() -> None:
     entry = Entry(300, 1_000_000)
-    first = entry.leaving(moment(999_999))
-    assert first != first.leaving(moment(1_000_001))
-    assert first != first.leaving(moment(first.since))
+    first = entry.as_leaving(moment(999_999))
+    assert first != first.as_leaving(moment(1_000_001))
+    assert first != first.as_leaving(moment(first.since))
 
 
 # -- deaths ----------------------------------------------------------------------------

@@ -402,12 +402,12 @@ async def test_without_an_embedder_nothing_is_made_and_what_others_owe_is_left_t
         world.embedder = None
         engine = await world.another_process()
         await engine.maintenance.sweep()
-        assert await engine.maintenance.owed() == 1
+        assert await engine.maintenance.count_pending() == 1
         with pytest.raises(InvalidInput, match="no embedder"):
             await found(await opened(engine), "beverage")
         world.embedder, world.passages = Embedder(), "off"
         await (await world.another_process()).maintenance.sweep()
-        assert await engine.maintenance.owed() == 0, "nobody is to make them any more"
+        assert await engine.maintenance.count_pending() == 0, "nobody is to make them any more"
 
 
 async def test_a_store_of_passages_that_is_away_takes_nothing_from_what_is_found_by_words() -> None:

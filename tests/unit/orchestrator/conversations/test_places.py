@@ -27,5 +27,5 @@ def test_ranges_do_what_sets_do(some: set[int], others: set[int], one: int, anot
 @given(places, st.integers(2, 60))
 def test_the_same_places_are_the_same_ranges(some: set[int], one: int) -> None:
     assert Places.of(some).with_one(one) == Places.of(some | {one})
-    assert Places.told(Places.of(some).to_json()) == Places.of(some)
+    assert Places.from_json(Places.of(some).to_json()) == Places.of(some)
     assert Places.of(some | {one}).without(Places.of({one})) == Places.of(some - {one})

@@ -175,7 +175,7 @@ async def test_what_a_crash_cut_off_a_sweep_ends(world: World, step: str) -> Non
     engine = await world.another_process()
     await engine.maintenance.sweep()
     await engine.maintenance.sweep()
-    assert await engine.maintenance.owed() == 0
+    assert await engine.maintenance.count_pending() == 0
     assert NEST not in await stored(world)
     assert await window(session) == ["system", "u3", "u4"]
     assert await redacted(session) == [3, 5]

@@ -20,7 +20,7 @@ from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.conversations.window.reading import MARGIN
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.policies.reading import ContextRequest
-from memory.policies.window import fitted, is_pinned, newest
+from memory.policies.window import fit_to_budget, is_pinned, newest
 from memory.ports.collections import Collection
 from memory.ports.query import Query
 from memory.ports.record import Key
@@ -184,7 +184,7 @@ async def test_large_messages_are_not_remembered_and_of_the_others_no_more_than_
             ]
         )
     await session.context()
-    seen = session._log.seen
+    seen = session._log.snapshot
     assert seen is not None
     assert len(seen.events) <= REMEMBERED + 200
     assert all(
@@ -247,7 +247,7 @@ def _shown(
         within = newest(messages, last)
         at = [one for one in at if one in within or is_pinned(messages[one])]
     if budget is not None:
-        at = list(fitted(messages, whole.tokens, budget, by=by).kept)
+        at = list(fit_to_budget(messages, whole.tokens, budget, by=by).kept)
     return [f"{messages[one].id}: {messages[one].text}" for one in at]
 
 

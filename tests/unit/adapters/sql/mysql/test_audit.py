@@ -6,7 +6,7 @@ import pytest
 
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import done, hit_ids, id_of, key_of, put, record
+from memory.ports.contract.support import apply_all, hit_ids, id_of, key_of, put, record
 from memory.ports.writes import Delete, Newer
 from tests.unit.adapters import auditing
 from tests.unit.adapters.sql.mysql.conftest import ON_SERVER, Raw
@@ -65,7 +65,7 @@ async def test_segments_give_back_what_a_long_history_put_into_them(store: MySql
 
     for n in range(2_000):
         text = f"edition{n} of a text about number{n % 7}"
-        await done(store, put(record(n % 50, version=n + 1, texts={"content": text}), Newer()))
+        await apply_all(store, put(record(n % 50, version=n + 1, texts={"content": text}), Newer()))
     words = len(f"edition of a text about number{0}".split())
     rows, size = await postings()
     assert rows <= 50 * words, "a posting in a row of its own, at most"
@@ -74,5 +74,5 @@ async def test_segments_give_back_what_a_long_history_put_into_them(store: MySql
     assert await hit_ids(store, "edition1950") == {id_of(0)}
     assert len(await hit_ids(store, "text")) == 50
     assert (await store.audit()).problems == ()
-    await done(store, *[Delete(SAMPLES, key_of(n), 9_999, Newer()) for n in range(50)])
+    await apply_all(store, *[Delete(SAMPLES, key_of(n), 9_999, Newer()) for n in range(50)])
     assert await postings() == (0, 0)

@@ -9,7 +9,18 @@ import pytest
 from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import HERE, asked, done, found, hit_ids, id_of, key_of, live, put, record
+from memory.ports.contract.support import (
+    HERE,
+    apply_all,
+    fetch_record,
+    fetch_stored,
+    hit_ids,
+    id_of,
+    key_of,
+    put,
+    query_ids,
+    record,
+)
 from memory.ports.query import Eq, Query, within
 from memory.ports.record import Corrupt, Tombstone
 from memory.ports.writes import Newer
@@ -48,10 +59,10 @@ def _said(n: int, word: str = "cormorant") -> object:
 async def test_a_damaged_row_is_told_and_quarantined_and_its_neighbours_are_served(
     store: MySqlStore, raw: Raw, damage: str
 ) -> None:
-    await done(store, _said(1), _said(2))  # type: ignore[arg-type]
+    await apply_all(store, _said(1), _said(2))  # type: ignore[arg-type]
     await raw(DAMAGE[damage], sixteen(1))
-    assert isinstance(await found(store, 1), Corrupt)
-    assert (await live(store, 2)).body == {"n": 2}
+    assert isinstance(await fetch_stored(store, 1), Corrupt)
+    assert (await fetch_record(store, 2)).body == {"n": 2}
     page = await store.query(Query(SAMPLES, within(HERE)))
     assert [r.key for r in page.records] == [key_of(2)]
     assert page.corrupt == (key_of(1),)
@@ -63,33 +74,33 @@ async def test_a_damaged_row_is_told_and_quarantined_and_its_neighbours_are_serv
 async def test_bytes_that_are_no_text_do_not_take_the_rows_beside_them_along(
     store: MySqlStore, raw: Raw
 ) -> None:
-    await done(store, _said(1), _said(2))  # type: ignore[arg-type]
+    await apply_all(store, _said(1), _said(2))  # type: ignore[arg-type]
     await raw("UPDATE memory_samples SET scope = UNHEX('FFFE') WHERE id = %s", sixteen(1))
     page = await store.query(Query(SAMPLES, within(HERE)))
     assert [r.key for r in page.records] == [key_of(2)]
-    assert isinstance(await found(store, 1), Corrupt)
+    assert isinstance(await fetch_stored(store, 1), Corrupt)
 
 
 async def test_a_newer_copy_heals_and_nothing_of_the_damaged_one_is_found_or_kept(
     store: MySqlStore, raw: Raw
 ) -> None:
-    await done(store, _said(1))  # type: ignore[arg-type]
+    await apply_all(store, _said(1))  # type: ignore[arg-type]
     await raw(DAMAGE["text"], sixteen(1))
-    assert isinstance(await found(store, 1), Corrupt)
-    await done(store, put(record(1, version=9, texts={"content": "a wren"}), Newer()))
-    assert (await live(store, 1)).version == 9
-    assert await asked(store) == [id_of(1)]
+    assert isinstance(await fetch_stored(store, 1), Corrupt)
+    await apply_all(store, put(record(1, version=9, texts={"content": "a wren"}), Newer()))
+    assert (await fetch_record(store, 1)).version == 9
+    assert await query_ids(store) == [id_of(1)]
     assert await hit_ids(store, "cormorant heron") == set()
     assert await hit_ids(store, "wren") == {id_of(1)}
     assert await raw("SELECT * FROM memory_quarantine") == []
 
 
 async def test_erasure_reaches_what_is_in_quarantine(store: MySqlStore, raw: Raw) -> None:
-    await done(store, _said(1), _said(2))  # type: ignore[arg-type]
+    await apply_all(store, _said(1), _said(2))  # type: ignore[arg-type]
     await raw(DAMAGE["text"], sixteen(1))
-    assert isinstance(await found(store, 1), Corrupt)
+    assert isinstance(await fetch_stored(store, 1), Corrupt)
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 100) == 2
-    assert isinstance(await found(store, 1), Tombstone)
+    assert isinstance(await fetch_stored(store, 1), Tombstone)
     assert await raw("SELECT * FROM memory_quarantine") == []
     assert await raw("SELECT * FROM memory_words_samples") == []
     assert not [

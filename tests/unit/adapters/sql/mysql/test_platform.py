@@ -14,7 +14,7 @@ from memory import Memory
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.domain.errors import ConfigError, StoreUnavailable
 from memory.ports.contract.collections import DECLARED
-from memory.ports.contract.support import done, live, put, record
+from memory.ports.contract.support import apply_all, fetch_record, put, record
 from tests.support.mysql_servers import MySqlServer
 from tests.unit.adapters.sql.growing import WIDE, fill, judge_read_only, rewound
 from tests.unit.adapters.sql.mysql.conftest import ON_SERVER
@@ -91,8 +91,8 @@ async def test_a_call_waits_for_a_connection_of_its_own_process_where_the_server
     store = MySqlStore(f"mysql://few:few@127.0.0.1:{server.port}/{database}?pool_size=8&pool_timeout=120")
     await store.open(DECLARED)
     try:
-        await asyncio.gather(*(done(store, put(record(n))) for n in range(30)))
-        assert await live(store, 29)
+        await asyncio.gather(*(apply_all(store, put(record(n))) for n in range(30)))
+        assert await fetch_record(store, 29)
     finally:
         await store.close()
         await server.run_sql("DROP USER few")
@@ -108,7 +108,7 @@ async def test_writes_go_on_once_the_server_takes_them_again(server: MySqlServer
         with pytest.raises(StoreUnavailable, match="read-only"):
             await store.apply([put(record(1))])
         await server.run_sql("SET GLOBAL read_only = 0")
-        await done(store, put(record(1)))
+        await apply_all(store, put(record(1)))
     finally:
         await server.run_sql("SET GLOBAL read_only = 0")
         await store.close()

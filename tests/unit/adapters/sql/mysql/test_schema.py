@@ -16,7 +16,7 @@ from memory.adapters.sql.naming import TableNames
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import asked, done, hit_ids, id_of, live, put, record
+from memory.ports.contract.support import apply_all, fetch_record, hit_ids, id_of, put, query_ids, record
 from memory.ports.query import Eq, In
 from memory.ports.writes import Absent
 from tests.support.depth import drawn
@@ -101,7 +101,9 @@ async def test_processes_that_open_a_filled_database_with_fields_more_at_once_ad
     late = MySqlStore(server.url(database))
     await late.open(WIDE)
     await judge(late, before)
-    assert (await live(store, 1_000)).fields["type"] == "fact", "the one that was open all the time goes on"
+    assert (await fetch_record(store, 1_000)).fields["type"] == "fact", (
+        "the one that was open all the time goes on"
+    )
     await late.close()
 
 
@@ -111,13 +113,13 @@ async def test_a_store_that_was_open_goes_on_with_every_kind_of_call_when_the_ta
     await fill(store)
     late = MySqlStore(server.url(database))
     await late.open(WIDE)
-    await done(
+    await apply_all(
         late,
         put(record(3, version=3, fields={"colour": "red"}, texts={"content": "lantern"}), collection=GROWN),
     )
-    await done(store, put(record(2_000), Absent()))
-    await done(store, put(record(3, version=4, fields={"type": "other"})), put(record(2_001)))
-    assert (await live(late, 3, collection=GROWN)).fields == {"type": "other"}, (
+    await apply_all(store, put(record(2_000), Absent()))
+    await apply_all(store, put(record(3, version=4, fields={"type": "other"})), put(record(2_001)))
+    assert (await fetch_record(late, 3, collection=GROWN)).fields == {"type": "other"}, (
         "and leaves no field of the version before"
     )
     assert (await store.audit()).problems == () == (await late.audit()).problems
@@ -164,7 +166,7 @@ async def test_an_opening_completes_what_a_crash_in_the_middle_of_the_first_left
     """Each statement that makes something commits by itself: the version comes last."""
     whole = MySqlStore(server.url(database))
     await whole.open(DECLARED)
-    await done(whole, put(record(1, texts={"content": "lantern"})))
+    await apply_all(whole, put(record(1, texts={"content": "lantern"})))
     await whole.close()
     before = await _described(server, database)
     await raw("DELETE FROM memory_schema_version")
@@ -219,8 +221,8 @@ async def test_a_collection_of_someone_else_gets_tables_of_its_own(
             "unindexed": 0.5,
         }
         note = record(fields=fields, texts={"text": "words"})
-        await done(store, put(note, collection=notes))
-        assert (await live(store, collection=notes)).fields == note.fields
+        await apply_all(store, put(note, collection=notes))
+        assert (await fetch_record(store, collection=notes)).fields == note.fields
         for part in (
             Eq("kind", True),
             Eq("words", "w"),
@@ -228,7 +230,7 @@ async def test_a_collection_of_someone_else_gets_tables_of_its_own(
             Eq("body", b"\0\xff"),
             Eq("unindexed", 0.5),
         ):
-            assert await asked(store, part=part, collection=notes) == [id_of(1)]
+            assert await query_ids(store, part=part, collection=notes) == [id_of(1)]
         await store.close()
 
 
@@ -238,13 +240,13 @@ async def test_no_collection_shares_a_table_with_the_words_of_another(
     notes, words = [Collection(name, (), (TextPart("content", 1.0),)) for name in ("notes", "notes_words")]
     store = MySqlStore(server.url(database))
     await store.open((notes, words))
-    await done(
+    await apply_all(
         store,
         put(record(1, texts={"content": "lantern"}), collection=notes),
         put(record(2, texts={"content": "candle"}), collection=words),
     )
-    assert (await live(store, 1, collection=notes)).texts == {"content": "lantern"}
-    assert (await live(store, 2, collection=words)).texts == {"content": "candle"}
+    assert (await fetch_record(store, 1, collection=notes)).texts == {"content": "lantern"}
+    assert (await fetch_record(store, 2, collection=words)).texts == {"content": "candle"}
     await store.close()
 
 

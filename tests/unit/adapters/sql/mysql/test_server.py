@@ -21,18 +21,18 @@ from memory.ports.base import record_bytes
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import (
     HERE,
-    asked,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
     hit_ids,
     id_of,
     key_of,
-    live,
     one,
     put,
+    query_ids,
     record,
-    searched,
+    search_hits,
 )
 from memory.ports.query import Eq, Order, Query, Tenant, within
 from memory.ports.record import Partition
@@ -157,11 +157,11 @@ async def test_the_largest_packet_decides_the_largest_record(own: MySqlServer, f
         assert limit == (2 * 2**20 - 65_536) * 3 // 4
         worst = record(1, fields={"tags": tuple("x" * ((limit - 10_000) // 4))})
         assert limit * 0.9 < record_bytes(worst) <= limit
-        await done(small, put(worst))
-        assert await live(small, 1) == replace(worst, generation=0)
+        await apply_all(small, put(worst))
+        assert await fetch_record(small, 1) == replace(worst, generation=0)
         many = [record(n, body={"said": "y" * (limit // 8)}) for n in range(2, 40)]
-        await done(small, *[put(r) for r in many])
-        assert len(await asked(small)) == 39
+        await apply_all(small, *[put(r) for r in many])
+        assert len(await query_ids(small)) == 39
         await small.close()
     finally:
         await own.run_sql("SET GLOBAL max_allowed_packet = DEFAULT")
@@ -174,22 +174,22 @@ TWINS = ("acme", "ACME", "acmé", "acme\u0301", "acme ", "acme\t", "acme\0", " a
 
 async def test_tenants_and_scopes_that_other_collations_take_for_one_stay_apart(store: MySqlStore) -> None:
     partitions = [Partition(tenant, scope) for tenant in TWINS for scope in ("s", "S", "s ")]
-    await done(store, *[put(record(n, at), Absent()) for at in partitions for n in range(3)])
+    await apply_all(store, *[put(record(n, at), Absent()) for at in partitions for n in range(3)])
     for tenant in TWINS:
-        assert len(await asked(store, Tenant(tenant))) == 9
+        assert len(await query_ids(store, Tenant(tenant))) == 9
     for at in partitions:
-        assert sorted(await asked(store, within(at))) == [id_of(n, at) for n in range(3)]
+        assert sorted(await query_ids(store, within(at))) == [id_of(n, at) for n in range(3)]
 
 
 async def test_text_fields_compare_by_code_point_and_without_padding(store: MySqlStore) -> None:
     values = sorted(TWINS)
-    await done(
+    await apply_all(
         store, *[put(record(n, fields={"type": value, "source": value})) for n, value in enumerate(values)]
     )
     for field in ("type", "source"):  # one has an index, the other none
-        assert await asked(store, order=(Order(field),)) == [id_of(n) for n in range(len(values))]
+        assert await query_ids(store, order=(Order(field),)) == [id_of(n) for n in range(len(values))]
         for n, value in enumerate(values):
-            assert await asked(store, part=Eq(field, value)) == [id_of(n)]
+            assert await query_ids(store, part=Eq(field, value)) == [id_of(n)]
 
 
 async def test_long_texts_are_in_order_and_paged_beyond_what_servers_look_at_by_themselves(
@@ -197,9 +197,9 @@ async def test_long_texts_are_in_order_and_paged_beyond_what_servers_look_at_by_
 ) -> None:
     alike = "é" * 15_000
     values = [f"{alike}{n:02}" for n in (3, 1, 2, 0)]
-    await done(store, *[put(record(n, fields={"source": value})) for n, value in enumerate(values)])
+    await apply_all(store, *[put(record(n, fields={"source": value})) for n, value in enumerate(values)])
     order = (Order("source"),)
-    assert await asked(store, order=order) == [id_of(n) for n in (3, 1, 2, 0)]
+    assert await query_ids(store, order=order) == [id_of(n) for n in (3, 1, 2, 0)]
     first = await store.query(Query(SAMPLES, within(HERE), order=order, limit=2))
     second = await store.query(Query(SAMPLES, within(HERE), order=order, limit=2, cursor=first.cursor))
     assert [r.key.id for r in second.records] == [id_of(2), id_of(0)]
@@ -209,8 +209,8 @@ async def test_moments_are_exact_integers(store: MySqlStore, raw: Raw) -> None:
     for n, at in enumerate(
         (datetime(1, 1, 1, 0, 0, 0, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC))
     ):
-        await done(store, put(record(n, created_at=at, fields={"valid_from": at})))
-        assert (await live(store, n)).fields["valid_from"] == at
+        await apply_all(store, put(record(n, created_at=at, fields={"valid_from": at})))
+        assert (await fetch_record(store, n)).fields["valid_from"] == at
     assert [row[0] for row in await raw("SELECT created_at FROM memory_samples ORDER BY created_at")] == [
         -62_135_596_799_999_999,
         253_402_300_799_999_999,
@@ -230,12 +230,12 @@ async def test_names_as_long_as_a_key_may_be_are_told_apart_to_the_last_byte(
         Partition(f"{tenant[:-1]}x", scope),
     ]
     records = [record(n, at) for n, at in enumerate(places)]
-    await done(store, *map(put, records))
+    await apply_all(store, *map(put, records))
     assert [getattr(r, "key", None) for r in await store.get(SAMPLES, [r.key for r in records])] == [
         r.key for r in records
     ]
     for at, stored in zip(places, records, strict=True):
-        assert await asked(store, within(at)) == [stored.key.id]
+        assert await query_ids(store, within(at)) == [stored.key.id]
 
 
 @pytest.mark.parametrize("part", ["tenant", "scope"])
@@ -260,7 +260,7 @@ async def test_a_deadlock_is_not_the_callers_affair(
     """Another program locks two rows in the order opposite to the store's; the server
     ends the store's transaction, which is made again.
     """
-    await done(store, put(record(1)), put(record(2)))
+    await apply_all(store, put(record(1)), put(record(2)))
     other = await connect(store._config)
     await other.begin()
     await other.fetch("SELECT number FROM memory_samples WHERE id = ? FOR UPDATE", id_of(2))
@@ -276,13 +276,13 @@ async def test_a_deadlock_is_not_the_callers_affair(
     await other.rollback()
     await other.goodbye()
     assert [o.status for o in await both] == ["applied", "applied"]
-    assert (await live(store, 2)).version == 2
+    assert (await fetch_record(store, 2)).version == 2
 
 
 async def test_sixty_four_writers_of_one_record_each_get_an_answer_and_one_wins_each_round(
     store: MySqlStore,
 ) -> None:
-    await done(store, put(record(1, texts={"content": "lantern"})))
+    await apply_all(store, put(record(1, texts={"content": "lantern"})))
     for version in range(2, 6):
         writes = [
             put(record(1, version=version, texts={"content": f"lantern {n}"}), AtVersion(version - 1))
@@ -298,7 +298,7 @@ async def test_a_generation_raised_by_one_client_is_seen_by_the_next_put_of_anot
 ) -> None:
     other = MySqlStore(server.url(database))
     await other.open(DECLARED)
-    await done(other, put(record(1)))
+    await apply_all(other, put(record(1)))
     assert (await one(store, RaiseGeneration(HERE))).number == 1
     assert (await one(other, put(record(2)))).generation == 1
     assert (await one(other, put(record(3, generation=0)))).reason == "generation"
@@ -310,7 +310,7 @@ async def test_a_generation_raised_by_one_client_is_seen_by_the_next_put_of_anot
 async def test_a_put_waits_for_a_raise_under_way_and_is_judged_by_what_it_leaves(
     store: MySqlStore, server: MySqlServer, batch: bool
 ) -> None:
-    await done(store, put(record(1)))
+    await apply_all(store, put(record(1)))
     other = await connect(store._config)
     await other.begin()
     await other.change("UPDATE memory_partitions SET generation = 1")
@@ -321,7 +321,7 @@ async def test_a_put_waits_for_a_raise_under_way_and_is_judged_by_what_it_leaves
     await other.commit()
     await other.goodbye()
     assert {o.reason for o in await waiting} == {"generation"}
-    assert await asked(store) == [id_of(1)]
+    assert await query_ids(store) == [id_of(1)]
 
 
 async def _until_somebody_waits(server: MySqlServer) -> None:
@@ -343,25 +343,25 @@ async def test_single_records_are_found_before_and_after_their_words_are_indexed
     store: MySqlStore, raw: Raw
 ) -> None:
     for n in range(70):
-        await done(store, put(record(n, texts={"content": f"lantern number{n}"}), Absent()))
+        await apply_all(store, put(record(n, texts={"content": f"lantern number{n}"}), Absent()))
     waiting = (await raw("SELECT COUNT(*) FROM memory_samples WHERE lexemes = 0"))[0][0]
     assert 0 < waiting < 64, "some were taken up together, some still wait"
     assert len(await hit_ids(store, "lantern")) == 50
     for n in (0, 69):
         assert await hit_ids(store, f"number{n}") == {id_of(n)}
-        await done(store, put(record(n, version=2, texts={"content": "candle"}), AtVersion(1)))
+        await apply_all(store, put(record(n, version=2, texts={"content": "candle"}), AtVersion(1)))
         assert await hit_ids(store, f"number{n}") == set()
-        await done(store, delete(n))
+        await apply_all(store, delete(n))
     assert await hit_ids(store, "candle") == set()
     await store.delete_matching(Query(SAMPLES, within(HERE)), 100)
     assert await raw("SELECT * FROM memory_words_samples") == []
 
 
 async def test_a_search_takes_up_what_others_left_waiting(store: MySqlStore, raw: Raw) -> None:
-    await done(store, *[put(record(n, texts={"content": "lantern"})) for n in range(600)])
+    await apply_all(store, *[put(record(n, texts={"content": "lantern"})) for n in range(600)])
     await raw("DELETE FROM memory_words_samples")
     await raw("UPDATE memory_samples SET lexemes = 0")
-    assert len(await searched(store, "lantern", limit=1000)) == 600
+    assert len(await search_hits(store, "lantern", limit=1000)) == 600
     assert (await raw("SELECT COUNT(*) FROM memory_samples WHERE lexemes = 0"))[0][0] <= 512
 
 
@@ -372,7 +372,7 @@ async def test_closing_ends_who_waits_for_a_connection_serves_who_has_one_and_le
     store: MySqlStore, server: MySqlServer, database: str
 ) -> None:
     """One call waits for a lock of someone else's, the others for its connection."""
-    await done(store, put(record(1)))
+    await apply_all(store, put(record(1)))
     narrow = MySqlStore(server.url(database, pool_size=1))
     await narrow.open(DECLARED)
     other = await connect(store._config)
@@ -380,7 +380,7 @@ async def test_closing_ends_who_waits_for_a_connection_serves_who_has_one_and_le
     await other.fetch("SELECT number FROM memory_samples FOR UPDATE")
     under_way = asyncio.ensure_future(one(narrow, put(record(1, version=2), AtVersion(1))))
     await _until_somebody_waits(server)
-    queued = [asyncio.ensure_future(found(narrow, 1)) for _ in range(3)]
+    queued = [asyncio.ensure_future(fetch_stored(narrow, 1)) for _ in range(3)]
     await asyncio.sleep(0.05)
     closing = asyncio.ensure_future(narrow.close())
     assert [
@@ -404,12 +404,14 @@ async def test_closing_ends_who_waits_for_a_connection_serves_who_has_one_and_le
 
 
 async def test_a_cancelled_write_leaves_its_connection_to_nobody(store: MySqlStore) -> None:
-    await done(store, put(record(0)))
+    await apply_all(store, put(record(0)))
     for n in range(1, 30):
         write = asyncio.ensure_future(store.apply([put(record(n)), put(record(n + 100))]))
         await asyncio.sleep(0.0002 * n)
         write.cancel()
         await asyncio.gather(write, return_exceptions=True)
-        assert (await live(store, 0)).key == key_of(0)
+        assert (await fetch_record(store, 0)).key == key_of(0)
     for n in range(1, 30):
-        assert (await found(store, n) is None) == (await found(store, n + 100) is None), "both or none"
+        assert (await fetch_stored(store, n) is None) == (await fetch_stored(store, n + 100) is None), (
+            "both or none"
+        )

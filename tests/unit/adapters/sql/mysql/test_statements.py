@@ -13,7 +13,7 @@ from memory.adapters.sql.mysql.store import MySqlStore
 from memory.adapters.sql.questions import page
 from memory.ports.candidates import Around, Candidates
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, T0, delete, done, id_of, key_of, put, record, searched
+from memory.ports.contract.support import HERE, T0, apply_all, delete, id_of, key_of, put, record, search_hits
 from memory.ports.query import (
     And,
     Condition,
@@ -62,20 +62,20 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_a_new_record_is_one_statement_and_an_annotation_two(
     store: MySqlStore, sent: list[str]
 ) -> None:
-    await done(store, put(record(0)))
+    await apply_all(store, put(record(0)))
     sent.clear()
-    await done(store, put(record(1, texts={"content": "lantern"}), Absent()))
+    await apply_all(store, put(record(1, texts={"content": "lantern"}), Absent()))
     assert [s.split()[0] for s in sent] == ["INSERT"]
     sent.clear()
-    await done(store, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0))
+    await apply_all(store, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0))
     assert [s.split()[0] for s in sent] == ["SELECT", "UPDATE"]
     sent.clear()
-    await done(store, Annotate(SAMPLES, key_of(1), 1, settle=("nothing",)))
+    await apply_all(store, Annotate(SAMPLES, key_of(1), 1, settle=("nothing",)))
     assert [s.split()[0] for s in sent] == ["SELECT"], "what changes nothing writes nothing"
 
 
 async def test_reading_is_one_statement(store: MySqlStore, sent: list[str]) -> None:
-    await done(store, *[put(record(n)) for n in range(40)])
+    await apply_all(store, *[put(record(n)) for n in range(40)])
     sent.clear()
     await store.get(SAMPLES, [key_of(n) for n in range(40)])
     await store.query(Query(SAMPLES, within(HERE), order=(Order("created_at", True),), limit=20))
@@ -84,7 +84,7 @@ async def test_reading_is_one_statement(store: MySqlStore, sent: list[str]) -> N
 
 
 async def test_a_batch_sends_a_handful_of_statements(store: MySqlStore, sent: list[str]) -> None:
-    await done(store, put(record(0)))
+    await apply_all(store, put(record(0)))
     sent.clear()
     outcomes = await store.apply([put(record(n, texts={"content": f"lantern{n}"})) for n in range(1, 129)])
     assert all(outcome.applied for outcome in outcomes)
@@ -122,7 +122,7 @@ async def _plan(store: MySqlStore, query: Query) -> list[dict[str, str]]:
 async def _filled(store: MySqlStore) -> None:
     for scope in range(20):
         at = Partition("acme", f"s{scope}") if scope else HERE
-        await done(
+        await apply_all(
             store,
             *[
                 put(record(1_000 * scope + n, at, fields={"type": f"t{n}", "conversation_id": f"c{n % 50}"}))
@@ -170,7 +170,7 @@ async def test_a_tenants_records_in_the_order_of_a_required_field_or_of_their_la
 
 async def test_what_maintenance_asks_for_is_served_by_an_index(store: MySqlStore) -> None:
     await _filled(store)
-    await done(
+    await apply_all(
         store,
         put(record(5_001, owed=(Owed("deliver", "deliver"),))),
         put(record(5_002, role=Role.ARRIVING, expires_at=T0)),
@@ -248,7 +248,7 @@ async def _keys(reading: Callable[[], Awaitable[Any]]) -> list[str | None]:
 
 
 async def test_a_later_page_begins_in_the_index_where_the_one_before_ended(store: MySqlStore) -> None:
-    await done(store, *[put(record(n)) for n in range(400)])
+    await apply_all(store, *[put(record(n)) for n in range(400)])
     query = Query(SAMPLES, within(HERE), order=(Order("created_at", True),), limit=20)
     cursor = None
     for _ in range(15):
@@ -276,14 +276,14 @@ def _parts(query: Query) -> dict[str, Any]:
 
 
 async def test_a_search_sends_three_statements(store: MySqlStore, sent: list[str]) -> None:
-    await done(store, *[put(record(n, texts={"content": "lantern"})) for n in range(30)])
+    await apply_all(store, *[put(record(n, texts={"content": "lantern"})) for n in range(30)])
     sent.clear()
-    assert len(await searched(store, "lantern", limit=10)) == 10
+    assert len(await search_hits(store, "lantern", limit=10)) == 10
     assert len(sent) == 3, sent
 
 
 async def test_candidates_are_three_statements(store: MySqlStore, sent: list[str]) -> None:
-    await done(
+    await apply_all(
         store,
         *[
             put(
@@ -307,12 +307,12 @@ async def test_candidates_are_three_statements(store: MySqlStore, sent: list[str
 
 
 async def test_other_writes_are_one_transaction_each(store: MySqlStore, sent: list[str]) -> None:
-    await done(store, put(record(0)), put(record(1)))
+    await apply_all(store, put(record(0)), put(record(1)))
     for write in (put(record(1, version=2), AtVersion(1)), delete(1, version=3)):
         sent.clear()
-        await done(store, write)
+        await apply_all(store, write)
         assert [s for s in sent if s in ("BEGIN", "COMMIT")] == ["BEGIN", "COMMIT"]
         assert len(sent) <= 10, sent
     sent.clear()
-    await done(store, put(record(7), Absent(), MORE_SAMPLES))
+    await apply_all(store, put(record(7), Absent(), MORE_SAMPLES))
     assert len(sent) <= 10, sent

@@ -24,16 +24,16 @@ from memory.ports import lexical
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import (
     HERE,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
     hit_ids,
     id_of,
-    live,
     one,
     put,
     record,
-    searched,
+    search_hits,
 )
 from memory.ports.query import Eq, Query, Tenant, within
 from memory.ports.record import Corrupt, Partition, Record, Role
@@ -124,7 +124,7 @@ async def test_the_words_of_what_stands_are_there_and_no_others(store: MySqlStor
             for where in (within(HERE), within(HERE, ELSEWHERE), Tenant(HERE.tenant)):
                 for roles in (frozenset({Role.HOME}), frozenset({Role.HOME, Role.CACHED})):
                     hits, expected = [
-                        await searched(s, f"{asked} lodum", where, roles=roles)
+                        await search_hits(s, f"{asked} lodum", where, roles=roles)
                         for s in (store, specification)
                     ]
                     assert {h.head.key: round(h.score, 9) for h in hits} == {
@@ -142,15 +142,15 @@ async def test_what_leaves_a_segment_takes_its_words_along_and_no_others(
     await store.apply([put(_said(n, f"lantern number{n}"), Absent()) for n in range(300)])
     assert len(await raw("SELECT DISTINCT segment FROM memory_words_samples")) == 1
     leave: dict[str, Callable[[], Awaitable[object]]] = {
-        "replaced": lambda: done(store, put(_said(7, "candle", 2), AtVersion(1))),
-        "deleted": lambda: done(store, delete(7)),
+        "replaced": lambda: apply_all(store, put(_said(7, "candle", 2), AtVersion(1))),
+        "deleted": lambda: apply_all(store, delete(7)),
         "erased": lambda: store.delete_matching(Query(SAMPLES, within(HERE), Eq("id", id_of(7))), 100),
         "damaged": lambda: _damage(store, raw, "a candle that nobody wrote"),
     }
     await leave[how]()
     assert await hit_ids(store, "number7") == set()
     assert await _indexed(raw) == await _standing(raw)
-    assert len(await searched(store, "lantern", limit=400)) == 299
+    assert len(await search_hits(store, "lantern", limit=400)) == 299
 
 
 async def _spoil(raw: Raw, text: str) -> None:
@@ -163,7 +163,7 @@ async def _spoil(raw: Raw, text: str) -> None:
 
 async def _damage(store: MySqlStore, raw: Raw, text: str) -> None:
     await _spoil(raw, text)
-    assert isinstance(await found(store, 7), Corrupt)
+    assert isinstance(await fetch_stored(store, 7), Corrupt)
 
 
 @pytest.mark.parametrize("text", ["number7 lantern", "lantern lantern number7", "", "number8 lantern"])
@@ -171,9 +171,9 @@ async def test_words_are_gone_also_where_the_texts_do_not_tell_them_any_more(
     store: MySqlStore, raw: Raw, text: str
 ) -> None:
     """A row that was damaged is replaced before anyone has read it."""
-    await done(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(9)])
+    await apply_all(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(9)])
     await _spoil(raw, text)
-    await done(store, put(_said(7, "candle", 9), Newer()))
+    await apply_all(store, put(_said(7, "candle", 9), Newer()))
     assert await _indexed(raw) == await _standing(raw)
     assert await hit_ids(store, "lantern") == {id_of(n) for n in range(9) if n != 7}
 
@@ -185,7 +185,7 @@ async def test_words_that_the_texts_do_not_tell_are_looked_for_in_one_partition(
     """Not in the whole table, which takes as long as it is large: after a change of how
     words are cut every record would need that.
     """
-    await done(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(9)])
+    await apply_all(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(9)])
     asked: list[str] = []
     fetch = Connection.fetch
 
@@ -196,16 +196,16 @@ async def test_words_that_the_texts_do_not_tell_are_looked_for_in_one_partition(
     monkeypatch.setattr(Connection, "fetch", noted)
     await _spoil(raw, "a candle that nobody wrote")
     if how == "in quarantine":
-        assert isinstance(await found(store, 7), Corrupt)
+        assert isinstance(await fetch_stored(store, 7), Corrupt)
     else:
-        await done(store, put(_said(7, "candle", 9), Newer()) if how == "replaced" else delete(7))
+        await apply_all(store, put(_said(7, "candle", 9), Newer()) if how == "replaced" else delete(7))
     assert await _indexed(raw) == await _standing(raw)
     assert await hit_ids(store, "number7") == set()
     assert not [sql for sql in asked if "DISTINCT partition_no" in sql]
 
 
 async def test_words_are_gone_also_where_the_row_names_another_partition(store: MySqlStore, raw: Raw) -> None:
-    await done(
+    await apply_all(
         store,
         *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(9)],
         put(_said(20, "wren", at=ELSEWHERE), Absent()),
@@ -213,35 +213,35 @@ async def test_words_are_gone_also_where_the_row_names_another_partition(store: 
     ((other,),) = await raw("SELECT number FROM memory_partitions WHERE scope = %s", ELSEWHERE.scope)
     await raw("UPDATE memory_samples SET partition_no = %s WHERE id = %s", other, sixteen(6))
     await raw("UPDATE memory_samples SET partition_no = NULL WHERE id = %s", sixteen(7))
-    await done(store, delete(6), delete(7))
+    await apply_all(store, delete(6), delete(7))
     assert await _indexed(raw) == await _standing(raw)
 
 
 async def test_a_row_that_names_no_partition_does_not_keep_others_from_being_indexed(
     store: MySqlStore, raw: Raw
 ) -> None:
-    await done(store, put(_said(0, "lantern"), Absent()))
+    await apply_all(store, put(_said(0, "lantern"), Absent()))
     await raw("UPDATE memory_samples SET partition_no = NULL WHERE id = %s", sixteen(0))
     for n in range(1, THRESHOLDS.waiting_taken_up):
-        await done(store, put(_said(n, "lantern"), Absent()))
+        await apply_all(store, put(_said(n, "lantern"), Absent()))
     assert await raw("SELECT id FROM memory_samples WHERE lexemes = 0") == [(sixteen(0),)]
-    assert len(await searched(store, "lantern", limit=100)) == THRESHOLDS.waiting_taken_up - 1
+    assert len(await search_hits(store, "lantern", limit=100)) == THRESHOLDS.waiting_taken_up - 1
 
 
 async def test_a_bucket_that_was_cut_off_does_not_keep_records_from_being_found_and_deleted(
     store: MySqlStore, raw: Raw
 ) -> None:
-    await done(store, *[put(_said(n, "lantern"), Absent()) for n in range(9)])
+    await apply_all(store, *[put(_said(n, "lantern"), Absent()) for n in range(9)])
     await raw("UPDATE memory_words_samples SET postings = LEFT(postings, LENGTH(postings) - 5)")
-    assert len(await searched(store, "lantern")) == 8
-    await done(store, *[delete(n) for n in range(9)])
+    assert len(await search_hits(store, "lantern")) == 8
+    await apply_all(store, *[delete(n) for n in range(9)])
     assert await raw("SELECT * FROM memory_words_samples") == []
 
 
 async def test_long_records_do_not_wait_to_be_indexed(store: MySqlStore, raw: Raw) -> None:
     """Each search would cut their texts again."""
     long = "lantern " * (THRESHOLDS.waiting_characters // 8)
-    await done(store, put(_said(1, long), Absent()), put(_said(2, "wren"), Absent()))
+    await apply_all(store, put(_said(1, long), Absent()), put(_said(2, "wren"), Absent()))
     for n, text in ((3, long), (4, "wren")):
         assert (await one(store, put(_said(n, text), Absent()))).applied
     assert {n for (n,) in await raw("SELECT id FROM memory_samples WHERE lexemes = 0")} == {
@@ -249,7 +249,7 @@ async def test_long_records_do_not_wait_to_be_indexed(store: MySqlStore, raw: Ra
     }
     assert await hit_ids(store, "lantern") == {id_of(1), id_of(3)}
     assert (await one(store, put(_said(3, long), Absent()))).status == "conflict"
-    await done(store, delete(3))
+    await apply_all(store, delete(3))
     assert await _indexed(raw) == await _standing(raw)
 
 
@@ -257,10 +257,10 @@ async def test_the_words_of_very_long_records_go_without_asking_their_texts(
     store: MySqlStore, raw: Raw
 ) -> None:
     text = " ".join(f"word{n}" for n in range(3_000))
-    await done(
+    await apply_all(
         store, *[put(_said(n, text), Absent()) for n in (1, 2)], put(_said(3, "word7 lantern"), Absent())
     )
-    await done(store, delete(1), put(_said(2, "candle", 2), Newer()))
+    await apply_all(store, delete(1), put(_said(2, "candle", 2), Newer()))
     assert await hit_ids(store, "word7") == {id_of(3)}
     assert await _indexed(raw) == await _standing(raw)
 
@@ -278,18 +278,18 @@ async def test_a_store_closed_right_after_a_record_is_stored_says_that_it_was(
 
     closing: list[asyncio.Task[None]] = []
     for n in range(1, THRESHOLDS.waiting_taken_up):
-        await done(store, put(_said(n, "lantern"), Absent()))
+        await apply_all(store, put(_said(n, "lantern"), Absent()))
     monkeypatch.setattr("memory.adapters.sql.mysql.store.put_absent", stored_and_closed)
     assert (await one(store, put(_said(THRESHOLDS.waiting_taken_up, "lantern"), Absent()))).applied
     await closing[0]
     await store.open(DECLARED)
-    assert len(await searched(store, "lantern", limit=100)) == THRESHOLDS.waiting_taken_up
+    assert len(await search_hits(store, "lantern", limit=100)) == THRESHOLDS.waiting_taken_up
 
 
 async def test_new_records_among_which_one_is_there_are_decided_one_by_one(
     store: MySqlStore, raw: Raw
 ) -> None:
-    await done(store, put(_said(3, "heron"), Absent()))
+    await apply_all(store, put(_said(3, "heron"), Absent()))
     writes = [put(_said(n, f"wren number{n}", 5), Absent()) for n in range(100)]
     assert [o.status for o in await store.apply(writes, together=True)] == ["skipped"] * 3 + ["conflict"] + [
         "skipped"
@@ -297,8 +297,8 @@ async def test_new_records_among_which_one_is_there_are_decided_one_by_one(
     assert await hit_ids(store, "wren") == set()
     outcomes = await store.apply([*writes, put(record(200, generation=-1), Absent())])
     assert [o.status for o in outcomes] == ["applied"] * 3 + ["conflict"] + ["applied"] * 96 + ["rejected"]
-    assert len(await searched(store, "wren", limit=200)) == 99
-    assert (await live(store, 3)).texts["content"] == "heron"
+    assert len(await search_hits(store, "wren", limit=200)) == 99
+    assert (await fetch_record(store, 3)).texts["content"] == "heron"
     assert await _indexed(raw) == await _standing(raw)
 
 
@@ -307,7 +307,7 @@ async def test_a_key_that_is_taken_leaves_the_connection_sound_wherever_it_comes
     server: MySqlServer, store: MySqlStore, database: str, at: int
 ) -> None:
     """Statements were sent ahead of its answer: theirs are read too."""
-    await done(store, put(_said(at, "heron"), Absent()))
+    await apply_all(store, put(_said(at, "heron"), Absent()))
     single = MySqlStore(server.url(database, pool_size=1))
     await single.open(DECLARED)
     before = await single._with(lambda connection: connection.fetchval("SELECT CONNECTION_ID()"))
@@ -343,7 +343,7 @@ async def test_a_call_cancelled_at_any_of_its_statements_leaves_nothing(store: M
         assert await raw("SELECT * FROM memory_words_samples LIMIT 1") == []
         statements += 1
     assert statements > 10
-    assert len(await searched(store, "wren", limit=1_000)) == 600
+    assert len(await search_hits(store, "wren", limit=1_000)) == 600
     assert await _indexed(raw) == await _standing(raw)
 
 
@@ -352,10 +352,10 @@ async def test_a_bucket_that_is_too_full_has_several_rows(
 ) -> None:
     store = MySqlStore(server.url(database), thresholds=Thresholds(postings=4))
     await store.open(DECLARED)
-    await done(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(30)])
+    await apply_all(store, *[put(_said(n, f"lantern number{n}"), Absent()) for n in range(30)])
     assert await raw("SELECT MAX(part) FROM memory_words_samples") == [(7,)]
-    await done(store, *[delete(n) for n in range(10)])
-    assert len(await searched(store, "lantern")) == 20
+    await apply_all(store, *[delete(n) for n in range(10)])
+    assert len(await search_hits(store, "lantern")) == 20
     assert await _indexed(raw) == await _standing(raw)
     await store.close()
 
@@ -363,6 +363,6 @@ async def test_a_bucket_that_is_too_full_has_several_rows(
 async def test_more_records_than_a_segment_takes_are_several(store: MySqlStore, raw: Raw) -> None:
     await store.apply([put(_said(n, "lantern"), Absent()) for n in range(1_100)])
     assert len(await raw("SELECT DISTINCT segment FROM memory_words_samples")) == 3
-    assert len(await searched(store, "lantern", limit=2_000)) == 1_100
+    assert len(await search_hits(store, "lantern", limit=2_000)) == 1_100
     await store.delete_matching(Query(SAMPLES, within(HERE)), 100)
     assert await raw("SELECT * FROM memory_words_samples") == []

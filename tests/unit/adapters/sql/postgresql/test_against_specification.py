@@ -11,7 +11,7 @@ from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.postgresql.thresholds import Thresholds
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.random_work import RandomWork
-from memory.ports.contract.support import HERE, done, put, record
+from memory.ports.contract.support import HERE, apply_all, put, record
 from memory.ports.query import MAX_LIMIT, Eq, Ge, Gt, In, Le, Lt, Not, Query, Search, Words, within
 from memory.ports.record import FieldValue
 from tests.support.postgres_servers import Postgres
@@ -47,7 +47,7 @@ async def test_numbers_of_any_kind_compare_exactly(store: PostgresStore) -> None
     reals = (-1e308, -1.5, 0.0, 0.1, 2.0**53, 2.0**53 + 2, 1e308)
     versions = (1, 2, 2**53, 2**53 + 1, 2**63 - 1)
     for client in (store, specification):
-        await done(
+        await apply_all(
             client,
             *[
                 put(record(n, fields={"confidence": real}, version=versions[n % 5]))
@@ -73,7 +73,9 @@ async def test_a_long_question_finds_and_scores_as_a_short_one_does(store: Postg
     specification = InMemoryStore()
     await specification.open(DECLARED)
     for client in (store, specification):
-        await done(client, *[put(record(n, texts={"content": f"word{n} shared lantern"})) for n in range(40)])
+        await apply_all(
+            client, *[put(record(n, texts={"content": f"word{n} shared lantern"})) for n in range(40)]
+        )
     by = Words(" ".join(f"word{n}" for n in range(30)) + " shared")
     search = Search(SAMPLES, within(HERE), by, 50)
     ours, theirs = await store.search(search), await specification.search(search)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memory.adapters.sql.postgresql.store import PostgresStore
-from memory.ports.contract.support import done, put, record
+from memory.ports.contract.support import apply_all, put, record
 from tests.unit.adapters import auditing
 from tests.unit.adapters.sql.postgresql.conftest import ON_SERVER, Raw
 
@@ -47,7 +47,7 @@ async def test_ten_thousand_records_are_audited_page_by_page(store: PostgresStor
 
 
 async def test_vacuuming_is_asked_of_the_server_and_breaks_nothing(store: PostgresStore, raw: Raw) -> None:
-    await done(store, put(record(1)))
+    await apply_all(store, put(record(1)))
     assert await store.vacuum() >= 0
     ((vacuumed,),) = await raw("SELECT pg_stat_get_vacuum_count('{s}.memory_samples'::regclass)")
     assert vacuumed == 1

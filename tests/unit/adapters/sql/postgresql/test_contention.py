@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from memory.adapters.sql.postgresql.store import PostgresStore
-from memory.ports.contract.support import done, put, record
+from memory.ports.contract.support import apply_all, put, record
 from memory.ports.record import Partition
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Outcome, Put, Status
@@ -50,7 +50,7 @@ async def test_what_one_of_those_who_share_a_call_would_wait_for_keeps_no_other_
     server: Postgres, store: PostgresStore, schema: str, table: str, answered: list[Status]
 ) -> None:
     other = Partition("acme", "user:other")
-    await done(store, put(record(1, other), Absent()))
+    await apply_all(store, put(record(1, other), Absent()))
     held_up = await asyncpg.connect(
         timeout=10, **server.settings
     )  # another process, which stands still within a transaction

@@ -12,16 +12,16 @@ from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import (
     HERE,
     T0,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
+    fetch_tombstone,
     key_of,
-    live,
     one,
     put,
     record,
-    searched,
-    tombstoned,
+    search_hits,
 )
 from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, within
 from memory.ports.record import Corrupt, Owed, Record, pack_vector
@@ -64,7 +64,7 @@ async def damage(raw: Raw, n: int, change: str = "text_title = 'forged'") -> Non
 async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(
     store: PostgresStore, raw: Raw, change: str
 ) -> None:
-    await done(store, *[put(full(n)) for n in range(3)])
+    await apply_all(store, *[put(full(n)) for n in range(3)])
     await damage(raw, 1, change)
     for _ in range(2):
         answers = await store.get(SAMPLES, [key_of(n) for n in range(3)])
@@ -72,7 +72,7 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(
         page = await store.query(Query(SAMPLES, within(HERE)))
         assert [r.key for r in page.records] == [key_of(0), key_of(2)]
         assert page.corrupt == (key_of(1),)
-        assert [h.head.key for h in await searched(store, "common")] == [key_of(0), key_of(2)]
+        assert [h.head.key for h in await search_hits(store, "common")] == [key_of(0), key_of(2)]
         if store.capabilities.semantic:
             near = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5))
             assert {h.head.key for h in near} == {key_of(0), key_of(2)}
@@ -82,10 +82,10 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(
 async def test_whoever_meets_it_first_quarantines_it_and_fills_the_page(
     store: PostgresStore, raw: Raw, first: str
 ) -> None:
-    await done(store, *[put(full(n)) for n in range(6)])
+    await apply_all(store, *[put(full(n)) for n in range(6)])
     await damage(raw, 1)
     if first == "search":
-        assert len(await searched(store, "common", limit=5)) == 5
+        assert len(await search_hits(store, "common", limit=5)) == 5
     for where in (within(HERE), Tenant(HERE.tenant), Everywhere()):
         for _ in range(2):
             page = await store.query(Query(SAMPLES, where, order=(Order("created_at"),), limit=3))
@@ -100,7 +100,7 @@ async def test_whoever_meets_it_first_quarantines_it_and_fills_the_page(
 
 
 async def test_a_scope_of_nothing_but_corrupt_records_names_them(store: PostgresStore, raw: Raw) -> None:
-    await done(store, put(full(1)))
+    await apply_all(store, put(full(1)))
     await damage(raw, 1)
     for _ in range(2):
         page = await store.query(Query(SAMPLES, within(HERE)))
@@ -110,20 +110,20 @@ async def test_a_scope_of_nothing_but_corrupt_records_names_them(store: Postgres
 @pytest.mark.parametrize("many", [False, True])
 async def test_what_writes_do_to_a_corrupt_record(store: PostgresStore, raw: Raw, many: bool) -> None:
     for when, status in ((Absent(), Status.CONFLICT), (Newer(), Status.APPLIED), (Always(), Status.APPLIED)):
-        await done(store, put(full(1), Always()))
+        await apply_all(store, put(full(1), Always()))
         await damage(raw, 1)
-        assert isinstance(await found(store, 1), Corrupt)
+        assert isinstance(await fetch_stored(store, 1), Corrupt)
         write = put(full(1, version=5), when)
         outcome = (await store.apply([write, put(full(9), Always())]))[0] if many else await one(store, write)
         assert outcome.status is status, when
         if status is Status.CONFLICT:
             assert isinstance(outcome.stored, Corrupt)
         else:
-            assert (await live(store)).version == 5
+            assert (await fetch_record(store)).version == 5
             assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
     await damage(raw, 1)
-    await done(store, delete(1, version=9))
-    assert (await tombstoned(store)).version == 9
+    await apply_all(store, delete(1, version=9))
+    assert (await fetch_tombstone(store)).version == 9
     assert await raw("SELECT * FROM {s}.memory_quarantine") == []
 
 
@@ -131,18 +131,18 @@ async def test_what_writes_do_to_a_corrupt_record(store: PostgresStore, raw: Raw
 async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(
     store: PostgresStore, raw: Raw, in_quarantine: bool
 ) -> None:
-    await done(store, *[put(full(n)) for n in range(3)])
+    await apply_all(store, *[put(full(n)) for n in range(3)])
     await damage(raw, 1)
     if in_quarantine:
-        await found(store, 1)
+        await fetch_stored(store, 1)
     assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "no such")), 50) == 1
-    assert (await tombstoned(store, 1)).version == 50
+    assert (await fetch_tombstone(store, 1)).version == 50
     assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
     assert await raw("SELECT * FROM {s}.memory_quarantine") == []
 
 
 async def test_deleted_text_is_gone_from_every_table(store: PostgresStore, raw: Raw) -> None:
-    await done(
+    await apply_all(
         store,
         put(
             record(

@@ -19,7 +19,7 @@ from memory import Memory
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.domain.errors import ConfigError, StoreUnavailable
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, done, key_of, live, put, record
+from memory.ports.contract.support import HERE, apply_all, fetch_record, key_of, put, record
 from memory.ports.query import Query, within
 from tests.support import postgres_servers, servers
 from tests.unit.adapters.sql.growing import WIDE, fill, judge_read_only, rewound
@@ -64,12 +64,12 @@ async def test_writes_go_on_once_another_server_has_taken_over(admin: Any) -> No
     server that took over.
     """
     async with _opened(_url(more="&pool_size=4")) as store:
-        await done(store, put(record(1)))
+        await apply_all(store, put(record(1)))
         await admin.execute("ALTER ROLE app SET default_transaction_read_only = on")
         await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'")
         with contextlib.suppress(StoreUnavailable):  # the connection that was ended
             await store.get(SAMPLES, [key_of(1)])
-        await asyncio.gather(*(live(store, 1) for _ in range(4)))
+        await asyncio.gather(*(fetch_record(store, 1) for _ in range(4)))
         with pytest.raises(StoreUnavailable, match="takes no writes"):
             await store.apply([put(record(2))])
         health = await store.check()
@@ -77,7 +77,7 @@ async def test_writes_go_on_once_another_server_has_taken_over(admin: Any) -> No
 
         await admin.execute("ALTER ROLE app RESET default_transaction_read_only")
         for n in range(2, 6):
-            await done(store, put(record(n)))
+            await apply_all(store, put(record(n)))
         assert (await store.check()).ok
 
 
@@ -86,8 +86,8 @@ async def test_a_call_waits_for_a_connection_of_its_own_process_where_the_server
 ) -> None:
     async with _opened(_url(more="&pool_size=8")) as store:
         await admin.execute("ALTER ROLE app CONNECTION LIMIT 2")
-        await asyncio.gather(*(done(store, put(record(n))) for n in range(40)))
-        assert await live(store, 39)
+        await asyncio.gather(*(apply_all(store, put(record(n))) for n in range(40)))
+        assert await fetch_record(store, 39)
     await admin.execute("ALTER ROLE app CONNECTION LIMIT 0")
     with pytest.raises(StoreUnavailable, match="takes no more connections"):
         await PostgresStore(_url()).open(DECLARED)
@@ -102,7 +102,7 @@ async def test_behind_a_pooler_nothing_is_prepared_by_name(admin: Any) -> None:
         _watched(named) as port,
         _opened(_url(port=port, more="&statement_cache_size=0&ssl=disable")) as store,
     ):
-        await done(store, *(put(record(n)) for n in range(5)))
+        await apply_all(store, *(put(record(n)) for n in range(5)))
         await store.query(Query(SAMPLES, within(HERE)))
         assert await store.delete_matching(Query(SAMPLES, within(HERE)), 10) == 5
         await store.audit()

@@ -15,7 +15,7 @@ from memory.adapters.sql.postgresql.thresholds import Thresholds
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, asked, done, id_of, live, put, record
+from memory.ports.contract.support import HERE, apply_all, fetch_record, id_of, put, query_ids, record
 from memory.ports.query import Eq, In, Near, Search, within
 from memory.ports.record import pack_vector
 from tests.support.depth import drawn
@@ -76,7 +76,9 @@ async def test_processes_that_open_a_filled_schema_with_fields_more_at_once_add_
     late = PostgresStore(server.url(schema))
     await late.open(WIDE)
     await judge(late, before)
-    assert (await live(store, 1_000)).fields["type"] == "fact", "the one that was open all the time goes on"
+    assert (await fetch_record(store, 1_000)).fields["type"] == "fact", (
+        "the one that was open all the time goes on"
+    )
     await late.close()
 
 
@@ -86,12 +88,12 @@ async def test_a_store_that_was_open_goes_on_with_every_kind_of_call_when_the_ta
     await fill(store)
     late = PostgresStore(server.url(schema))
     await late.open(WIDE)
-    await done(
+    await apply_all(
         late,
         put(record(3, version=3, fields={"colour": "red"}, texts={"content": "lantern"}), collection=GROWN),
     )
-    await done(store, put(record(2_000)), put(record(3, version=4, fields={"type": "other"})))
-    assert (await live(late, 3, collection=GROWN)).fields == {"type": "other"}, (
+    await apply_all(store, put(record(2_000)), put(record(3, version=4, fields={"type": "other"})))
+    assert (await fetch_record(late, 3, collection=GROWN)).fields == {"type": "other"}, (
         "and leaves no field of the version before"
     )
     assert (await store.audit()).problems == () == (await late.audit()).problems
@@ -142,10 +144,10 @@ async def test_a_collection_of_someone_else_gets_a_table_of_its_own(
             fields={"kind": True, "version_label": ("x", "y"), "body": b"\0\xff", "words": "w"},
             texts={"text": "words"},
         )
-        await done(store, put(note, collection=notes))
-        assert (await live(store, collection=notes)).fields == note.fields
+        await apply_all(store, put(note, collection=notes))
+        assert (await fetch_record(store, collection=notes)).fields == note.fields
         for part in (Eq("kind", True), Eq("words", "w"), In("words", ("v", "w")), Eq("body", b"\0\xff")):
-            assert await asked(store, part=part, collection=notes) == [id_of(1)]
+            assert await query_ids(store, part=part, collection=notes) == [id_of(1)]
         await store.close()
     await raw("DROP SCHEMA {s} CASCADE")
 
@@ -173,9 +175,9 @@ async def test_two_schemas_of_one_database_are_two_stores(
 ) -> None:
     other = PostgresStore(server.url(f"{schema}_b"))
     await other.open(DECLARED)
-    await done(other, put(record(1)))
-    assert await asked(store) == []
-    assert await asked(other) == [id_of(1)]
+    await apply_all(other, put(record(1)))
+    assert await query_ids(store) == []
+    assert await query_ids(other) == [id_of(1)]
     await other.close()
     await raw("DROP SCHEMA {s}_b CASCADE")
 
@@ -186,7 +188,7 @@ async def test_two_schemas_of_one_database_are_two_stores(
 async def test_vectors_written_without_the_extension_are_found_once_it_is_there(
     store: PostgresStore, server: Postgres, schema: str, raw: Raw
 ) -> None:
-    await done(store, *[put(record(n, vector=pack_vector([1.0, n]))) for n in range(3)])
+    await apply_all(store, *[put(record(n, vector=pack_vector([1.0, n]))) for n in range(3)])
     await raw("UPDATE {s}.memory_samples SET embedding = NULL")
     again = PostgresStore(server.url(schema))
     await again.open(DECLARED)
@@ -201,7 +203,7 @@ async def test_vectors_written_without_the_extension_are_found_once_it_is_there(
 async def test_vectors_that_are_damaged_do_not_keep_others_from_being_found(
     store: PostgresStore, server: Postgres, schema: str, raw: Raw
 ) -> None:
-    await done(store, *[put(record(n, vector=pack_vector([1.0, n]))) for n in range(5)])
+    await apply_all(store, *[put(record(n, vector=pack_vector([1.0, n]))) for n in range(5)])
     await raw("UPDATE {s}.memory_samples SET embedding = NULL")
     await raw(
         "UPDATE {s}.memory_samples SET vector = decode('0000000000000000', 'hex') WHERE id = ANY($1::uuid[])",

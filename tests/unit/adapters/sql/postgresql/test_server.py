@@ -15,17 +15,17 @@ from memory.domain.errors import ConfigError
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import (
     HERE,
-    asked,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
     id_of,
     key_of,
-    live,
     one,
     put,
+    query_ids,
     record,
-    searched,
+    search_hits,
 )
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Partition, Record, pack_vector
@@ -86,8 +86,8 @@ async def test_more_callers_than_connections_wait_their_turn(
 ) -> None:
     small = PostgresStore(server.url(schema, pool_size=2))
     await small.open(DECLARED)
-    await asyncio.gather(*[done(small, put(record(n))) for n in range(60)])
-    assert len(await asked(store)) == 60
+    await asyncio.gather(*[apply_all(small, put(record(n))) for n in range(60)])
+    assert len(await query_ids(store)) == 60
     assert small._pool is not None
     assert small._pool._made <= 2
     await small.close()
@@ -98,9 +98,9 @@ async def test_without_prepared_statements_that_outlive_a_transaction_everything
 ) -> None:
     plain = PostgresStore(server.url(schema, statement_cache_size=0))
     await plain.open(DECLARED)
-    await done(plain, *[put(record(n, texts={"content": "lantern"})) for n in range(5)])
-    await done(plain, put(record(9, texts={"content": "lantern"})), delete(1))
-    assert len(await searched(plain, "lantern")) == 5
+    await apply_all(plain, *[put(record(n, texts={"content": "lantern"})) for n in range(5)])
+    await apply_all(plain, put(record(9, texts={"content": "lantern"})), delete(1))
+    assert len(await search_hits(plain, "lantern")) == 5
     assert await plain.delete_matching(Query(SAMPLES, within(HERE)), 50) == 5
     await plain.close()
 
@@ -121,7 +121,7 @@ def test_puts_that_an_event_loop_left_when_it_ended_keep_nobody_waiting_on_anoth
         await store.close()
         await store.open(DECLARED)
         async with asyncio.timeout(30):
-            assert await done(store, put(record(9), Absent()))
+            assert await apply_all(store, put(record(9), Absent()))
         await store.close()
 
     assert all(task.cancelled() for task in asyncio.run(left()))
@@ -135,11 +135,11 @@ async def test_a_database_that_is_serializable_by_default_loses_no_write(
     try:
         strict = PostgresStore(server.url(schema))
         await strict.open(DECLARED)
-        await done(strict, put(record(1, version=1, body={"n": 0})))
+        await apply_all(strict, put(record(1, version=1, body={"n": 0})))
 
         async def increment() -> None:
             while True:
-                now = await live(strict, 1)
+                now = await fetch_record(strict, 1)
                 if (
                     await one(
                         strict,
@@ -152,7 +152,7 @@ async def test_a_database_that_is_serializable_by_default_loses_no_write(
                     return
 
         await asyncio.gather(*[increment() for _ in range(8)])
-        assert dict((await live(strict, 1)).body) == {"n": 8}
+        assert dict((await fetch_record(strict, 1)).body) == {"n": 8}
         await strict.close()
     finally:
         await raw("ALTER ROLE postgres RESET default_transaction_isolation")
@@ -184,8 +184,8 @@ async def test_batches_over_the_same_keys_in_any_order_all_end(
 @pytest.mark.parametrize("server", BOTH, indirect=True)
 async def test_vectors_stay_exact_beside_the_extension(store: PostgresStore) -> None:
     vector = pack_vector([1e-30, 3e38, -0.0, 0.1])
-    await done(store, put(record(1, vector=vector)))
-    assert (await live(store, 1)).vector == vector
+    await apply_all(store, put(record(1, vector=vector)))
+    assert (await fetch_record(store, 1)).vector == vector
     if store.capabilities.semantic:
         hits = await store.search(Search(SAMPLES, within(HERE), Near(vector), 5))
         assert [(h.head.key.id, h.head.vector) for h in hits] == [(id_of(1), None)]
@@ -195,7 +195,7 @@ async def test_long_and_hostile_values_are_kept_or_refused_by_name(store: Postgr
     noise = "".join(
         [chr(0x4E00 + (n * 7919) % 20_000) for n in range(20_000)]
     )  # what no compression makes fit into an index
-    await done(
+    await apply_all(
         store,
         put(
             record(
@@ -205,7 +205,7 @@ async def test_long_and_hostile_values_are_kept_or_refused_by_name(store: Postgr
             )
         ),
     )
-    stored = await live(store, 1)
+    stored = await fetch_record(store, 1)
     assert (stored.fields["type"], stored.fields["source"], stored.fields["tags"]) == (
         noise,
         "a\x00b",
@@ -220,16 +220,16 @@ async def test_long_and_hostile_values_are_kept_or_refused_by_name(store: Postgr
         for outcome in (await one(store, put(bad)), (await store.apply([put(record(3)), put(bad)]))[1]):
             assert outcome.status == "rejected"
             assert named in outcome.reason
-    assert await found(store, 2) is None
+    assert await fetch_stored(store, 2) is None
 
 
 async def test_a_text_beyond_the_limits_of_a_tsvector_is_kept_and_found(store: PostgresStore) -> None:
     many = " ".join([f"word{n}x" for n in range(120_000)])
-    await done(
+    await apply_all(
         store,
         put(record(1, texts={"title": "lantern", "content": many})),
         put(record(2, texts={"content": "lantern " * 40_000})),
     )
-    assert (await live(store, 1)).texts["content"] == many
-    assert {h.head.key.id for h in await searched(store, "lantern")} == {id_of(1), id_of(2)}
-    assert [h.head.key.id for h in await searched(store, "word17x")] == [id_of(1)]
+    assert (await fetch_record(store, 1)).texts["content"] == many
+    assert {h.head.key.id for h in await search_hits(store, "lantern")} == {id_of(1), id_of(2)}
+    assert [h.head.key.id for h in await search_hits(store, "word17x")] == [id_of(1)]

@@ -14,11 +14,11 @@ from memory.adapters.sql.postgresql.candidates import rows
 from memory.adapters.sql.postgresql.search import Sought, among, postings
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS
-from memory.adapters.sql.questions import due, page
+from memory.adapters.sql.questions import due_question, page
 from memory.adapters.sql.shapes import walks
 from memory.ports.candidates import Around, Candidates
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
+from memory.ports.contract.support import HERE, T0, apply_all, delete, key_of, put, record, search_hits
 from memory.ports.query import (
     HOMES,
     And,
@@ -75,30 +75,30 @@ class Sent:
 
 
 async def test_a_write_of_its_own_is_one_statement(store: PostgresStore) -> None:
-    await done(store, put(record(0, texts={"title": "word"})))
+    await apply_all(store, put(record(0, texts={"title": "word"})))
     async with Sent(store) as sent:
         conditions: tuple[When, ...] = (Absent(), Newer(), Always())
         for n, when in enumerate(conditions, start=1):
-            await done(store, put(record(n, texts={"title": "word"}), when))
-        await done(
+            await apply_all(store, put(record(n, texts={"title": "word"}), when))
+        await apply_all(
             store,
             put(record(1, version=2), AtVersion(1)),
         )
-        await done(store, delete(2))
+        await apply_all(store, delete(2))
     assert len(sent) == 5
     async with Sent(store) as sent:
-        await done(store, Annotate(SAMPLES, key_of(1), 2, accessed_at=T0))
+        await apply_all(store, Annotate(SAMPLES, key_of(1), 2, accessed_at=T0))
     assert len(sent) == 2, "one to look, one to swap"
 
 
 async def test_reads_are_one_statement_and_searches_and_candidates_two(store: PostgresStore) -> None:
-    await done(store, *[put(record(n, texts={"title": "word"})) for n in range(30)])
+    await apply_all(store, *[put(record(n, texts={"title": "word"})) for n in range(30)])
     await store.query(Query(SAMPLES, within(HERE), limit=1))
     for calls, statements in (
         (lambda: store.get(SAMPLES, [key_of(n) for n in range(20)]), 1),
         (lambda: store.query(Query(SAMPLES, within(HERE), order=(Order("created_at", True),), limit=20)), 1),
         (lambda: store.count(Query(SAMPLES, within(HERE))), 1),
-        (lambda: searched(store, "words"), 2),
+        (lambda: search_hits(store, "words"), 2),
         (
             lambda: store.candidates(
                 Candidates(
@@ -182,9 +182,9 @@ async def test_an_index_serves_what_the_engine_asks(
     types = "abcdefgh"
     records = [record(n, fields={"type": types[n % 8], "conversation_id": f"c{n}"}) for n in range(2_000)]
     versions = [record(n, fields={"entry_id": f"e{n % 50}"}) for n in range(400)]
-    await done(store, *[put(r) for r in records], *[put(r, collection=MORE_SAMPLES) for r in versions])
+    await apply_all(store, *[put(r) for r in records], *[put(r, collection=MORE_SAMPLES) for r in versions])
     table = store._table(query.collection)
-    place = store._directory.known(HERE)
+    place = store._directory.cached_partition(HERE)
     assert place is not None
     question = page(table, query, [place.number], query.limit, table.columns)
     told = await _plan(server, table.qualified, question.sql, question.arguments)
@@ -195,8 +195,8 @@ async def test_an_index_serves_what_the_engine_asks(
 
 
 async def test_the_word_index_serves_searches(store: PostgresStore, server: Postgres) -> None:
-    await done(store, *[put(record(n, texts={"content": f"word{n} shared"})) for n in range(400)])
-    place = store._directory.known(HERE)
+    await apply_all(store, *[put(record(n, texts={"content": f"word{n} shared"})) for n in range(400)])
+    place = store._directory.cached_partition(HERE)
     assert place is not None
     table = store._table(SAMPLES)
     question = postings(table, Sought(within(HERE), HOMES, None, [place.number], [place.number], ["word7"]))
@@ -231,7 +231,7 @@ async def young(server: Postgres, schema: str, raw: Raw) -> AsyncIterator[Postgr
 async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_yet(
     young: PostgresStore, raw: Raw
 ) -> None:
-    place, table = young._directory.known(NEW), young._table(PAIRS)
+    place, table = young._directory.cached_partition(NEW), young._table(PAIRS)
     assert place is not None
 
     async def plan(sql: str, arguments: Sequence[object]) -> str:
@@ -285,7 +285,7 @@ async def test_a_search_goes_through_no_index_of_nearly_every_row_of_a_table_tha
     await store.open((PAIRS,))
     await raw("ALTER TABLE {s}.memory_samples SET (autovacuum_enabled = off)")
     await fill(store, NEW, 5_000)
-    place, table = store._directory.known(NEW), store._table(PAIRS)
+    place, table = store._directory.cached_partition(NEW), store._table(PAIRS)
     assert place is not None
     ids = [key_of(n, NEW).id for n in range(0, 5_000, 50)]
     found = postings(
@@ -374,7 +374,7 @@ async def test_nothing_is_gone_through_for_what_is_due_where_the_server_has_coun
         roles=frozenset({Role.HOME, Role.ARRIVING}),
     )
     for question in (
-        due([store._table(PAIRS)], [True], [T0, T0]),
+        due_question([store._table(PAIRS)], [True], [T0, T0]),
         page(store._table(PAIRS), old, (), 500, store._table(PAIRS).columns),
     ):
         told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
@@ -386,7 +386,7 @@ async def test_nothing_is_gone_through_for_what_is_due_where_the_server_has_coun
 async def test_whether_anything_is_due_is_one_statement_that_goes_through_no_table(
     young: PostgresStore, raw: Raw
 ) -> None:
-    question = due([young._table(PAIRS)], [True], [T0, T0])
+    question = due_question([young._table(PAIRS)], [True], [T0, T0])
     told = "\n".join([line for (line,) in await raw(f"EXPLAIN {question.sql}", *question.arguments)])
     assert "Seq Scan" not in told, told
     for index in ("owing", "passing", "expires_at", "discard_at"):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.adapters.sql.codec import Codec
-from memory.adapters.sql.postgresql.codec import TYPES, escape, indexed, lexeme, unescape
+from memory.adapters.sql.postgresql.codec import TYPES, escape, index_columns, lexeme, unescape
 from memory.ports import lexical
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import T0, record
@@ -52,7 +52,7 @@ def test_a_lexeme_is_plain_letters_and_digits_and_short(text: str) -> None:
 
 def test_words_are_counted_beside_their_lexemes() -> None:
     packed = lexical.index(SAMPLES, {"title": "lantern", "content": "lantern lantern Wörter"})
-    total, counts, lexemes = indexed(3, packed)
+    total, counts, lexemes = index_columns(3, packed)
     assert total == 4
     assert lexemes.split() == ["p3xlantern", lexeme(3, "worter")]
     assert json.loads(counts) == lexical.packed_counts(packed)

@@ -16,16 +16,16 @@ from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import (
     HERE,
-    done,
-    found,
+    apply_all,
+    fetch_record,
+    fetch_stored,
     hit_ids,
     id_of,
     key_of,
-    live,
     one,
     put,
     record,
-    searched,
+    search_hits,
 )
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Corrupt, Partition, Record, pack_vector
@@ -43,7 +43,7 @@ def one_of(n: int, at: Partition = HERE) -> Record:
 @pytest_asyncio.fixture
 async def filled(store: SqliteStore) -> AsyncIterator[SqliteStore]:
     """Two records each in two partitions, one of them of generation 4."""
-    await done(
+    await apply_all(
         store, RaiseGeneration(THERE, 4), *[put(one_of(n, at)) for at in (HERE, THERE) for n in (1, 2)]
     )
     yield store
@@ -66,7 +66,7 @@ async def test_records_whose_partition_is_not_registered_are_registered_anew_and
     filled: SqliteStore, file: Path
 ) -> None:
     change(file, "DELETE FROM memory_partitions WHERE scope = 'user:bob'")
-    assert await searched(filled, "common", within(THERE)) == []
+    assert await search_hits(filled, "common", within(THERE)) == []
     await mended(filled, "2 records are in a partition that is not registered as theirs")
     assert await hit_ids(filled, "common", within(HERE, THERE)) == {
         id_of(n, at) for n in (1, 2) for at in (HERE, THERE)
@@ -93,8 +93,8 @@ async def test_partitions_that_took_each_others_names_are_told_apart_by_their_re
 async def test_a_wrong_count_of_words_is_counted_anew(filled: SqliteStore, file: Path, wrong: str) -> None:
     change(file, "UPDATE samples SET words = ? WHERE id = ?", wrong.encode(), stored(id_of(1)))
     await mended(filled, "1 records carry a wrong count of their words")
-    assert (await live(filled, 1)).texts == {"content": "common"}
-    scores = [hit.score for hit in await searched(filled, "common")]
+    assert (await fetch_record(filled, 1)).texts == {"content": "common"}
+    scores = [hit.score for hit in await search_hits(filled, "common")]
     assert scores[0] == scores[1]
 
 
@@ -117,7 +117,7 @@ async def test_a_record_that_is_in_quarantine_is_no_problem_of_the_audit(
 ) -> None:
     change(file, "UPDATE samples SET text_content = 'forged' WHERE id = ?", stored(id_of(1)))
     assert await problems(filled, repair=True) == ()
-    assert isinstance(await found(filled, 1), Corrupt)
+    assert isinstance(await fetch_stored(filled, 1), Corrupt)
     assert await problems(filled) == ()
     with raw(file) as connection:
         assert connection.execute("SELECT count(*) FROM memory_quarantine").fetchone() == (1,)
@@ -143,7 +143,7 @@ async def test_an_index_of_sqlite_that_lacks_a_row_is_built_anew(filled: SqliteS
     assert any("ix_samples_members" in problem for problem in told)
     await again.audit(repair=True)
     assert await problems(again) == ()
-    assert len(await searched(again, "common", within(HERE))) == 2
+    assert len(await search_hits(again, "common", within(HERE))) == 2
     await again.close()
 
 
@@ -167,8 +167,8 @@ async def test_what_searches_keep_in_memory_is_compared_and_dropped_where_it_dif
 async def test_forgotten_partitions_are_of_nobody_and_their_numbers_are_never_given_again(
     store: SqliteStore, file: Path
 ) -> None:
-    await done(store, put(one_of(1)), put(one_of(1, EAST)))
-    assert len(await searched(store, "common", within(EAST))) == 1
+    await apply_all(store, put(one_of(1)), put(one_of(1, EAST)))
+    assert len(await search_hits(store, "common", within(EAST))) == 1
     assert await store.idle_partitions() == []
     await store.delete_matching(Query(SAMPLES, within(EAST)), 2)
     assert await store.idle_partitions() == [(EAST, 0)]
@@ -180,10 +180,10 @@ async def test_forgotten_partitions_are_of_nobody_and_their_numbers_are_never_gi
             number for (number,) in connection.execute("SELECT partition_no FROM memory_revisions")
         } <= numbers
         assert connection.execute("SELECT tenant FROM memory_partitions").fetchall() == [(HERE.tenant,)]
-    await done(store, put(one_of(2, THERE)))
-    assert await searched(store, "common", within(EAST)) == []
+    await apply_all(store, put(one_of(2, THERE)))
+    assert await search_hits(store, "common", within(EAST)) == []
     assert await hit_ids(store, "common", within(THERE)) == {id_of(2, THERE)}
-    await done(store, put(one_of(3, EAST), Absent()))
+    await apply_all(store, put(one_of(3, EAST), Absent()))
     assert await hit_ids(store, "common", within(EAST)) == {id_of(3, EAST)}
     assert await problems(store) == ()
 
@@ -192,13 +192,15 @@ async def test_a_partition_with_a_mark_or_a_record_in_quarantine_is_not_idle(
     store: SqliteStore, file: Path
 ) -> None:
     moved, damaged, raised = (Partition("acme", f"user:{name}") for name in ("moved", "damaged", "raised"))
-    await done(store, put(one_of(1, moved)), put(one_of(1, damaged)))
-    await done(store, RaiseGeneration(raised, 3), Release(SAMPLES, key_of(1, moved), 1, "long"))
+    await apply_all(store, put(one_of(1, moved)), put(one_of(1, damaged)))
+    await apply_all(store, RaiseGeneration(raised, 3), Release(SAMPLES, key_of(1, moved), 1, "long"))
     change(file, "UPDATE samples SET body = 'x' WHERE id = ?", stored(id_of(1, damaged)))
-    assert isinstance(await found(store, 1, damaged), Corrupt)
+    assert isinstance(await fetch_stored(store, 1, damaged), Corrupt)
     assert await store.idle_partitions() == [(raised, 3)]
     assert await store.forget_partitions([(moved, 0), (damaged, 0), (raised, 2)]) == 0
-    await done(store, Purge(SAMPLES, key_of(1, moved), 1), Delete(SAMPLES, key_of(1, damaged), 2, Newer()))
+    await apply_all(
+        store, Purge(SAMPLES, key_of(1, moved), 1), Delete(SAMPLES, key_of(1, damaged), 2, Newer())
+    )
     assert set(await store.idle_partitions()) == {(raised, 3), (moved, 0), (damaged, 0)}
     assert len(await store.idle_partitions(2)) == 2
     assert await store.forget_partitions(await store.idle_partitions()) == 3
@@ -212,7 +214,7 @@ async def test_of_many_partitions_some_are_looked_at_in_turn_and_none_is_passed_
 ) -> None:
     monkeypatch.setattr(partitions, "LOOKED_AT", 3)
     idle = {(Partition("acme", f"session:{n}"), n) for n in range(1, 11)}
-    await done(store, *[RaiseGeneration(at, generation) for at, generation in idle], put(record(1)))
+    await apply_all(store, *[RaiseGeneration(at, generation) for at, generation in idle], put(record(1)))
     told = set()
     for _ in range(20):
         told |= (some := set(await store.idle_partitions(limit)))
@@ -223,7 +225,7 @@ async def test_of_many_partitions_some_are_looked_at_in_turn_and_none_is_passed_
 async def test_a_partition_in_use_in_a_collection_this_store_was_not_opened_with_is_not_idle(
     store: SqliteStore, file: Path
 ) -> None:
-    await done(store, put(record(1, HERE), collection=MORE_SAMPLES))
+    await apply_all(store, put(record(1, HERE), collection=MORE_SAMPLES))
     other = SqliteStore(f"sqlite:///{file}")
     await other.open([SAMPLES])
     assert await other.idle_partitions() == []

@@ -12,7 +12,7 @@ from memory.adapters.sql.sqlite.config import parse
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import ConfigError
 from memory.ports.contract.collections import DECLARED
-from memory.ports.contract.support import done, live, put, record, searched
+from memory.ports.contract.support import apply_all, fetch_record, put, record, search_hits
 from tests.unit.adapters.sql.sqlite.helping import raw
 
 
@@ -66,7 +66,7 @@ async def test_a_failed_open_can_be_repeated(tmp_path: Path) -> None:
         await store.open(DECLARED)
     (tmp_path / "later").mkdir()
     await store.open(DECLARED)
-    await done(store, put(record()))
+    await apply_all(store, put(record()))
     await store.close()
 
 
@@ -78,9 +78,9 @@ async def test_a_store_in_memory_works_and_claims_neither_to_last_nor_to_be_shar
         False,
         True,
     )
-    await done(store, put(record(texts={"title": "hello"})))
-    assert (await live(store)).texts == {"title": "hello"}
-    assert len(await searched(store, "hello")) == 1
+    await apply_all(store, put(record(texts={"title": "hello"})))
+    assert (await fetch_record(store)).texts == {"title": "hello"}
+    assert len(await search_hits(store, "hello")) == 1
     await store.close()
 
 
@@ -103,7 +103,9 @@ async def test_pragmas_are_as_promised(store: SqliteStore, file: Path) -> None:
 async def test_deleted_text_is_gone_from_the_table(store: SqliteStore, file: Path) -> None:
     from memory.ports.contract.support import delete
 
-    await done(store, put(record(texts={"content": "abracadabra"}, body={"said": "abracadabra"})), delete())
+    await apply_all(
+        store, put(record(texts={"content": "abracadabra"}, body={"said": "abracadabra"})), delete()
+    )
     await store.close()
     with raw(file) as connection:
         rows = (

@@ -16,16 +16,16 @@ from memory.ports.candidates import Around, Candidates
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import (
     HERE,
+    apply_all,
     delete,
-    done,
-    found,
+    fetch_record,
+    fetch_stored,
+    fetch_tombstone,
     key_of,
-    live,
     one,
     put,
     record,
-    searched,
-    tombstoned,
+    search_hits,
 )
 from memory.ports.query import Eq, Everywhere, Hit, Near, Order, Query, Search, Tenant, within
 from memory.ports.record import Corrupt, Key, Record, Stored, pack_vector
@@ -91,7 +91,7 @@ async def damage(store: SqliteStore, file: Path, n: int, change: str = "text_tit
 async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(
     store: SqliteStore, file: Path, change: str
 ) -> None:
-    await done(store, *[put(full(n)) for n in range(3)])
+    await apply_all(store, *[put(full(n)) for n in range(3)])
     await damage(store, file, 1, change)
     for _ in range(2):
         answers = await store.get(SAMPLES, [key_of(n) for n in range(3)])
@@ -99,13 +99,13 @@ async def test_a_changed_column_is_corrupt_and_its_neighbours_are_served(
         assert answers[1].key == key_of(1)  # type: ignore[union-attr]
         page = await store.query(Query(SAMPLES, within(HERE)))
         assert [r.key for r in page.records] == [key_of(0), key_of(2)]
-        assert [h.head.key for h in await searched(store, "common")] == [key_of(0), key_of(2)]
+        assert [h.head.key for h in await search_hits(store, "common")] == [key_of(0), key_of(2)]
         near = await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5))
         assert {h.head.key for h in near} == {key_of(0), key_of(2)}
         await _only_candidates(store, 0, 2)
     await store.close()
     again = await opened(file)
-    assert isinstance(await found(again, 1), Corrupt)
+    assert isinstance(await fetch_stored(again, 1), Corrupt)
     await again.close()
 
 
@@ -116,14 +116,14 @@ async def test_a_row_whose_id_is_no_id_any_more_is_corrupt_and_its_neighbours_ar
     store: SqliteStore, file: Path, became: str
 ) -> None:
     """A flipped bit of a row's header changes what type its id has."""
-    await done(store, *[put(full(n)) for n in range(3)])
+    await apply_all(store, *[put(full(n)) for n in range(3)])
     await damage(store, file, 1, f"id = {became}")
     for _ in range(2):
         page = await store.query(Query(SAMPLES, within(HERE)))
         assert [r.key for r in page.records] == [key_of(0), key_of(2)]
         (corrupt,) = page.corrupt
         assert isinstance((await store.get(SAMPLES, [corrupt]))[0], Corrupt)
-        assert {h.head.key for h in await searched(store, "common")} == {key_of(0), key_of(2)}
+        assert {h.head.key for h in await search_hits(store, "common")} == {key_of(0), key_of(2)}
         await _only_candidates(store, 0, 2)
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 50) == 3
     assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
@@ -133,11 +133,11 @@ async def test_a_row_whose_id_is_no_id_any_more_is_corrupt_and_its_neighbours_ar
 async def test_a_row_whose_tenant_is_no_text_any_more_is_no_hit_and_its_neighbours_are_served(
     store: SqliteStore, file: Path, became: str
 ) -> None:
-    await done(store, *[put(full(n)) for n in range(3)])
+    await apply_all(store, *[put(full(n)) for n in range(3)])
     await damage(store, file, 1, f"tenant = {became}")
     for _ in range(2):
         hits = [
-            *await searched(store, "common"),
+            *await search_hits(store, "common"),
             *await store.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 1.0, 0.5])), 5)),
         ]
         read = await store.get(SAMPLES, [hit.head.key for hit in hits])
@@ -173,7 +173,7 @@ async def test_a_row_with_a_value_that_is_none_is_no_candidate_and_takes_nobodys
     store: SqliteStore, file: Path, change: str
 ) -> None:
     """Met before any read has set it aside."""
-    await done(store, *[put(full(n)) for n in range(6)])
+    await apply_all(store, *[put(full(n)) for n in range(6)])
     with raw(file) as connection:
         connection.execute("PRAGMA writable_schema = ON")  # for what the table would not let in
         connection.execute(
@@ -185,7 +185,7 @@ async def test_a_row_with_a_value_that_is_none_is_no_candidate_and_takes_nobodys
 
 
 async def test_a_vector_that_is_none_is_answered_as_zeros(store: SqliteStore, file: Path) -> None:
-    await done(store, *[put(full(n)) for n in range(3)])
+    await apply_all(store, *[put(full(n)) for n in range(3)])
     for became in ("'abcdefghijkl'", "7", "x'01'"):
         await damage(store, file, 1, f"vector = {became}")
         answer = await store.candidates(replace(ASKED, near=None, dimensions=3))
@@ -199,7 +199,7 @@ async def test_a_vector_that_is_none_is_answered_as_zeros(store: SqliteStore, fi
 async def test_a_query_names_the_corrupt_record_each_time_and_fills_its_page(
     store: SqliteStore, file: Path
 ) -> None:
-    await done(store, *[put(full(n)) for n in range(6)])
+    await apply_all(store, *[put(full(n)) for n in range(6)])
     await damage(store, file, 1)
     for where in (within(HERE), Tenant(HERE.tenant), Everywhere()):
         for _ in range(2):
@@ -209,9 +209,9 @@ async def test_a_query_names_the_corrupt_record_each_time_and_fills_its_page(
 
 
 async def test_the_row_is_kept_in_quarantine_for_people_to_look_at(store: SqliteStore, file: Path) -> None:
-    await done(store, put(full(1)))
+    await apply_all(store, put(full(1)))
     await damage(store, file, 1)
-    await found(store, 1)
+    await fetch_stored(store, 1)
     with raw(file) as connection:
         ((problem, content),) = connection.execute(
             "SELECT problem, content FROM memory_quarantine"
@@ -232,40 +232,40 @@ async def test_what_writes_do_to_a_corrupt_record(
         (Newer(), Status.APPLIED),
         (Always(), Status.APPLIED),
     ):
-        await done(store, put(full(1), Always()))
+        await apply_all(store, put(full(1), Always()))
         await damage(store, file, 1)
         if in_quarantine:
-            assert isinstance(await found(store, 1), Corrupt)
+            assert isinstance(await fetch_stored(store, 1), Corrupt)
         outcome = await one(store, put(full(1, version=5), when))
         assert outcome.status is status, when
         if status is Status.CONFLICT:
             assert isinstance(outcome.stored, Corrupt)
         if status is Status.APPLIED:
-            assert (await live(store)).version == 5
-            assert [h.head.key for h in await searched(store, "common")] == [key_of(1)]
+            assert (await fetch_record(store)).version == 5
+            assert [h.head.key for h in await search_hits(store, "common")] == [key_of(1)]
             assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
     await damage(store, file, 1)
-    await done(store, delete(1, version=9))
-    assert (await tombstoned(store)).version == 9
+    await apply_all(store, delete(1, version=9))
+    assert (await fetch_tombstone(store)).version == 9
 
 
 @pytest.mark.parametrize("in_quarantine", [False, True])
 async def test_delete_matching_reaches_corrupt_records_whatever_the_filter(
     store: SqliteStore, file: Path, in_quarantine: bool
 ) -> None:
-    await done(store, *[put(full(n)) for n in range(3)])
+    await apply_all(store, *[put(full(n)) for n in range(3)])
     await damage(store, file, 1)
     if in_quarantine:
-        await found(store, 1)
+        await fetch_stored(store, 1)
     assert await store.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "no such")), 50) == 1
-    assert (await tombstoned(store, 1)).version == 50
+    assert (await fetch_tombstone(store, 1)).version == 50
     assert (await store.query(Query(SAMPLES, within(HERE)))).corrupt == ()
     with raw(file) as connection:
         assert connection.execute("SELECT count(*) FROM memory_quarantine").fetchone() == (0,)
 
 
 async def test_a_damaged_index_does_not_hide_a_record(store: SqliteStore, file: Path) -> None:
-    await done(store, *[put(full(n)) for n in range(3)])
+    await apply_all(store, *[put(full(n)) for n in range(3)])
     await store.close()
     with raw(file) as connection:
         (page,) = connection.execute(
@@ -274,9 +274,9 @@ async def test_a_damaged_index_does_not_hide_a_record(store: SqliteStore, file: 
         (size,) = connection.execute("PRAGMA page_size").fetchone()
     flip_in_page(file, page, size, stored(key_of(1).id))
     again = await opened(file)
-    assert (await live(again, 1)).same_content(full(1))
+    assert (await fetch_record(again, 1)).same_content(full(1))
     assert (await one(again, put(full(1), Absent()))).status is Status.CONFLICT
-    assert (await live(again, 2)).same_content(full(2))
+    assert (await fetch_record(again, 2)).same_content(full(2))
     await again.close()
 
 
@@ -286,7 +286,7 @@ async def test_a_schema_that_takes_their_numbers_from_rows_refuses_searches(
     """A flipped bit of it is enough: the number is that of the row only where its type
     is spelled so.
     """
-    await done(store, *[put(full(n)) for n in range(3)])
+    await apply_all(store, *[put(full(n)) for n in range(3)])
     await store.close()
     with raw(file) as connection:
         connection.execute("PRAGMA writable_schema = ON")
@@ -295,7 +295,7 @@ async def test_a_schema_that_takes_their_numbers_from_rows_refuses_searches(
         )
     again = await opened(file)
     with pytest.raises(StoreError):
-        await searched(again, "common")
+        await search_hits(again, "common")
     with pytest.raises(StoreError):
         await again.candidates(ASKED)
     await again.close()
@@ -305,11 +305,11 @@ async def test_a_schema_that_takes_their_numbers_from_rows_refuses_searches(
 async def test_damaged_counts_in_the_word_index_refuse_a_search_and_nothing_else(
     store: SqliteStore, file: Path, became: str
 ) -> None:
-    await done(store, *[put(full(n)) for n in range(3)])
+    await apply_all(store, *[put(full(n)) for n in range(3)])
     with raw(file) as connection:
         connection.execute(f"UPDATE samples_words SET counts = {became} WHERE word = 'common' AND number = 2")  # noqa: S608
     with pytest.raises(StoreError):
-        await searched(store, "common")
+        await search_hits(store, "common")
     with pytest.raises(StoreError):
         await store.candidates(ASKED)
     by_meaning = await store.candidates(replace(ASKED, text="", counted=()))
@@ -323,7 +323,7 @@ async def test_random_flips_anywhere_in_the_file_never_give_wrong_content(
     store: SqliteStore, file: Path, tmp_path: Path
 ) -> None:
     originals = {n: full(n) for n in range(40)}
-    await done(store, *[put(r) for r in originals.values()])
+    await apply_all(store, *[put(r) for r in originals.values()])
     await store.close()
     with raw(file) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -353,7 +353,7 @@ async def _read_everything(file: Path, originals: dict[int, Record]) -> tuple[in
             return 0, 1
         for n, original in originals.items():
             try:
-                answer = await found(store, n)
+                answer = await fetch_stored(store, n)
             except StoreError:
                 refused += 1
                 continue
@@ -366,7 +366,7 @@ async def _read_everything(file: Path, originals: dict[int, Record]) -> tuple[in
         near = Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 3.0, 0.5])), 10)
         for look in (
             lambda: _listed(store),
-            lambda: searched(store, "common title"),
+            lambda: search_hits(store, "common title"),
             lambda: store.search(near),
             lambda: _candidates(store),
         ):
@@ -398,7 +398,7 @@ async def _listed(store: SqliteStore) -> list[Record]:
 
 
 async def test_a_torn_file_is_an_error_of_ours(store: SqliteStore, file: Path, tmp_path: Path) -> None:
-    await done(store, *[put(full(n)) for n in range(40)])
+    await apply_all(store, *[put(full(n)) for n in range(40)])
     await store.close()
     torn = tmp_path / "torn.db"
     content = content_of(file)

@@ -194,7 +194,7 @@ def test_a_file_that_is_copied_at_the_fork_is_refused_in_the_child(
 ) -> None:
     """The connection of a backup takes locks too."""
     monkeypatch.setattr(forking, "REST_SECONDS", 0.05)
-    with BlockingMemory(url, embedder="none"), forking.used(tmp_path / "one.db"):
+    with BlockingMemory(url, embedder="none"), forking.hold_forks(tmp_path / "one.db"):
         child = Child(opens_and_writes(url, "child"))
     assert "was in use while this process was forked" in child.turn(1)
     child.end()

@@ -13,7 +13,17 @@ import pytest
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import StoreFull
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import HERE, delete, done, found, key_of, live, put, record, searched
+from memory.ports.contract.support import (
+    HERE,
+    apply_all,
+    delete,
+    fetch_record,
+    fetch_stored,
+    key_of,
+    put,
+    record,
+    search_hits,
+)
 from memory.ports.query import Eq, Query, within
 from memory.ports.record import Record, Tombstone
 from tests.support.small_disk import grow, small_disk
@@ -27,7 +37,7 @@ def large(n: int) -> Record:
 
 
 async def test_a_file_at_its_largest_size_fails_by_name_and_leaves_nothing(store: SqliteStore) -> None:
-    await done(store, put(large(0)))
+    await apply_all(store, put(large(0)))
 
     def limit(session: object, pages: int) -> None:
         session.run(f"PRAGMA max_page_count = {pages}")  # type: ignore[attr-defined]
@@ -36,11 +46,11 @@ async def test_a_file_at_its_largest_size_fails_by_name_and_leaves_nothing(store
     with pytest.raises(StoreFull):
         await store.apply([put(large(n)) for n in range(1, 20)])
     assert await store.get(SAMPLES, [key_of(n) for n in range(1, 20)]) == [None] * 19
-    assert await searched(store, "number1") == []
-    assert (await live(store, 0)).body == large(0).body
+    assert await search_hits(store, "number1") == []
+    assert (await fetch_record(store, 0)).body == large(0).body
     await store._driver.write(lambda session: limit(session, 1_000_000))
-    await done(store, *[put(large(n)) for n in range(1, 20)])
-    assert len(await searched(store, "number1")) == 1
+    await apply_all(store, *[put(large(n)) for n in range(1, 20)])
+    assert len(await search_hits(store, "number1")) == 1
 
 
 async def test_a_full_disk_fails_by_name_and_keeps_what_was_acknowledged(small_disk: Path) -> None:
@@ -55,16 +65,16 @@ async def test_a_full_disk_fails_by_name_and_keeps_what_was_acknowledged(small_d
     with pytest.raises(StoreFull):
         await fill()
     assert acknowledged
-    assert await found(store, len(acknowledged)) is None
-    assert all([isinstance(await found(store, n), Record) for n in acknowledged])
+    assert await fetch_stored(store, len(acknowledged)) is None
+    assert all([isinstance(await fetch_stored(store, n), Record) for n in acknowledged])
     with pytest.raises(StoreFull):
         await store.apply([put(large(n)) for n in range(2000, 2100)])
     grow(small_disk)
-    await done(store, put(large(3000)))
+    await apply_all(store, put(large(3000)))
     await store.close()
     again = await opened(small_disk / "memory.db")
-    assert all([isinstance(await found(again, n), Record) for n in [*acknowledged, 3000]])
-    assert await found(again, 2000) is None
+    assert all([isinstance(await fetch_stored(again, n), Record) for n in [*acknowledged, 3000]])
+    assert await fetch_stored(again, 2000) is None
     await again.close()
 
 
@@ -72,14 +82,14 @@ async def test_on_a_full_disk_the_log_is_written_over_so_that_entries_can_be_del
     small_disk: Path,
 ) -> None:
     store = await opened(small_disk / "memory.db")
-    await done(store, *[put(large(n)) for n in range(40)])
+    await apply_all(store, *[put(large(n)) for n in range(40)])
     await store.close()
     again = await opened(small_disk / "memory.db")
-    await done(again, put(record(100)))
+    await apply_all(again, put(record(100)))
     others = small_disk / "of-another-program"
     others.write_bytes(b"x" * max(0, shutil.disk_usage(small_disk).free - 150_000))
     for n in range(20):
-        await done(again, delete(n))
+        await apply_all(again, delete(n))
     assert (
         await again.delete_matching(Query(SAMPLES, within(HERE), Eq("type", "nothing of the kind")), 200) == 0
     )
@@ -96,7 +106,7 @@ async def test_a_deletion_that_a_full_disk_refuses_says_what_was_kept_and_what_t
     small_disk: Path,
 ) -> None:
     store = await opened(small_disk / "memory.db")
-    await done(store, put(large(0)))
+    await apply_all(store, put(large(0)))
     (small_disk / "of-another-program").write_bytes(b"x" * shutil.disk_usage(small_disk).free)
     said = "nothing of this call was kept, everything acknowledged before it was. Make room on the disk and call again"
     for refused in (
@@ -106,7 +116,7 @@ async def test_a_deletion_that_a_full_disk_refuses_says_what_was_kept_and_what_t
     ):
         with pytest.raises(StoreFull, match=re.escape(said)):
             await refused
-    assert (await live(store, 0)).body == large(0).body
+    assert (await fetch_record(store, 0)).body == large(0).body
     grow(small_disk)
-    await done(store, delete(0))
+    await apply_all(store, delete(0))
     await store.close()

@@ -15,7 +15,7 @@ import pytest
 
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, done, live, put, record, searched
+from memory.ports.contract.support import HERE, apply_all, fetch_record, put, record, search_hits
 from memory.ports.query import Query, within
 from memory.ports.record import Record
 from tests.unit.adapters.sql.sqlite.helping import content_of, opened, size_of
@@ -40,7 +40,7 @@ async def test_the_file_its_log_and_its_index_are_their_owners_alone_whatever_th
 ) -> None:
     with umask(mask):
         store = await opened(file)
-        await done(store, put(record(1)))
+        await apply_all(store, put(record(1)))
         assert modes(file.parent) == {
             "memory.db": "0o600",
             "memory.db-wal": "0o600",
@@ -55,7 +55,7 @@ async def test_a_file_that_was_shared_on_purpose_stays_so(store: SqliteStore, fi
     await store.close()
     os.chmod(file, 0o660)
     again = await opened(file)
-    await done(again, put(record(1)))
+    await apply_all(again, put(record(1)))
     assert set(modes(file.parent).values()) == {"0o660"}
     await again.close()
 
@@ -93,29 +93,29 @@ async def test_a_vacuum_gives_back_the_room_of_what_was_deleted_and_leaves_no_by
     store: SqliteStore, file: Path
 ) -> None:
     log = file.with_name("memory.db-wal")
-    await done(
+    await apply_all(
         store,
         *[put(record(n, texts={"content": f"kalamazoo{n}"}, body={"said": "x" * 10_000})) for n in range(50)],
         put(record(100)),
     )
     await store.delete_matching(Query(SAMPLES, within(HERE)), 2)
-    await done(store, put(record(101, texts={"content": "afterwards"})))
+    await apply_all(store, put(record(101, texts={"content": "afterwards"})))
     before = size_of(file, log)
     given_back = await store.vacuum()
     after = size_of(file, log)
     assert given_back == before - after > 500_000
     assert b"kalamazoo" not in content_of(file) + content_of(log)
-    assert isinstance(await live(store, 101), Record)
-    assert len(await searched(store, "afterwards")) == 1
+    assert isinstance(await fetch_record(store, 101), Record)
+    assert len(await search_hits(store, "afterwards")) == 1
     assert (await store.audit()).problems == ()
     assert await store.vacuum() == 0
-    await done(store, put(record(102)))
+    await apply_all(store, put(record(102)))
 
 
 async def test_a_vacuum_of_a_store_in_memory_shrinks_it() -> None:
     store = SqliteStore("sqlite:///:memory:")
     await store.open(DECLARED)
-    await done(store, *[put(record(n, body={"said": "x" * 10_000})) for n in range(50)])
+    await apply_all(store, *[put(record(n, body={"said": "x" * 10_000})) for n in range(50)])
     await store.delete_matching(Query(SAMPLES, within(HERE)), 2)
     assert await store.vacuum() > 400_000
     assert (await store.audit()).problems == ()

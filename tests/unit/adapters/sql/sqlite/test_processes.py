@@ -9,7 +9,7 @@ import pytest
 
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.support import HERE, done, key_of, put, record, searched
+from memory.ports.contract.support import HERE, apply_all, key_of, put, record, search_hits
 from memory.ports.query import Near, Search, within
 from memory.ports.record import Record, pack_vector
 from tests.support.processes import finished, started
@@ -41,7 +41,7 @@ async def test_eight_processes_write_one_file_and_nothing_acknowledged_is_missin
     assert len(acknowledged) == 320
     store = await opened(file)
     assert all(isinstance(r, Record) for r in await store.get(SAMPLES, [key_of(n) for n in acknowledged]))
-    assert len(await searched(store, "together", limit=1000)) == 640
+    assert len(await search_hits(store, "together", limit=1000)) == 640
     await store.close()
 
 
@@ -70,7 +70,7 @@ async def test_what_was_acknowledged_before_a_kill_is_there_and_batches_are_whol
             if r is not None
         ]
         assert written == twins, "a batch was kept in part"
-        assert len(await searched(store, f"number{1000 * round_}")) == 2
+        assert len(await search_hits(store, f"number{1000 * round_}")) == 2
         await store.close()
 
 
@@ -84,20 +84,20 @@ async def test_what_another_process_wrote_replaced_and_deleted_is_seen_by_the_ne
         return [(h.head.key.id, round(h.score, 6)) for h in hits]
 
     other = await opened(file)
-    await done(
+    await apply_all(
         other, put(record(1, vector=pack_vector([1.0, 0.0]))), put(record(2, vector=pack_vector([0.0, 1.0])))
     )
     assert await near() == [(key_of(1).id, 1.0), (key_of(2).id, 0.0)]
-    await done(other, put(record(3, vector=pack_vector([1.0, 1.0]))))
+    await apply_all(other, put(record(3, vector=pack_vector([1.0, 1.0]))))
     assert await near() == [(key_of(1).id, 1.0), (key_of(3).id, 0.707107), (key_of(2).id, 0.0)]
-    await done(
+    await apply_all(
         other,
         put(record(1, version=2, vector=pack_vector([-1.0, 0.0]))),
         put(record(2, version=2, vector=pack_vector([1.0, 0.0, 0.0]))),
     )
     assert await near() == [(key_of(3).id, 0.707107), (key_of(1).id, -1.0)]
-    await done(other, delete(3))
+    await apply_all(other, delete(3))
     assert await near() == [(key_of(1).id, -1.0)]
-    await done(other, put(record(1, version=3)), put(record(4, vector=pack_vector([2.0, 0.0]))))
+    await apply_all(other, put(record(1, version=3)), put(record(4, vector=pack_vector([2.0, 0.0]))))
     assert await near() == [(key_of(4).id, 1.0)]
     await other.close()

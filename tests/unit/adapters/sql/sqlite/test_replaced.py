@@ -17,7 +17,7 @@ from memory.adapters.sql.sqlite.config import Thresholds
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, asked, done, key_of, put, record
+from memory.ports.contract.support import HERE, apply_all, key_of, put, query_ids, record
 from memory.ports.query import Eq, IsNull, Order, Query, Search, Words, within
 from memory.ports.record import Record, Role
 from tests.support.rights import as_anybody
@@ -148,7 +148,7 @@ async def test_a_log_is_replayed_into_its_own_file_wherever_its_process_was_kill
             await store.close()
             await store.open([SAMPLES])
         else:
-            await done(store, put(record(written, body={"text": "x" * drawn.randrange(9_000)})))
+            await apply_all(store, put(record(written, body={"text": "x" * drawn.randrange(9_000)})))
             written += 1
         image = tmp_path / f"image{number}.db"
         crashed(path, image)
@@ -251,16 +251,16 @@ async def test_a_file_of_an_earlier_release_is_read_as_it_will_be_once_it_has_gr
     assert (
         await reading.count(Query(GROWN, within(HERE), IsNull("colour"), roles=frozenset(Role)))
     ).records == FILLED - 1
-    assert await asked(reading, part=Eq("colour", "red"), collection=GROWN) == []
+    assert await query_ids(reading, part=Eq("colour", "red"), collection=GROWN) == []
     assert (
         len(
-            await asked(
+            await query_ids(
                 reading, part=Eq("type", "fact"), collection=GROWN, order=(Order("weight"),), limit=1_000
             )
         )
         > 500
     )
-    assert await asked(reading, collection=more) == []
+    assert await query_ids(reading, collection=more) == []
     assert await reading.search(Search(more, within(HERE), Words("lantern"), 10)) == []
     assert ((await reading.audit()).problems, (await reading.check()).ok) == ((), True)
     with pytest.raises(StoreError, match="is opened to read only"):

@@ -15,7 +15,7 @@ from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import ConfigError
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import done, key_of, live, put, record
+from memory.ports.contract.support import apply_all, fetch_record, key_of, put, record
 from tests.support.depth import drawn
 from tests.support.processes import finished, started
 from tests.unit.adapters.sql.growing import GROWN, WIDE, fill, judge
@@ -125,7 +125,9 @@ async def test_processes_that_open_a_filled_file_with_fields_more_at_once_add_th
     late = SqliteStore(f"sqlite:///{file}")
     await late.open(WIDE)
     await judge(late, before)
-    assert (await live(store, 1_000)).fields["type"] == "fact", "the one that was open all the time goes on"
+    assert (await fetch_record(store, 1_000)).fields["type"] == "fact", (
+        "the one that was open all the time goes on"
+    )
     await late.close()
 
 
@@ -135,12 +137,12 @@ async def test_a_store_that_was_open_goes_on_with_every_kind_of_call_when_the_ta
     await fill(store)
     late = SqliteStore(f"sqlite:///{file}")
     await late.open(WIDE)
-    await done(
+    await apply_all(
         late,
         put(record(3, version=3, fields={"colour": "red"}, texts={"content": "lantern"}), collection=GROWN),
     )
-    await done(store, put(record(2_000)), put(record(3, version=4, fields={"type": "other"})))
-    assert (await live(late, 3, collection=GROWN)).fields == {"type": "other"}, (
+    await apply_all(store, put(record(2_000)), put(record(3, version=4, fields={"type": "other"})))
+    assert (await fetch_record(late, 3, collection=GROWN)).fields == {"type": "other"}, (
         "and leaves no field of the version before"
     )
     assert (await store.audit()).problems == () == (await late.audit()).problems
@@ -187,8 +189,8 @@ async def test_a_collection_of_someone_else_gets_a_table_of_its_own(file: Path) 
         note = record(
             fields={"kind": "a", "version_label": ("x", "y"), "body": b"\0\xff"}, texts={"text": "words"}
         )
-        await done(store, put(note, collection=notes))
-        assert (await live(store, collection=notes)).fields == note.fields
+        await apply_all(store, put(note, collection=notes))
+        assert (await fetch_record(store, collection=notes)).fields == note.fields
         await store.close()
 
 

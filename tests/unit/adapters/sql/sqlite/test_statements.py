@@ -23,7 +23,7 @@ from memory.policies.visibility import filter_of
 from memory.ports.candidates import Around, Candidates
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, T0, delete, done, key_of, put, record, searched
+from memory.ports.contract.support import HERE, T0, apply_all, delete, key_of, put, record, search_hits
 from memory.ports.query import (
     And,
     Condition,
@@ -153,7 +153,7 @@ async def _plans(
 async def test_an_index_serves_what_the_engine_asks(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, query: Query, index: str, sorts: bool
 ) -> None:
-    await done(store, put(record(1)), put(record(1), collection=MORE_SAMPLES))
+    await apply_all(store, put(record(1)), put(record(1), collection=MORE_SAMPLES))
     plan = await _plan(store, query, monkeypatch)
     assert index in plan
     assert ("TEMP B-TREE" in plan) == sorts
@@ -197,7 +197,7 @@ async def test_candidates_read_the_rows_they_bring_and_of_these_what_is_asked(
         )
         for n in range(9)
     ]
-    await done(store, *[put(one, collection=talks) for one in said])
+    await apply_all(store, *[put(one, collection=talks) for one in said])
     asked = Candidates(
         talks,
         within(HERE),
@@ -235,7 +235,7 @@ async def test_what_stands_beside_is_found_by_an_index_wherever_the_engine_asks(
 ) -> None:
     store = SqliteStore(f"sqlite:///{file}")
     await store.open((collection,))
-    await done(
+    await apply_all(
         store,
         *[
             put(record(n, fields={BESIDE.group: "c1", BESIDE.number: n}), collection=collection)
@@ -255,7 +255,7 @@ async def test_a_conversations_own_entries_are_found_by_an_index(
 ) -> None:
     store = SqliteStore(f"sqlite:///{file}")
     await store.open((ENTRIES,))
-    await done(
+    await apply_all(
         store, *[put(record(n, fields={"conversation_id": f"c{n}"}), collection=ENTRIES) for n in range(5)]
     )
     asked = EntryQuery(HERE.tenant, scopes, pinned_to="c1")
@@ -269,7 +269,7 @@ async def test_a_conversations_own_entries_are_found_by_an_index(
 
 
 async def test_what_is_due_is_found_by_an_index(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    await done(store, put(record(1)))
+    await apply_all(store, put(record(1)))
     due: dict[str, Query] = {
         "owing": Query(SAMPLES, Everywhere(), Eq("owing", True), limit=500),
         "passing": Query(SAMPLES, Everywhere(), limit=500, roles=frozenset({Role.ARRIVING})),
@@ -308,7 +308,7 @@ async def test_an_index_brings_a_tenants_records_in_the_order_of_a_required_fiel
 
 
 async def test_the_same_question_with_other_values_is_prepared_once(store: SqliteStore) -> None:
-    await done(store, put(record(1, texts={"title": "word"})))
+    await apply_all(store, put(record(1, texts={"title": "word"})))
     prepared = await store._driver.read(lambda session: table_of(session, SAMPLES).prepared)
     prepared.clear()
     for minute in range(5):
@@ -327,7 +327,7 @@ async def test_the_same_question_with_other_values_is_prepared_once(store: Sqlit
 
 
 async def test_among_many_equals_the_id_decides_and_the_filter_comes_first(store: SqliteStore) -> None:
-    await done(
+    await apply_all(
         store,
         *[
             put(record(n, fields={"type": "odd" if n % 2 else "even"}, texts={"title": "alike"}))
@@ -342,15 +342,15 @@ async def test_words_are_found_as_soon_as_they_are_stored_and_never_after_they_a
     store: SqliteStore,
 ) -> None:
     for n in range(70):
-        await done(store, put(record(n, texts={"title": "first"})))
+        await apply_all(store, put(record(n, texts={"title": "first"})))
         if n % 7 == 3:
-            await done(
+            await apply_all(
                 store,
                 put(record(n, version=2, texts={"title": "second"}), Newer()),
                 put(record(n - 2, version=2), Newer()),
             )
-            await done(store, delete(n - 3, version=9))
+            await apply_all(store, delete(n - 3, version=9))
         gone = n // 7 * 2 + (2 if n % 7 >= 3 else 0)
         second = n // 7 + (n % 7 >= 3)
-        assert len(await searched(store, "first", limit=100)) == n + 1 - gone - second
-        assert len(await searched(store, "second", limit=100)) == second
+        assert len(await search_hits(store, "first", limit=100)) == n + 1 - gone - second
+        assert len(await search_hits(store, "second", limit=100)) == second

@@ -17,16 +17,16 @@ from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import (
     HERE,
     T0,
+    apply_all,
     delete,
-    done,
+    fetch_record,
     hit_ids,
     id_of,
     key_of,
-    live,
     one,
     put,
     record,
-    searched,
+    search_hits,
 )
 from memory.ports.query import Near, Query, Search, within
 from memory.ports.record import Partition, Record, pack_vector
@@ -43,7 +43,7 @@ def said(n: int, text: str, version: int = 1, **parts: Any) -> Record:
 @pytest_asyncio.fixture
 async def filled(store: SqliteStore) -> AsyncIterator[SqliteStore]:
     """Three records of two words each; their words are no one else's."""
-    await done(
+    await apply_all(
         store, *[put(said(n, f"common special{n}", vector=pack_vector([1.0, float(n)]))) for n in (1, 2, 3)]
     )
     yield store
@@ -60,14 +60,14 @@ async def test_a_file_takes_writes_after_any_number_of_single_puts_and_updates(s
         assert (await one(store, put(said(k % 32, f"changed{k}", k + 2), Newer()))).applied
     assert await problems(store) == ()
     assert await hit_ids(store, "changed129") == {id_of(129 % 32)}
-    assert await searched(store, "changed0") == []
+    assert await search_hits(store, "changed0") == []
 
 
 @pytest.mark.parametrize("others", [0, 40])
 async def test_deleted_words_are_in_no_byte_of_the_files(store: SqliteStore, file: Path, others: int) -> None:
-    await done(store, *[put(said(n, "everyday")) for n in range(100, 100 + others)])
-    await done(store, put(said(1, "abracadabra zanzibar")), put(said(2, "kalamazoo")))
-    await done(store, put(said(1, "everyday zanzibar", 2), Newer()), delete(2))
+    await apply_all(store, *[put(said(n, "everyday")) for n in range(100, 100 + others)])
+    await apply_all(store, put(said(1, "abracadabra zanzibar")), put(said(2, "kalamazoo")))
+    await apply_all(store, put(said(1, "everyday zanzibar", 2), Newer()), delete(2))
     with raw(file) as connection:
         held = connection.execute(
             "SELECT word FROM samples_words WHERE number <= 2 OR word LIKE '%kala%'"
@@ -82,12 +82,12 @@ async def test_deleted_words_are_in_no_byte_of_the_files(store: SqliteStore, fil
 
 
 async def test_a_row_number_used_again_brings_no_words_of_its_former_record(store: SqliteStore) -> None:
-    await done(store, put(said(1, "first")), put(said(2, "secret")))
-    await done(store, delete(2, version=2))
-    await done(store, Purge(SAMPLES, key_of(2), 2))
+    await apply_all(store, put(said(1, "first")), put(said(2, "secret")))
+    await apply_all(store, delete(2, version=2))
+    await apply_all(store, Purge(SAMPLES, key_of(2), 2))
     theirs = record(9, THERE, texts={"content": "innocent"})
-    await done(store, put(theirs))
-    assert await searched(store, "secret", within(HERE, THERE)) == []
+    await apply_all(store, put(theirs))
+    assert await search_hits(store, "secret", within(HERE, THERE)) == []
     assert await hit_ids(store, "innocent", within(THERE)) == {theirs.key.id}
     assert await problems(store) == ()
 
@@ -96,21 +96,23 @@ async def test_writes_and_reads_go_on_without_a_word_index_and_a_repair_brings_i
     filled: SqliteStore, file: Path
 ) -> None:
     change(file, "DROP TABLE samples_words")
-    await done(filled, put(said(4, "common special4")), put(said(1, "common changed", 2), Newer()), delete(2))
-    assert (await live(filled, 4)).texts == {"content": "common special4"}
+    await apply_all(
+        filled, put(said(4, "common special4")), put(said(1, "common changed", 2), Newer()), delete(2)
+    )
+    assert (await fetch_record(filled, 4)).texts == {"content": "common special4"}
     assert len((await filled.query(Query(SAMPLES, within(HERE)))).records) == 3
     near = await filled.search(Search(SAMPLES, within(HERE), Near(pack_vector([1.0, 3.0])), 5))
     assert id_of(3) in {hit.head.key.id for hit in near}
     with pytest.raises(StoreError, match=r"word index.*repair"):
-        await searched(filled, "common")
+        await search_hits(filled, "common")
     assert len(await problems(filled)) == 2
     assert len(await problems(filled, repair=True)) == 2
     assert await problems(filled) == ()
     assert await hit_ids(filled, "common") == {id_of(1), id_of(3), id_of(4)}
     assert await hit_ids(filled, "changed") == {id_of(1)}
-    assert await searched(filled, "special2") == []
-    await done(filled, put(said(5, "common")))
-    assert len(await searched(filled, "common")) == 4
+    assert await search_hits(filled, "special2") == []
+    await apply_all(filled, put(said(5, "common")))
+    assert len(await search_hits(filled, "common")) == 4
 
 
 async def test_a_search_says_that_the_word_index_is_gone_before_any_write_met_it(
@@ -118,7 +120,7 @@ async def test_a_search_says_that_the_word_index_is_gone_before_any_write_met_it
 ) -> None:
     change(file, "DROP TABLE samples_words")
     with pytest.raises(StoreError, match="word index"):
-        await searched(filled, "common")
+        await search_hits(filled, "common")
 
 
 @pytest.mark.behaviour("AC-D25")
@@ -126,10 +128,10 @@ async def test_opening_the_file_brings_back_a_word_index_that_a_write_missed(
     filled: SqliteStore, file: Path
 ) -> None:
     change(file, "DROP TABLE samples_words")
-    await done(filled, put(said(4, "common")))
+    await apply_all(filled, put(said(4, "common")))
     await filled.close()
     again = await opened(file)
-    assert len(await searched(again, "common")) == 4
+    assert len(await search_hits(again, "common")) == 4
     assert await problems(again) == ()
     await again.close()
 
@@ -142,12 +144,12 @@ async def test_opening_the_file_brings_back_a_word_index_that_was_lost_while_nob
     await filled.close()
     change(file, loss)
     again = await opened(file)
-    assert len(await searched(again, "common")) == 3
+    assert len(await search_hits(again, "common")) == 3
     assert await problems(again) == ()
-    await done(again, delete(1), delete(2), delete(3))
+    await apply_all(again, delete(1), delete(2), delete(3))
     await again.close()
     again = await opened(file)  # an index without words, of records that have none, is none that was lost
-    assert await searched(again, "common") == []
+    assert await search_hits(again, "common") == []
     assert await problems(again) == ()
     await again.close()
 
@@ -156,9 +158,9 @@ async def test_a_write_that_misses_words_of_its_row_says_that_the_index_is_to_be
     filled: SqliteStore, file: Path
 ) -> None:
     change(file, "DELETE FROM samples_words WHERE word = 'special1'")
-    await done(filled, put(said(1, "other", 2), Newer()))
+    await apply_all(filled, put(said(1, "other", 2), Newer()))
     with pytest.raises(StoreError, match="word index"):
-        await searched(filled, "other")
+        await search_hits(filled, "other")
     assert await problems(filled, repair=True) == ("samples: a write found the word index damaged",)
     assert await hit_ids(filled, "other") == {id_of(1)}
 
@@ -201,7 +203,7 @@ async def test_an_audit_finds_missing_wrong_doubled_and_stale_words_and_mends_th
     assert await problems(filled, repair=True) == (problem,)
     assert (await filled.audit()).checked == 3
     assert await problems(filled) == ()
-    assert len(await searched(filled, "common")) == 3
+    assert len(await search_hits(filled, "common")) == 3
     assert await hit_ids(filled, "special2") == {id_of(2)}
 
 

@@ -17,11 +17,20 @@ from memory.adapters.sql.sqlite.errors import translate
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.adapters.sql.sqlite.words import Posting, WordIndex
-from memory.adapters.sql.sqlite.worker import Worker, driven
+from memory.adapters.sql.sqlite.worker import Worker, run_synchronously
 from memory.domain.errors import InvalidInput, NotOpen, StoreError, StoreFull, StoreUnavailable
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.support import HERE, done, found, key_of, live, put, record, searched
-from memory.ports.pace import paced
+from memory.ports.contract.support import (
+    HERE,
+    apply_all,
+    fetch_record,
+    fetch_stored,
+    key_of,
+    put,
+    record,
+    search_hits,
+)
+from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Eq, Order, Query, within
 from memory.ports.record import Record
 from memory.ports.writes import Absent
@@ -36,8 +45,8 @@ async def test_a_cancelled_call_hurts_no_other(store: SqliteStore) -> None:
     answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert all(isinstance(a, asyncio.CancelledError) or a[0].applied for a in answers)  # type: ignore[index]
     assert all(isinstance(r, Record) for r in await store.get(SAMPLES, [key_of(n) for n in range(1, 60, 2)]))
-    await done(store, put(record(100)))
-    assert (await live(store, 100)).version == 1
+    await apply_all(store, put(record(100)))
+    assert (await fetch_record(store, 100)).version == 1
 
 
 async def test_work_that_nobody_waits_for_any_more_is_not_begun() -> None:
@@ -55,14 +64,14 @@ async def test_work_that_nobody_waits_for_any_more_is_not_begun() -> None:
 
 def test_a_coroutine_is_driven_to_its_end_unless_it_waits_for_something() -> None:
     async def counting(waiting: bool) -> int:
-        turns = [n async for n in paced(range(20), 2)]
+        turns = [n async for n in iterate_cooperatively(range(20), 2)]
         if waiting:
             await Waiting()
         return len(turns)
 
-    assert driven(counting(False)) == 20
+    assert run_synchronously(counting(False)) == 20
     with pytest.raises(AssertionError, match="waits for something"):
-        driven(counting(True))
+        run_synchronously(counting(True))
 
 
 class Waiting:
@@ -88,9 +97,9 @@ async def test_a_file_locked_for_too_long_is_unavailable_and_then_works(file: Pa
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailable, match="locked"):
             await store.apply([put(record())])
-        assert await found(store) is None
+        assert await fetch_stored(store) is None
         other.execute("ROLLBACK")
-    await done(store, put(record()))
+    await apply_all(store, put(record()))
     await store.close()
 
 
@@ -147,8 +156,8 @@ async def test_a_write_that_breaks_the_shared_transaction_fails_alone(
     ]
     outcomes = await asyncio.gather(*[store.apply(batch) for batch in batches], return_exceptions=True)
     assert [isinstance(o, StoreFull) for o in outcomes] == [False, False, False, True, False, False]
-    assert len(await searched(store, "water", limit=1000)) == 200
-    assert await found(store, 300) is None
+    assert len(await search_hits(store, "water", limit=1000)) == 200
+    assert await fetch_stored(store, 300) is None
 
 
 def _with_code(kind: type[sqlite3.Error], code: int, text: str = "") -> sqlite3.Error:
@@ -193,7 +202,7 @@ async def test_a_store_opens_closes_and_opens_again_in_another_loop(file: Path) 
     store = SqliteStore(f"sqlite:///{file}")
     for n in range(2):
         await store.open(DECLARED)
-        await done(store, put(record(n)))
+        await apply_all(store, put(record(n)))
         await store.close()
     assert threading.active_count() < 20
 
@@ -201,14 +210,14 @@ async def test_a_store_opens_closes_and_opens_again_in_another_loop(file: Path) 
 async def test_half_a_character_in_a_question_is_invalid_input_and_in_words_finds_nothing(
     store: SqliteStore,
 ) -> None:
-    await done(store, put(record(texts={"title": "a word"})))
+    await apply_all(store, put(record(texts={"title": "a word"})))
     with pytest.raises(InvalidInput, match="surrogate"):
         await store.query(Query(SAMPLES, within(HERE), Eq("type", "\ud800")))
-    assert await searched(store, "\ud800") == []
+    assert await search_hits(store, "\ud800") == []
 
 
 async def test_many_rows_are_read_in_one_page(store: SqliteStore) -> None:
-    await done(store, *[put(record(n, fields={"type": "x" * (n % 3)})) for n in range(5000)])
+    await apply_all(store, *[put(record(n, fields={"type": "x" * (n % 3)})) for n in range(5000)])
     page = await store.query(
         Query(SAMPLES, within(HERE), order=(Order("type"), Order("created_at", True)), limit=4999)
     )
