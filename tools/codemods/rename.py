@@ -72,6 +72,8 @@ def _code(found: re.Match[str]) -> str:
 
 
 def _snippet(code: str) -> str:
+    if OLD.search(code) is None:
+        return code
     try:
         return _parsed(code.replace("…", "___"), _Renaming(in_document=True)).replace("___", "…")
     except cst.ParserSyntaxError:
