@@ -23,7 +23,7 @@ def main(paths: list[str]) -> int:
         before = path.read_text()
         if OLD.search(before) is None:
             continue
-        after = renamed_text(before) if path.suffix == ".md" else renamed(before, path)
+        after = renamed_text(before) if path.suffix == ".md" else renamed(before)
         if after != before:
             path.write_text(after)
             print(path)
