@@ -436,7 +436,7 @@ class BlockingEntries:
 class BlockingRelations:
     def __init__(self, access: Access) -> None: ...
     def relate(self, source_id: str, label: str, target_id: str) -> Relation: ...
-    def related(
+    def find(
         self,
         *,
         source_id: str | None = ...,

@@ -21,7 +21,7 @@ class Relations:
     """Labelled links between a tenant's entries. They go with the entries they link.
 
     await memory.relations.relate(newer.id, "supersedes", older.id)
-    replaced = await memory.relations.related(source_id=newer.id, label="supersedes")
+    replaced = await memory.relations.find(source_id=newer.id, label="supersedes")
     around = await memory.relations.expand(newer.id, depth=2)
     """
 

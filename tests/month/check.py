@@ -382,7 +382,7 @@ def _of(asked: Asked) -> str:
 
 
 async def relations(run: Run, tenant: str, limit: int = 200, *, worker: int = 0, **given: Any) -> None:
-    said = await run.ask(None, "relations.related", tenant=tenant, worker=worker, limit=limit, **given)
+    said = await run.ask(None, "relations.find", tenant=tenant, worker=worker, limit=limit, **given)
     wanted = run.model.related_to(tenant, **given)
     found = [(link.id, link.source_id, link.target_id, link.label, link.created_at) for link in said.given()]
     if found != [

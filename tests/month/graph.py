@@ -121,7 +121,7 @@ async def related_then(run: Run, op: Operation) -> None:
             raise Gone
         named[name] = run.made[ref][1]
     active, moments = op.args["active"], resolved(run, op.args["moments"])
-    said = await run.ask(op, "relations.related", limit=MOST, active=active, **named, **moments)
+    said = await run.ask(op, "relations.find", limit=MOST, active=active, **named, **moments)
     shown = model_of(run, op.tenant, said.begun).related(active=active, **moments)
     wanted = [link.id for link in run.model.related_to(op.tenant, **named) if link.id in shown]
     if is_certain(run, op.tenant, moments.get("known_at")):
@@ -248,7 +248,7 @@ async def an_expansion_goes_one_step_alone(
     return await whole(relations, entry_id, **(kwargs | {"depth": 1}))
 
 
-@mutant("relations.related")
+@mutant("relations.find")
 async def links_of_what_is_over_are_taken_for_active(
     whole: Method, relations: Relations, **kwargs: Any
 ) -> Any:

@@ -168,7 +168,7 @@ async def an_edit_is_acknowledged_and_lost(
     return after
 
 
-@mutant("relations.related")
+@mutant("relations.find")
 async def relations_of_retired_entries_are_hidden(whole: Method, relations: Relations, **kwargs: Any) -> Any:
     memory = Memory._over(relations._access)
     return [link for link in await whole(relations, **kwargs) if await memory.get(link.target_id) is not None]

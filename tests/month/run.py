@@ -42,7 +42,7 @@ READING = frozenset(
         "search",
         "entries.history",
         "entries.iterate",
-        "relations.related",
+        "relations.find",
         "relations.all",
         "admin.where",
         "admin.stats",

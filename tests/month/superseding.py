@@ -60,7 +60,7 @@ async def supersede(run: Run, op: Operation) -> None:
         for entry_id in ids:
             history = await run.ask(op, "entries.history", entry_id, reading=True)
             again |= {} if history.failure is not None else {entry_id: plain(history.given()[-1])}
-        links = (await run.ask(op, "relations.related", source_id=said.value.id, reading=True)).given()
+        links = (await run.ask(op, "relations.find", source_id=said.value.id, reading=True)).given()
     made = superseded(run.model, said, op.tenant, draft, ids, again, links)
     run.note(op, [made] if made else [])
 

@@ -19,7 +19,7 @@ RARE_SLIPS: dict[str, Slip] = {
     # entries and their past
     "an-edit-undoes-a-relabel": Slip(
         entries,
-        "Entries.replacing",
+        "Entries.prepare_replacement",
         "AtVersion(old.version, tier=old.tier)",
         "AtVersion(old.version)",
         ("relabelled while it is edited",),
@@ -89,14 +89,14 @@ RARE_SLIPS: dict[str, Slip] = {
     ),
     "fresh-replicas-forget-their-generation": Slip(
         writing,
-        "EntryWriter.born",
+        "EntryWriter.mark_stored",
         "one.record = replace(one.record, generation=outcome.generation)",
         "pass",
         ("replica.", "erase."),
     ),
     "not-found-and-still-readable": Slip(
         entries,
-        "Entries.erased",
+        "Entries.delete_if_scope_erased",
         'await self._erasure.delete(ENTRIES, old.key, at=old.version, held="deleted")',
         "pass",
         ("erase.",),
@@ -104,7 +104,7 @@ RARE_SLIPS: dict[str, Slip] = {
     # derivations
     "a-repeated-promotion-shows-a-retired-copy": Slip(
         derivation,
-        "Derivation._promoted",
+        "Derivation._find_promoted",
         "await self._entries.live_record(tenant, _promoted_key(tenant, entry_id, target).id)",
         "(await self._placement.locate(ENTRIES, key := _promoted_key(tenant, entry_id, target))).record"
         " or await self._entries.live_record(tenant, key.id)",
@@ -126,7 +126,7 @@ RARE_SLIPS: dict[str, Slip] = {
     ),
     "an-edit-forgets-whose-deletion-is-owed": Slip(
         outbox,
-        "Outbox.carried",
+        "Outbox.remaining_steps",
         "> past)",
         "is StepLifetime.DELETED)",
         ("summed up, edited, and its sources still to be deleted",),
@@ -169,7 +169,7 @@ RARE_SLIPS: dict[str, Slip] = {
         _SETBACK,
     ),
     "a-move-from-a-store-behind-goes-nowhere": Slip(
-        tiering, "Tiering._met", "await self._generations.lives_on(copy, source)", "pass", _SETBACK
+        tiering, "Tiering._handle_outcome", "await self._generations.lives_on(copy, source)", "pass", _SETBACK
     ),
     # moves
     "a-move-within-a-store-clears-the-cache-only-before": Slip(
@@ -251,7 +251,7 @@ RARE_SLIPS: dict[str, Slip] = {
     "the-first-part-speaks-for-all": Slip(
         split,
         "SplitStore.get",
-        "counting(found.values()) if",
+        "authoritative_copy(found.values()) if",
         "next(iter(found.values())) if",
         ("revived where a tier is split",),
     ),
@@ -264,7 +264,11 @@ RARE_SLIPS: dict[str, Slip] = {
         ("revived while a sweeper is frozen",),
     ),
     "a-silent-store-has-no-ends": Slip(
-        orphans, "standing", " or at.unknown is not None", "", ("linked, and swept while a store is silent",)
+        orphans,
+        "existing_keys",
+        " or at.unknown is not None",
+        "",
+        ("linked, and swept while a store is silent",),
     ),
 }
 """Not listed: `tombstones-that-owe-are-purged`, `Maintenance._purge` without its

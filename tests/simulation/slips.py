@@ -36,7 +36,7 @@ SLIPS: dict[str, Slip] = {
     # derivations
     "sources-are-deleted-before-the-result-is-stored": Slip(
         derivation,
-        "Derivation._stored",
+        "Derivation._put_record",
         "    store = self._placement.topology.home(record.tier)\n",
         "    store = self._placement.topology.home(record.tier)\n    for source in to_delete:\n"
         "        await self._erasure.delete(ENTRIES, source.key, at=source.version)\n",
@@ -46,7 +46,7 @@ SLIPS: dict[str, Slip] = {
         erasure, "Erasure._delete_noted", ", at=version, ", ", ", ("derive.",)
     ),
     "sources-are-never-deleted": Slip(
-        derivation, "Derivation._stored", "if to_delete else []", "if False else []", ("delete.home",)
+        derivation, "Derivation._put_record", "if to_delete else []", "if False else []", ("delete.home",)
     ),
     "a-second-life-begins-before-the-first-is-settled": Slip(
         id_reuse,
@@ -63,12 +63,12 @@ SLIPS: dict[str, Slip] = {
         ("delete.home",),
     ),
     "a-promotion-made-before-is-refused": Slip(
-        derivation, "Derivation._stored", "if there.record is not None:", "if False:", _DERIVE
+        derivation, "Derivation._put_record", "if there.record is not None:", "if False:", _DERIVE
     ),
     "a-derived-entry-owes-no-replica": Slip(
         derivation,
-        "Derivation._stored",
-        "*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *pending",
+        "Derivation._put_record",
+        "*write_steps(self._placement, ENTRIES, born.record, born.store), *pending",
         "*pending",
         _DERIVE,
     ),
@@ -79,19 +79,21 @@ SLIPS: dict[str, Slip] = {
         derivation, "Derivation._copy_of", '"tags": origin.tags}', '"tags": []}', _DERIVE
     ),
     # changes
-    "debts-are-dropped-by-an-edit": Slip(entries, "Entries.replacing", "*carried, ", "", ("version.keep",)),
+    "debts-are-dropped-by-an-edit": Slip(
+        entries, "Entries.prepare_replacement", "*carried, ", "", ("version.keep",)
+    ),
     "a-kept-version-outlives-its-scope": Slip(
         outbox, "Outbox._copy", "generation=owner.generation", "generation=None", ("version.keep", "erase.")
     ),
     "an-edit-owes-its-kept-version-to-nobody": Slip(
         entries,
-        "Entries.replacing",
-        "keep = () if beside else (kept(replaced, ENTRY_VERSIONS),)",
+        "Entries.prepare_replacement",
+        "keep = () if beside else (keep_version_step(replaced, ENTRY_VERSIONS),)",
         "keep = ()",
         _KEEP,
     ),
     "an-edit-beside-the-archive-keeps-no-version": Slip(
-        entries, "Entries.replacing", "if beside:\n", "if False:\n", ("update.",)
+        entries, "Entries.prepare_replacement", "if beside:\n", "if False:\n", ("update.",)
     ),
     "an-update-of-what-was-erased-is-acknowledged": Slip(
         entries,
@@ -117,17 +119,17 @@ SLIPS: dict[str, Slip] = {
         entries, "Entries._attempt", 'if changes.keys() & {"content", "title"}:', "if False:", ("update.",)
     ),
     "an-edit-forgets-its-generation": Slip(
-        entry_records, "changed", "generation=record.generation,", "", ("erase.delete",)
+        entry_records, "apply_changes", "generation=record.generation,", "", ("erase.delete",)
     ),
     "an-edit-breaks-the-chain-of-kept-versions": Slip(
-        entry_records, "changed", "previous=record.version,", "", _KEEP
+        entry_records, "apply_changes", "previous=record.version,", "", _KEEP
     ),
     "an-edit-leaves-the-tags": Slip(
-        entry_records, "changed", 'if "tags" in changes:', "if False:", ("update.",)
+        entry_records, "apply_changes", 'if "tags" in changes:', "if False:", ("update.",)
     ),
     "an-edit-leaves-the-words-it-is-found-by": Slip(
         entry_records,
-        "changed",
+        "apply_changes",
         'texts = texts_of(title, content or "", list(fields.get("tags") or ()), fields.get("source"))',
         "texts = dict(record.texts)",
         ("update.",),
@@ -138,7 +140,7 @@ SLIPS: dict[str, Slip] = {
     # keys
     "another-text-under-a-key-is-answered-the-first": Slip(
         writing,
-        "EntryWriter._repeated",
+        "EntryWriter._replay_write",
         "(conflict := _conflict(one, there.record)) is not None",
         "False",
         ("write.",),
@@ -159,10 +161,10 @@ SLIPS: dict[str, Slip] = {
     ),
     # long texts
     "a-long-text-owes-no-passages": Slip(
-        outbox, "owed_by_writing", "(*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES))", "owed", _PASSAGES
+        outbox, "write_steps", "(*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES))", "owed", _PASSAGES
     ),
     "an-edit-keeps-its-passages": Slip(
-        entry_records, "changed", "fields.pop(SAID, None)", "fields[SAID] = said_at(record)", _PASSAGES
+        entry_records, "apply_changes", "fields.pop(SAID, None)", "fields[SAID] = said_at(record)", _PASSAGES
     ),
     "a-passage-forgets-its-generation": Slip(
         passages, "PassageBuilder._passage", "generation=record.generation,", "", _PASSAGES
@@ -171,11 +173,11 @@ SLIPS: dict[str, Slip] = {
     "deletion-drops-debts": Slip(
         erasure,
         "Erasure.deletion",
-        "*self._outbox.carried(record, past=StepLifetime.DELETED), ",
+        "*self._outbox.remaining_steps(record, past=StepLifetime.DELETED), ",
         "",
         ("summed up, edited, and its sources still to be deleted",),
     ),
-    "deletion-leaves-relations": Slip(outbox, "hanging_on", "kind.named_by.items()", "()", ("derive.",)),
+    "deletion-leaves-relations": Slip(outbox, "deletion_steps", "kind.named_by.items()", "()", ("derive.",)),
     "deletion-forgets-the-last-kept-version": Slip(
         erasure, "Erasure.deletion", "versions = [record.previous, ", "versions = [", _KEEP
     ),
@@ -261,7 +263,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "an-edit-carries-replicas-and-nothing-else": Slip(
         outbox,
-        "Outbox.carried",
+        "Outbox.remaining_steps",
         "StepLifetime.ERASED) > past",
         "StepLifetime.ERASED) <= past",
         ("version.keep", "update."),
@@ -359,7 +361,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "what-is-ahead-of-the-clock-is-not-known-now": Slip(
         visibility,
-        "passed",
+        "is_past",
         " or (_asks_for_the_present(at, now) and moment > micros(now))",
         "",
         ("read.", "browse"),
@@ -385,7 +387,7 @@ SLIPS: dict[str, Slip] = {
     # relations
     "relations-of-erased-ends-are-shown": Slip(
         orphans,
-        "standing",
+        "existing_keys",
         "if at.record is not None or at.corrupt is not None or at.unknown is not None",
         "",
         _LINK,
@@ -406,7 +408,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "relations-are-listed-backwards": Slip(
         relations,
-        "Relations.related",
+        "Relations.find",
         '{"source_id": source_id, "target_id": target_id,',
         '{"source_id": target_id, "target_id": source_id,',
         _LINK,
@@ -429,7 +431,7 @@ SLIPS: dict[str, Slip] = {
         ("sweep.source", "move."),
     ),
     "a-lease-is-never-given-up": Slip(
-        lease, "Lease._taken", 'now < stands.fields["until"] <= now + 2 * length', "True", ("lease.",)
+        lease, "Lease._take", 'now < stands.fields["until"] <= now + 2 * length', "True", ("lease.",)
     ),
     # more reading
     # stores
@@ -437,7 +439,7 @@ SLIPS: dict[str, Slip] = {
     "a-revived-key-owes-no-replica": Slip(
         writing,
         "EntryWriter._revive",
-        "(*owed_by_writing(self._placement, ENTRIES, born.record, born.store), *one.steps)",
+        "(*write_steps(self._placement, ENTRIES, born.record, born.store), *one.steps)",
         "()",
         ("write.revive", "life"),
     ),

@@ -108,7 +108,7 @@ async def test_after_a_long_history_forms_say_what_the_server_holds(config: dict
 SLIPS = {
     "writes are not noted": Slip(
         partition_indexes,
-        "PartitionIndexes.wrote",
+        "PartitionIndexes.on_write",
         "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)",
         "pass",
     ),

@@ -95,7 +95,7 @@ def test_what_is_written_is_tagged_and_takes_the_place_of_what_it_contradicts(
     }
     with BlockingMemory(f"sqlite:///{tmp_path / 'advisor.db'}", embedder="none") as memory:
         assert [entry.content for entry in memory.retrieve("user:me")] == ["Ada lives in Porto"]
-        (link,) = memory.relations.related(target_id=old.id)
+        (link,) = memory.relations.find(target_id=old.id)
         assert (link.made_by, link.note) == ("words-1", "She has moved.")
 
 

@@ -237,9 +237,8 @@ class RedisStore(BaseStore):
         if not page.records:
             await self._notice_loss()
         for match in corrupt:
-            await self._quarantine(
-                match.entry.address, match.found, match.entry.value, match.entry.index_place
-            )  # type: ignore[arg-type]
+            entry, found = match.entry, match.found
+            await self._quarantine(entry.address, found, entry.value, entry.index_place)  # type: ignore[arg-type]
         if query.select is None:
             return page
         records = iterate_cooperatively([r for r in page.records if isinstance(r, Record)])

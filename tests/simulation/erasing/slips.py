@@ -39,7 +39,10 @@ SLIPS: dict[str, Slip] = {
         sessions, "SessionRecords.erase_before", "is_of_before(stored, before)", "True"
     ),
     "what-forked-off-since-stays": Slip(
-        sessions, "_began", "int(body.get(MADE_FROM, micros(record.created_at)))", "micros(record.created_at)"
+        sessions,
+        "_earliest_moment",
+        "int(body.get(MADE_FROM, micros(record.created_at)))",
+        "micros(record.created_at)",
     ),
     "a-session-that-was-named-since-stays": Slip(
         tenant_erasure,

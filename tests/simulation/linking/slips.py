@@ -24,7 +24,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "others-are-retired-before-the-entry-is-there": Slip(
         superseding,
-        "SupersedeWriter._written",
+        "SupersedeWriter._write_entry",
         f"    else:\n        {_STORED}\n",
         f"    else:\n        {_RETIRED}\n        {_STORED}\n        return\n",
     ),
@@ -47,7 +47,7 @@ SLIPS: dict[str, Slip] = {
         "hidden < 2",
     ),
     "what-is-dimmed-is-of-any-scope": Slip(
-        graph, "Graphs._superseded", "(not scopes or entry.scope.text in scopes)", "True"
+        graph, "Graphs._superseded_entries", "(not scopes or entry.scope.text in scopes)", "True"
     ),
     "an-expansion-goes-one-way": Slip(
         graph,
@@ -59,7 +59,7 @@ SLIPS: dict[str, Slip] = {
         graph, "Graphs._look", "scopes is None or entry.scope.text in scopes", "True"
     ),
     "an-expansion-shows-all-that-is-retired": Slip(
-        graph, "_Walk.counting", " and _may_show(row, self.retired)", ""
+        graph, "_Walk.visible_links", " and _may_show(row, self.retired)", ""
     ),
     "a-second-step-begins-at-the-first-alone": Slip(
         graph,
@@ -69,19 +69,22 @@ SLIPS: dict[str, Slip] = {
     ),
     "links-at-a-moment-are-those-of-today": Slip(
         relations,
-        "Relations._counting",
+        "Relations._visible_rows",
         "as_of=shown.as_of, known_at=shown.known_at",
         "as_of=None, known_at=None",
     ),
     "a-link-that-was-made-later-was-known": Slip(
-        relations, "Relations._counting", "shown.known_at is None or row.created_at <= shown.known_at", "True"
+        relations,
+        "Relations._visible_rows",
+        "shown.known_at is None or row.created_at <= shown.known_at",
+        "True",
     ),
     "what-supersedes-is-hidden-with-what-it-hides": Slip(
-        relations, "Relations._counting", "shown.superseded and", "False and"
+        relations, "Relations._visible_rows", "shown.superseded and", "False and"
     ),
     "what-was-retired-is-seen-as-it-is": Slip(
         entries,
-        "Entries._seen",
+        "Entries._visible_at",
         "record if retired or (is_current(record, now) if at is None else is_active(record, at, now)) else None",
         "record",
     ),

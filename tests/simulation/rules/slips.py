@@ -40,13 +40,13 @@ SLIPS: dict[str, Slip] = {
     ),
     "a-scope-keeps-one-too-few": Slip(
         single_conditions,
-        "ScopeExceeds.judged",
+        "ScopeExceeds.evaluate",
         "getattr(facts.rank, self.measure) > self.most",
         "getattr(facts.rank, self.measure) >= self.most",
     ),
     "a-rule-that-keeps-comes-last": Slip(
         retention_rules,
-        "retained",
+        "decide_retention",
         "for rule in rules:",
         "for rule in sorted(rules, key=lambda rule: rule.then == 'keep'):",
     ),
@@ -56,7 +56,7 @@ SLIPS: dict[str, Slip] = {
         "self._judged_version(head, next(newer), now)",
         "self._judged_version(head, next(newer) + 1, now)",
     ),
-    "a-grace-is-not-kept": Slip(sweeps, "Maintenance._due", "now - grace)", "now)"),
+    "a-grace-is-not-kept": Slip(sweeps, "Maintenance._due_pages", "now - grace)", "now)"),
     "a-session-ends-without-its-entries": Slip(
         retention,
         "Retention._end",
@@ -66,7 +66,7 @@ SLIPS: dict[str, Slip] = {
     # holds
     "a-hold-is-read-once": Slip(
         legal_holds,
-        "Holds._standing",
+        "Holds._fetch_holds",
         "        found = await archive.get(HOLDS, list(dict.fromkeys(keys)))\n",
         "        read = self.__dict__.setdefault('read', {})\n"
         "        if tuple(keys) not in read:\n"
@@ -99,7 +99,7 @@ SLIPS: dict[str, Slip] = {
     # quotas
     "writes-of-one-process-do-not-wait-for-each-other": Slip(
         quotas,
-        "Quotas.admitted",
+        "Quotas.admit",
         "await turns.enter_async_context(self._locks.setdefault(place, asyncio.Lock()))",
         "pass",
     ),
@@ -107,7 +107,7 @@ SLIPS: dict[str, Slip] = {
         quotas, "Quotas._count", "more and there + more > quota.most", "more and there > quota.most"
     ),
     "a-quota-counts-one-store": Slip(
-        quotas, "Quotas._held", "self._placement.topology.homes:", "self._placement.topology.homes[-1:]:"
+        quotas, "Quotas._usage", "self._placement.topology.homes:", "self._placement.topology.homes[-1:]:"
     ),
     "the-newest-is-evicted": Slip(
         quotas, "Quotas._evict", "for store, head in candidates:", "for store, head in candidates[::-1]:"
@@ -124,7 +124,9 @@ SLIPS: dict[str, Slip] = {
     "a-copy-that-was-deleted-is-made-again": Slip(
         promotion, "Promotion._copy", "revive=False", "revive=True"
     ),
-    "everything-is-copied": Slip(promotion_rules, "copied", "rule.reason(facts, now)", "rule.describe()"),
+    "everything-is-copied": Slip(
+        promotion_rules, "decide_copies", "rule.reason(facts, now)", "rule.describe()"
+    ),
     "an-end-copies-the-first-of-a-page": Slip(
         promotion, "Promotion._copy", "for one in judged for", "for one in judged[:1] for"
     ),
@@ -138,7 +140,7 @@ SLIPS: dict[str, Slip] = {
     "what-is-looked-at-counts-as-done": Slip(budgets, "Allowance.over", "if not count:", "if False:"),
     "a-dead-worker-s-lease-lasts": Slip(
         lease,
-        "Lease._taken",
+        "Lease._take",
         'now < stands.fields["until"] <= now + 2 * length',
         'now < stands.fields["until"] + 10_000 * length',
     ),

@@ -26,7 +26,7 @@ SLIPS: dict[str, Slip] = {
         log, "Log._is_ours", "there.draft.nonce == event.draft.nonce", "False"
     ),
     "an-append-whose-answer-was-lost-is-made-again": Slip(
-        log, "Log._repeated", "if not unsure or", "if True or"
+        log, "Log._find_stored_drafts", "if not unsure or", "if True or"
     ),
     "ids-are-not-looked-up": Slip(
         log, "Log.find", "if as_seen and seen.since <= FIRST_PLACE:", "if as_seen:"
@@ -58,14 +58,16 @@ SLIPS: dict[str, Slip] = {
     ),
     # what is remembered
     "an-edit-is-not-told": Slip(log, "Log._put_over", "await self.tell_edit(new)", "pass"),
-    "what-was-edited-is-remembered": Slip(seen, "Seen._forget", "if known is not None and", "if False and"),
+    "what-was-edited-is-remembered": Slip(
+        seen, "LogSnapshot._forget", "if known is not None and", "if False and"
+    ),
     "what-came-since-is-not-asked-for": Slip(
-        log, "Log._refreshed", "elif rows[ahead[0]] is not None:", "elif False:"
+        log, "Log._refresh", "elif rows[ahead[0]] is not None:", "elif False:"
     ),
     # the window
     "a-clear-takes-what-came-meanwhile": Slip(
         handle,
-        "Handle._left",
+        "Handle._remove_from_window",
         "for place in known if place in seen.state.window",
         "for place in (seen.state.window if seen.state.window else known)",
     ),
@@ -76,27 +78,27 @@ SLIPS: dict[str, Slip] = {
         window, "split_by_policy", "cut if of_user is None else min(cut, of_user)", "cut"
     ),
     "a-budget-takes-the-last-user-message": Slip(
-        window, "fitted", "if keep_last_user else None", "if False else None"
+        window, "fit_to_budget", "if keep_last_user else None", "if False else None"
     ),
     "results-stand-where-they-came": Slip(
-        window, "arranged", "found.unit.append(position)", "units.append([position])"
+        window, "arrange", "found.unit.append(position)", "units.append([position])"
     ),
     "what-a-summary-stands-for-comes-back": Slip(
         conversation,
-        "Conversation._restored",
-        "if (await self._history.gone([event]))[0].archived_by is not None:",
+        "Conversation._restore_event",
+        "if (await self._history.window_exits([event]))[0].archived_by is not None:",
         "if False:",
     ),
     # compactions
     "a-summary-of-others-rows": Slip(
         compacting,
-        "Compacting._compacted",
+        "Compacting._compact_once",
         '"left": left.to_json()',
         '"left": (self._log.seen or window).state.window.to_json()',
     ),
     "a-second-compaction-is-let-in": Slip(
         compacting,
-        "Compacting._compacted",
+        "Compacting._compact_once",
         "if seen.state.after.compactions != before or any(at not in seen.state.window for at in left):",
         "if False:",
     ),
@@ -109,30 +111,32 @@ SLIPS: dict[str, Slip] = {
     ),
     "an-end-lets-what-has-left-before-leave": Slip(
         window_exits,
-        "WindowExitHandler.leaving",
+        "WindowExitHandler.exit_data_and_steps",
         "places.between(after.exited_until + 1,",
         "places.between(0,",
     ),
-    "a-compaction-owes-nothing-onward": Slip(compacting, "Compacting._compacted", "owed=owed)]", "owed=())]"),
-    "a-cut-owes-nothing-onward": Slip(handle, "Handle._left", "owed=owed)]", "owed=())]"),
-    "what-was-cut-off-and-came-back-goes-twice": Slip(
-        window_exits, "WindowExitHandler._leaving", " and why.cut_by in (None, event.place)", ""
+    "a-compaction-owes-nothing-onward": Slip(
+        compacting, "Compacting._compact_once", "owed=owed)]", "owed=())]"
     ),
-    "an-erased-summary-lets-nothing-leave": Slip(events, "Event.redacted", "LEAVES, ", ""),
+    "a-cut-owes-nothing-onward": Slip(handle, "Handle._remove_from_window", "owed=owed)]", "owed=())]"),
+    "what-was-cut-off-and-came-back-goes-twice": Slip(
+        window_exits, "WindowExitHandler._exiting_messages", " and why.cut_by in (None, event.place)", ""
+    ),
+    "an-erased-summary-lets-nothing-leave": Slip(events, "Event.as_redacted", "LEAVES, ", ""),
     "entries-of-an-erased-message-stay": Slip(
         derived_entries, "DerivedEntries.forget", "source.has(event.place, event.number or 0)", "False"
     ),
     "a-deleted-session-teaches": Slip(
-        derived_entries, "DerivedEntries.outlived", "lives - {living} and", "False and"
+        derived_entries, "DerivedEntries.entries_of_past_incarnations", "lives - {living} and", "False and"
     ),
     # erasing
     "an-erased-message-leaves-a-hole": Slip(
         log,
         "Log.redact",
-        "return await self._put_over(event, event.redacted(owed, self.life.session_id, version=version, now=now), erases=True)",
+        "return await self._put_over(event, event.as_redacted(owed, self.life.session_id, version=version, now=now), erases=True)",
         "deletes = __import__('memory.ports.writes').ports.writes.Delete(MESSAGES, event.key, version, AtVersion(event.version))\n"
         "    await self._placement.write_one('log.change', self.store, deletes)\n"
-        "    return event.redacted(owed, self.life.session_id, version=version, now=now)",
+        "    return event.as_redacted(owed, self.life.session_id, version=version, now=now)",
     ),
     "summaries-of-an-erased-message-stay": Slip(
         redaction, "Redaction._made_of", "if place in left_by(event.draft)", "if False"

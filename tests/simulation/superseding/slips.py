@@ -22,13 +22,13 @@ _LINKED = """[
 SLIPS: dict[str, Slip] = {
     "others-are-retired-before-the-entry-is-stored": Slip(
         superseding,
-        "SupersedeWriter._written",
+        "SupersedeWriter._write_entry",
         f"    else:\n        {_STORED}\n",
         f"    else:\n        {_RETIRED}\n        {_STORED}\n",
     ),
     "a-link-comes-before-its-entry": Slip(
         superseding,
-        "SupersedeWriter._written",
+        "SupersedeWriter._write_entry",
         f"    else:\n        {_STORED}\n",
         f"    else:\n        {_LINKED}\n        {_STORED}\n",
     ),
@@ -37,10 +37,10 @@ SLIPS: dict[str, Slip] = {
         "SupersedeWriter._attempt",
         "        homes = [home for at in located if (home := self._giving_way(write, at)) is not None]\n"
         "        write.retired, write.tried = [record.key.id for record, _ in homes], True\n"
-        "        await self._written(write, own, homes)\n",
+        "        await self._write_entry(write, own, homes)\n",
         "        homes = [home for at in located if (home := at.home()) is not None]\n"
         "        write.retired, write.tried = [record.key.id for record, _ in homes], True\n"
-        "        await self._written(write, own, homes)\n"
+        "        await self._write_entry(write, own, homes)\n"
         "        [self._giving_way(write, at) for at in located]\n",
     ),
     "what-is-not-there-is-passed-over": Slip(
@@ -50,7 +50,7 @@ SLIPS: dict[str, Slip] = {
         "if True:\n            return None\n        if write.tried",
     ),
     "what-remains-is-owed-to-nobody": Slip(
-        superseding, "SupersedeWriter._written", "one.owe(Owed(", "one.steps and one.owe(Owed("
+        superseding, "SupersedeWriter._write_entry", "one.owe(Owed(", "one.steps and one.owe(Owed("
     ),
     "what-remains-does-not-outlast-an-edit": Slip(
         superseding, "SupersedeWriter.__init__", "StepLifetime.DELETED", "StepLifetime.EDITED"
@@ -99,11 +99,11 @@ SLIPS: dict[str, Slip] = {
     ),
     "an-upsert-is-answered-though-another-was-faster": Slip(
         entries,
-        "Entries._upserted",
+        "Entries._try_upsert",
         "return None if stored is None else entry_of(stored)",
         "return entry_of(stored or new)",
     ),
     "an-upsert-begins-a-new-life-over-what-is-there": Slip(
-        entries, "Entries._upserted", "if is_expired(record, now):", "if record.version % 2:"
+        entries, "Entries._try_upsert", "if is_expired(record, now):", "if record.version % 2:"
     ),
 }

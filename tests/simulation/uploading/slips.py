@@ -26,7 +26,7 @@ SLIPS: dict[str, Slip] = {
     "two-uploads-each-see-room": Slip(
         reservations,
         "Reservations.reserve",
-        "    await self._balances.change(life.tenant, named)\n",
+        "    await self._balances.change(life.tenant, add_uploads)\n",
         "    self._refuse_beyond(life.tenant, (await self._balances.of(life.tenant)).total, size)\n"
         "    await self._balances.change(life.tenant, lambda balance: balance.with_entry(upload, Entry(size, micros(now)), size))\n",
     ),
@@ -44,7 +44,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "room-is-returned-and-counted-still": Slip(
         reservations,
-        "Reservations._returned",
+        "Reservations._remove_uploads",
         "balance.without(upload, 0)",
         "balance.without(upload, balance.under_way[upload].counted if upload in balance.under_way else 0)",
     ),
@@ -186,7 +186,7 @@ SLIPS: dict[str, Slip] = {
             "a-fork-does-not-count": Slip(
                 conversation,
                 "Conversation.begin",
-                "        self._wrote(*await self._log.append(",
+                "        self._note_writes(*await self._log.append(",
                 "        room = self._log._uploads._reservations\n"
                 "        class Uncounted:\n"
                 "            def __getattr__(self, name):\n"
@@ -196,7 +196,7 @@ SLIPS: dict[str, Slip] = {
                 "            async def hold_parts(self, *_):\n"
                 "                return True\n"
                 "        self._log._uploads._reservations = Uncounted()\n"
-                "        self._wrote(*await self._log.append(",
+                "        self._note_writes(*await self._log.append(",
             ),
             "what-a-dead-writer-left-stays": Slip(
                 uploads, "Uploads._look_noted", "await self._give_up(reservation)", "pass"

@@ -214,7 +214,7 @@ def test_an_import_of_an_export_rewrites_every_reference_and_keeps_what_was_true
         {"tiers": dict.fromkeys(("short", "mid", "long"), "sqlite:///elsewhere.db"), "embedder": "none"}
     ) as there:
         after = {e.content: e for e in there.entries.iterate(include_retired=True)}
-        (relation,) = there.relations.related()
+        (relation,) = there.relations.find()
         assert not {e.id for e in after.values()} & set(before)
         retired = [e for e in there.entries.iterate(include_retired=True) if e.valid_to is not None]
         assert [(e.content, e.valid_from, e.valid_to) for e in retired] == [
@@ -246,7 +246,7 @@ def test_importing_again_after_an_end_of_a_relation_was_deleted_brings_neither_b
         again = memory.json("import", "all.jsonl", "--config", "elsewhere.db")
         assert (again["imported"], again["relations"]) == (0, 0)
         assert sorted(e.content for e in there.entries.iterate()) == ["note 1", "note 2"]
-        assert len(there.relations.related()) == 1
+        assert len(there.relations.find()) == 1
 
 
 def test_an_export_overwrites_no_file_and_may_be_of_one_scope(memory: CommandLine) -> None:

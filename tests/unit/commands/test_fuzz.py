@@ -312,13 +312,13 @@ async def test_inputs_by_the_thousand_raise_nothing_and_are_answered_in_frames_a
 
 
 SLIPS = [
-    Slip(render, "framed", "escaped(text)", "text"),
-    Slip(escape, "escaped", "text.splitlines(keepends=True)", r're.split("(?<=\n)", text)'),
-    Slip(escape, "unescaped", "text.splitlines(keepends=True)", r're.split("(?<=\n)", text)'),
+    Slip(render, "frame_answer", "escape_text(text)", "text"),
+    Slip(escape, "escape_text", "text.splitlines(keepends=True)", r're.split("(?<=\n)", text)'),
+    Slip(escape, "unescape_text", "text.splitlines(keepends=True)", r're.split("(?<=\n)", text)'),
     Slip(escape, "one_line", '" ".join(text.split())', "text"),
     Slip(parse, "commands_in", "if number < behind:", "if False:"),
     Slip(parse, "commands_in", "_opens(said) or", "False or"),
-    Slip(parse, "_body", 'unescaped("".join(lines))', '"".join(lines)'),
+    Slip(parse, "_body", 'unescape_text("".join(lines))', '"".join(lines)'),
     Slip(parse, "_body", "len(last[0].splitlines()[0])", "0"),
     Slip(run, "_error", "True, False)", "True, True)"),
     Slip(run, "_body", "if text is None:", "if False:"),

@@ -64,7 +64,7 @@ CALLS: dict[str, Call] = {
     "`compact` of others": lambda m, k: m.compact([k.user.id], lambda entries: "text in short"),
     "`relations.relate`": lambda m, k: m.relations.relate(k.linked.id, "refines", k.user.id),
     "`relations.unrelate`": lambda m, k: m.relations.unrelate(k.relation.id),
-    "`relations.related`": lambda m, k: m.relations.find(source_id=k.user.id),
+    "`relations.find`": lambda m, k: m.relations.find(source_id=k.user.id),
     "`sessions.end`, `admin.move` to `mid`": lambda m, k: _moved(m, k),
     "`session.search`, `search_messages`": lambda m, k: m.search_messages("hello"),
     "`session.context` of what this process saw within the last minute": lambda m, k: m.session(

@@ -32,7 +32,7 @@ from memory import (
 )
 from memory.facade.config import MemoryConfig
 from tests.acceptance.support import Clock
-from tests.support.readme import blocks
+from tests.support.readme import RULES, blocks
 
 DAY = timedelta(days=1)
 EPHEMERAL: Any = {"embedder": "none", "accept_loss": True, "durations": {"sweep_every": "0s"}}
@@ -359,8 +359,8 @@ async def test_two_rules_of_one_name_are_refused() -> None:
         await opened(PromotionRule(name="shouting"), policies=[Shouting()]).open()
 
 
-def test_the_rules_of_the_readme_can_be_read(tmp_path: Path) -> None:
-    said = [block for block in blocks("toml") if "[[promotion]]" in block]
+def test_the_rules_of_the_guide_can_be_read(tmp_path: Path) -> None:
+    said = [block for block in blocks("toml", RULES) if "[[promotion]]" in block]
     assert said
     for block in said:
         (tmp_path / "memory.toml").write_text(block)

@@ -197,7 +197,7 @@ def test_every_noun_works_in_its_blocking_form(memory: Any) -> None:
     )
     assert [entry.id for entry in memory.entries.iterate("user:ada")] == [tea.id, coffee.id]
     link = memory.relations.relate(tea.id, "supersedes", coffee.id)
-    assert memory.relations.related(source_id=tea.id) == [link] == list(memory.relations.all())
+    assert memory.relations.find(source_id=tea.id) == [link] == list(memory.relations.all())
     assert memory.sessions.end("s1").moved == []
     assert [line["format"] for line in memory.admin.export()] == [
         "memory-entry/2",

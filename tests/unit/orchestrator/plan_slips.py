@@ -23,7 +23,7 @@ SLIPS = {
         dry_run_quotas, "DryRunQuotas._let_go", "self._ahead.goes(ENTRIES, head)", "pass"
     ),
     "a quota counts what stands alone": Slip(
-        dry_run_quotas, "DryRunQuotas._comes_to", "in changes[seen:]:", "in ():"
+        dry_run_quotas, "DryRunQuotas._usage_change", "in changes[seen:]:", "in ():"
     ),
     "a quota has those go that are gone": Slip(
         dry_run_quotas, "DryRunQuotas._that_stay", "if not self._ahead.knows(ENTRIES, head.key)", "if True"
@@ -77,7 +77,7 @@ SLIPS = {
     ),
     "a move goes to a store that is away": Slip(
         dry_run_moves,
-        "DryRunMoves.that_stay",
+        "DryRunMoves.staying_records",
         "return {key: Stay(str(error), isinstance(error, StoreUnavailable)) for key in keys}",
         "return {}",
     ),
@@ -88,7 +88,10 @@ SHOWN_BY_ONE_TEST = {
         dry_run_due, "DryRunDueWork._plan_leaving", "planning.ahead.settled.add((owner.key, LEAVE))", "pass"
     ),
     "what is new is kept with its texts": Slip(
-        dry_run, "DryRunState._kept", "return row if copied else head_of", "return row if True else head_of"
+        dry_run,
+        "DryRunState._without_texts",
+        "return row if copied else head_of",
+        "return row if True else head_of",
     ),
     "what moves at last is kept": Slip(promotion, "Promotion._plan_moves", "if is_last:", "if False:"),
     "a scope is listed for each copy": Slip(

@@ -465,7 +465,7 @@ async def shows_a_store_not_written_to() -> None:
 
 SLIPS = {
     "an end is over whose messages are to go onward": (
-        Slip(session_ends, "SessionClosing.end", "elif not _that_owe(LEAVE, before):", "else:"),
+        Slip(session_ends, "SessionClosing.end", "elif not _events_with_step(LEAVE, before):", "else:"),
         shows_messages_behind_an_end,
     ),
     "a sweep ends a session whose messages are to go onward": (
@@ -490,8 +490,8 @@ SLIPS = {
         Slip(
             session_ends,
             "SessionClosing.end",
-            "self._settle(_that_owe(END, before))",
-            "self._settle(_that_owe(END, await self._owing(tenant, scope)))",
+            "self._settle(_events_with_step(END, before))",
+            "self._settle(_events_with_step(END, await self._pending_events(tenant, scope)))",
         ),
         test_an_end_is_not_taken_for_that_of_another_who_resumed_the_session_meanwhile,
     ),
@@ -504,13 +504,13 @@ SLIPS = {
         test_an_end_that_makes_entries_of_messages_owes_nothing_and_reads_what_is_owed_once,
     ),
     "a session is ended that was resumed and archived": (
-        Slip(session_ends, "SessionClosing.due", " and await log.first(resumed) is None", ""),
+        Slip(session_ends, "SessionClosing.due_end", " and await log.first(resumed) is None", ""),
         shows_resumed_and_archived,
     ),
     "a session that has expired is not ended": (
         Slip(
             session_ends,
-            "SessionClosing.due",
+            "SessionClosing.due_end",
             "scope.id)) is None:",
             "scope.id)) is None or self._sessions.is_over(record):",
         ),
@@ -527,7 +527,7 @@ SLIPS = {
     "each end reads a store that does not answer": (
         Slip(
             judging,
-            "RuleEvaluator.judged",
+            "RuleEvaluator.matches",
             "missed.away |= {error.store} if isinstance(error, StoreUnavailable) else set()",
             "pass",
         ),
@@ -556,7 +556,9 @@ SLIPS = {
         shows_entries_alone,
     ),
     "an end that is done is owed still": (
-        Slip(session_ends, "SessionClosing.end", "await self._settle(_that_owe(END, before))", "pass"),
+        Slip(
+            session_ends, "SessionClosing.end", "await self._settle(_events_with_step(END, before))", "pass"
+        ),
         shows_nothing_owed,
     ),
     "an end that waits is over": (
@@ -566,14 +568,14 @@ SLIPS = {
     "a resumed session is ended": (
         Slip(
             session_ends,
-            "SessionClosing.due",
+            "SessionClosing.due_end",
             '(await log.load()).state.after.status != "active" and await log.first(resumed) is None',
             "True",
         ),
         test_a_session_that_was_resumed_keeps_its_entries_until_it_ends_again,
     ),
     "what comes later goes with it": (
-        Slip(session_ends, "SessionClosing.due", 'moment(owed.data["until"])', "None"),
+        Slip(session_ends, "SessionClosing.due_end", 'moment(owed.data["until"])', "None"),
         test_entries_that_come_after_the_end_of_a_session_without_a_conversation_stay,
     ),
     "each end asks a store that is away": (

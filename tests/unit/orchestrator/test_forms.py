@@ -705,7 +705,7 @@ async def test_nothing_is_stale_and_nothing_of_ones_own_is_missed_whatever_happe
 SLIPS = {
     "writes are not noted": Slip(
         partition_indexes,
-        "PartitionIndexes.wrote",
+        "PartitionIndexes.on_write",
         "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)",
         "pass",
     ),
@@ -716,7 +716,7 @@ SLIPS = {
         "[]",
     ),
     "a write that broke off counts as none": Slip(
-        placement, "Placement.write", "watcher.broke_off(writes)", "pass"
+        placement, "Placement.write", "watcher.on_write_failure(writes)", "pass"
     ),
     "what was written while it was read by id is forgotten": Slip(
         partition_indexes, "PartitionIndexes._bring_up", "view.written.get(record_id) != number", "False"
@@ -724,7 +724,9 @@ SLIPS = {
     "what is gone is kept": Slip(
         partition_indexes, "PartitionIndexes._bring_up", "view.form.drop(record_id)", "pass"
     ),
-    "what was erased is kept": Slip(placement, "Placement.delete_matching", "watcher.deleted(query)", "pass"),
+    "what was erased is kept": Slip(
+        placement, "Placement.delete_matching", "watcher.on_delete(query)", "pass"
+    ),
     "a form never grows old": Slip(
         partition_indexes,
         "PartitionIndexes._let_go_of_old",

@@ -384,15 +384,13 @@ async def test_they_are_those_of_the_entries_whatever_happens() -> None:
 
 
 SLIPS = {
-    "a text owes nothing": Slip(
-        outbox, "owed_by_writing", "(*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES))", "owed"
-    ),
+    "a text owes nothing": Slip(outbox, "write_steps", "(*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES))", "owed"),
     "a deletion owes nothing": Slip(erasure, "Erasure.deletion", "*passages_left(kind, record)", ""),
     "an edit keeps what there was": Slip(
-        entry_records, "changed", "fields.pop(SAID, None)", "fields[SAID] = said_at(record)"
+        entry_records, "apply_changes", "fields.pop(SAID, None)", "fields[SAID] = said_at(record)"
     ),
     "what was more parts once is forgotten": Slip(
-        entry_records, "changed", "max(parts_before(record), len(parts_in(record)))", "0"
+        entry_records, "apply_changes", "max(parts_before(record), len(parts_in(record)))", "0"
     ),
     "a passage has no generation": Slip(
         passages, "PassageBuilder._passage", "generation=record.generation,", ""

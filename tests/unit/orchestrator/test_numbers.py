@@ -492,7 +492,7 @@ SLIPS = {
     ),
     "a number is put over another": Slip(
         short_ids,
-        "ShortIds._put",
+        "ShortIds._number_put",
         "return Put(NUMBERS, record, Absent())",
         f"return Put(NUMBERS, record, {_WHATEVER})",
     ),
@@ -506,7 +506,7 @@ SLIPS = {
         manifests, "Manifests._manifest", 'None if before is None else before.fields.get("number")', "None"
     ),
     "the number of an artifact is put over what stands there": Slip(
-        short_ids, "ShortIds._numbered", "AtVersion(manifest.version))", f"{_WHATEVER})"
+        short_ids, "ShortIds._manifest_put", "AtVersion(manifest.version))", f"{_WHATEVER})"
     ),
     "who comes second says its own number of an artifact": Slip(
         short_ids,

@@ -271,14 +271,14 @@ SLIPS: dict[str, tuple[Story, Slip]] = {
         remembered_session,
         Slip(
             sessions,
-            "SessionRecords.remembered",
+            "SessionRecords.cached_record",
             "not timedelta(0) <= self._placement.now() - told[1] < REMEMBERED_FOR",
             "False",
         ),
     ),
     "a-remembered-message-never-expires": (
         remembered_message,
-        Slip(logs, "Log._refreshed", "not timedelta(0) <= now - seen.read_since < REMEMBERED_FOR", "False"),
+        Slip(logs, "Log._refresh", "not timedelta(0) <= now - seen.read_since < REMEMBERED_FOR", "False"),
     ),
     "remembered-room-never-expires": (
         remembered_room,

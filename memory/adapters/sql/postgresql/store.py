@@ -169,7 +169,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         )
         in_quarantine = await connection.fetchval(
             f"SELECT count(*) FROM {self._quoted_name(names.quarantine)}"
-        )  # noqa: S608
+        )
         where = [
             self._config.place,
             *(["it takes no writes: a standby, or a server that is read only"] if settings.read_only else []),

@@ -22,7 +22,7 @@ SLIPS = {
     "two uploads may each see room": Slip(
         reservations,
         "Reservations.reserve",
-        "    await self._balances.change(life.tenant, named)\n",
+        "    await self._balances.change(life.tenant, add_uploads)\n",
         "    self._refuse_beyond(life.tenant, (await self._balances.of(life.tenant)).total, size)\n"
         "    await self._balances.change(life.tenant, lambda balance: balance.with_entry(upload, Entry(size, micros(now)), size))\n",
     ),

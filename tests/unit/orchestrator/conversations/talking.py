@@ -45,10 +45,12 @@ async def opened(engine: Engine, session_id: str = "s1") -> Conversation:
     return await engine.conversations.open(TENANT, SessionDraft(session_id), create=False)
 
 
-async def hits_of(conversation: Conversation, text: str, limit: int = 10, by: Any = "both") -> FoundMessages:
+async def hits_of(
+    conversation: Conversation, text: str, limit: int = 10, mode: Any = "hybrid"
+) -> FoundMessages:
     """The messages of the session that answer, as its own process finds them."""
     finding = Finding(conversation._placement, conversation._sessions)
-    return await finding.find_in(conversation, text, limit, by)
+    return await finding.find_in(conversation, text, limit, mode)
 
 
 async def window(conversation: Conversation) -> list[str]:

@@ -18,9 +18,9 @@ ORDERS = 500
 SLIPS = {
     "an edit is not told": Slip(log, "Log._put_over", "await self.tell_edit(new)", "pass"),
     "an edit is told and nobody forgets what was said before": Slip(
-        log, "Seen.take", "self._forget(event)", "pass"
+        log, "LogSnapshot.take", "self._forget(event)", "pass"
     ),
-    "what came since is not asked for": Slip(log, "Log._refreshed", "rows[ahead[0]] is not None", "False"),
+    "what came since is not asked for": Slip(log, "Log._refresh", "rows[ahead[0]] is not None", "False"),
     "an event is put over another's": Slip(
         log, "Log._put", "Absent()", '__import__("memory.ports.writes", fromlist=["Newer"]).Newer()'
     ),

@@ -311,7 +311,7 @@ async def test_nothing_is_missed_that_is_in_the_middle_of_anything(
 
 _SLIPS = {
     "who returns room meanwhile is not made to look again": (
-        Slip(balances, "Balances._counted", "await self._put_later(rows)", "rows"),
+        Slip(balances, "Balances._sum_reservations", "await self._put_later(rows)", "rows"),
         _deletes,
     ),
     "what was about to be put is missed by its writer": (
@@ -319,7 +319,7 @@ _SLIPS = {
         _puts,
     ),
     "what was about to be put is missed when it is given up": (
-        Slip(balances, "Balance.leaving", "self.seeing(reservation, now)", "self"),
+        Slip(balances, "Balance.with_leaving", "self.with_reservation(reservation, now)", "self"),
         _breaks_off,
     ),
     "what was about to be said is missed": (

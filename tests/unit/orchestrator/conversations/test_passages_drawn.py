@@ -132,16 +132,16 @@ async def test_passages_are_those_of_the_messages_whatever_happens() -> None:
 
 SLIPS = {
     "an edit owes nothing": Slip(
-        log, "Log.change", "new.owing(self._passages.owed_by(new.draft, new.parts))", "new"
+        log, "Log.change", "new.with_pending_steps(self._passages.owed_by(new.draft, new.parts))", "new"
     ),
     "an erasure owes nothing": Slip(
         redaction, "Redaction._erase_at", "*self._sessions.passages.owed_by_erasing(event)", "*()"
     ),
     "a message owes nothing": Slip(
-        log, "Log._named", ", owed=(*draft.owed, *self._passages.owed_by(draft))", ""
+        log, "Log._with_nonce", ", owed=(*draft.owed, *self._passages.owed_by(draft))", ""
     ),
     "what was more parts once is forgotten": Slip(
-        events, "Event.changed", "parts=max(self.parts, parts)", "parts=0"
+        events, "Event.with_message", "parts=max(self.parts, parts)", "parts=0"
     ),
     "a passage has no generation": Slip(
         passages, "PassageBuilder._passage", "generation=record.generation,", ""
