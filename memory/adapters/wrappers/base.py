@@ -59,7 +59,7 @@ class Wrapper:
 
     @property
     def data_loss(self) -> str:
-        return str(getattr(self.inner, "lost", ""))
+        return str(getattr(self.inner, "data_loss", ""))
 
     @property
     def reads_only(self) -> bool:

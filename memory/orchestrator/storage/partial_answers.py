@@ -67,7 +67,7 @@ class Lacking:
             if shows:
                 self._note_failure(store, answer)
             return None
-        if lost := getattr(store, "lost", ""):
+        if lost := getattr(store, "data_loss", ""):
             self.say(lost)
         if shows:
             self.answering.add(store)

@@ -148,7 +148,7 @@ class SplitStore:
 
     @property
     def data_loss(self) -> str:
-        return "; ".join(filter(None, [getattr(part, "lost", "") for part in self.parts]))
+        return "; ".join(filter(None, [getattr(part, "data_loss", "") for part in self.parts]))
 
     @property
     def reads_only(self) -> bool:

@@ -168,7 +168,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
             self._found.extension if self._found.namespace else f"off: {self._found.extension}"
         )
         in_quarantine = await connection.fetchval(
-            f"SELECT count(*) FROM {self._quoted_name(names.quarantine)}"
+            f"SELECT count(*) FROM {self._quoted_name(names.quarantine)}"  # noqa: S608
         )
         where = [
             self._config.place,
