@@ -72,6 +72,65 @@ def retired(path: Path) -> Iterator[str]:
                 yield f"{path.relative_to(_LIBRARY.parent)}: {identifier} (say {RETIRED[_FORMS[word]]})"
 
 
+VERBS = {
+    "applied": "a field of rows",
+    "awaited": "what `inspect` calls it",
+    "cached": "established",
+    "cast": "a verb",
+    "cut": "a verb",
+    "due": "an adjective of the port, as in `due_at`",
+    "embed": "a verb",
+    "failed": "a callback that pymongo names",
+    "hit": "a noun of caches and searches",
+    "put": "a verb",
+    "read": "a verb",
+    "run": "a verb",
+    "scoped": "established: a view of one scope",
+    "split": "a verb",
+    "started": "a callback that pymongo names",
+    "succeeded": "a callback that pymongo names",
+}
+"""Functions may have these names, which look like participles, and why."""
+_PARTICIPLE = re.compile(
+    r"""[a-z]+ed | begun | born | bought | bound | broken | brought | built | caught | cast | chosen | come | cut
+    | dealt | done | drawn | driven | due | fallen | forgotten | found | frozen | given | gone | got | grown | heard
+    | held | hidden | hit | kept | known | laid | learnt | led | left | lent | lost | made | meant | met | owed | paid
+    | put | read | rewritten | run | said | seen | sent | set | shown | sold | sought | spent | split | spoken | stood
+    | swept | sworn | taken | taught | thought | thrown | told | torn | undone | withdrawn | withheld | won | worn
+    | written""",
+    re.VERBOSE,
+)
+
+
+def bare_participles(source: str) -> Iterator[str]:
+    """Functions of a source that are named by one participle: `judged`, not `judge`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            name = node.name.strip("_")
+            if _PARTICIPLE.fullmatch(name) and name not in VERBS:
+                yield node.name
+
+
+@pytest.mark.thorough
+def test_functions_are_named_by_verbs_or_by_what_they_return() -> None:
+    sources = {path: path.read_text(encoding="utf-8") for path in sorted(_LIBRARY.rglob("*.py"))}
+    found = [f"{path.stem}: {name}" for path, source in sources.items() for name in bare_participles(source)]
+    assert found == []
+    names = {
+        node.name.strip("_")
+        for source in sources.values()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert set(VERBS) <= names, "a name that no function has needs no exception"
+
+
+@pytest.mark.parametrize("name", ["judged", "_said", "told", "kept", "is_judged", "judge", "read", "_put"])
+def test_the_test_finds_participles(name: str) -> None:
+    expected = [name] if name in ("judged", "_said", "told", "kept") else []
+    assert list(bare_participles(f"class A:\n    async def {name}(self): ...\n")) == expected
+
+
 @pytest.mark.thorough
 def test_no_identifier_has_a_word_that_went_out_of_use() -> None:
     found = [one for path in sorted(_LIBRARY.rglob("*.py")) for one in retired(path)]
