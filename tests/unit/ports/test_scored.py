@@ -216,7 +216,7 @@ def test_a_form_that_more_has_left_than_stands_in_it_is_worn() -> None:
     for n in range(90):
         form.drop(id_of(n))
     assert form.is_worn
-    assert not made([record(1)] * 60).worn, "a few are not worth the trouble"
+    assert not made([record(1)] * 60).is_worn, "a few are not worth the trouble"
 
 
 def test_a_form_tells_about_how_much_memory_it_takes() -> None:

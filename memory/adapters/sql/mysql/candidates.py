@@ -114,7 +114,7 @@ def _places(table: Any, shape: Shape) -> sa.Select[Any]:
     places = f"JSON_TABLE(:{wanted.key}, '$[*]' COLUMNS (place {text} PATH '$[0]', number VARCHAR(24) PATH '$[1]')) AS wanted"
     here = [c.tenant == conditions.value("s"), c[column_of(group)] == sa.literal_column("wanted.place")]
     here.append(c[column_of(number)] == sa.literal_column("CAST(wanted.number AS SIGNED)"))
-    asked = [*here, conditions.standing(roles, RECORDS), conditions.filter(chosen)]
+    asked = [*here, conditions.roles_and_types(roles, RECORDS), conditions.filter(chosen)]
     chosen_columns = [c.partition_no.label("row_partition"), *[c[name] for name in columns]]
     statement = sa.select(*chosen_columns).select_from(sa.text(places).bindparams(wanted)).where(*asked)
     return statement.prefix_with("STRAIGHT_JOIN")  # place by place

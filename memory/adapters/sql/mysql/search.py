@@ -285,7 +285,7 @@ def _choose(table: Any, shape: Shape) -> Any:
 
     def live(*these: sa.ColumnElement[bool]) -> sa.Select[Any]:
         before = (c.partition_no.label("row_partition"), c.number.label("row_number"))
-        asked = [conditions.standing(roles, RECORDS), conditions.filter(chosen)]
+        asked = [conditions.roles_and_types(roles, RECORDS), conditions.filter(chosen)]
         return sa.select(*before, *[c[name] for name in columns]).where(*these, *asked)
 
     parts = [live(conditions.some(c.number, "i", wide))] if wide else []

@@ -254,7 +254,7 @@ def live(conditions: Any, roles: frozenset[Role]) -> SqlCondition:
     asked for plainly, the partial index of nearly every row there is would be read
     through for each word, for as long as the server has not counted what that has.
     """
-    standing: SqlCondition = conditions.standing(roles, RECORDS).is_(sa.true())
+    standing: SqlCondition = conditions.roles_and_types(roles, RECORDS).is_(sa.true())
     return standing
 
 

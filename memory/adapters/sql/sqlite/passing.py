@@ -110,7 +110,7 @@ def _among(table: Any, shape: Shape) -> sa.Select[Any]:
     c = table.table.c
     these = c.number.in_(conditions.values("i" * wide))
     return sa.select(c.number, *[c[name] for name in columns]).where(
-        these, conditions.standing(roles, _RECORDS), conditions.filter(chosen)
+        these, conditions.roles_and_types(roles, _RECORDS), conditions.filter(chosen)
     )
 
 
