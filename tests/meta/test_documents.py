@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 import memory
-from tests.support.readme import FIGURES, GUIDE, OPERATIONS, README, RULES, blocks, commands
+from memory.facade.config import MemoryConfig
+from tests.support.readme import FIGURES, GUIDE, OPERATIONS, README, blocks, commands
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -36,6 +37,15 @@ UNTIL_MOVED = {
 def prose(page: Path) -> str:
     """The page without its code."""
     return re.sub(r"(?ms)^```.*?^```$|`[^`\n]*`", "", page.read_text(encoding="utf-8"))
+
+
+def chapters(page: Path) -> set[str]:
+    """The anchors of the page's headings, as GitHub makes them."""
+    text = re.sub(r"(?ms)^```.*?^```$", "", page.read_text(encoding="utf-8"))
+    return {
+        re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-")
+        for title in re.findall(r"(?m)^#+ (.+)$", text)
+    }
 
 
 def targets() -> set[str]:
@@ -139,15 +149,39 @@ def test_every_file_a_page_links_to_exists(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("page", [README, GUIDE, RULES], ids=lambda page: page.stem)
-def test_every_chapter_of_the_guide_that_is_linked_to_exists(page: Path) -> None:
-    chapters = {
-        re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-")
-        for title in re.findall(r"(?m)^#+ (.+)$", GUIDE.read_text())
-    }
-    named = re.findall(r"\]\((?:docs/|\.\./)?(?:guide\.md)?#([^)]+)\)", page.read_text())
-    assert len(named) >= {README: 10, GUIDE: 10}.get(page, 1)
-    assert set(named) <= chapters
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_chapter_that_a_page_links_to_exists(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", prose(page))
+    missing = [
+        (link, chapter)
+        for link, chapter in links
+        if chapter not in chapters(page.parent / link if link else page)
+    ]
+    assert missing == []
+
+
+TASKS = [page for page in GUIDE if page.name != "README.md"]
+"""The pages of the guide, without their index."""
+
+
+def test_the_index_of_the_guide_lists_every_page() -> None:
+    (index,) = set(GUIDE) - set(TASKS)
+    assert set(re.findall(r"\]\(([\w-]+\.md)\)", index.read_text())) == {page.name for page in TASKS}
+
+
+@pytest.mark.parametrize("page", TASKS, ids=lambda page: page.stem)
+def test_a_page_of_the_guide_begins_with_code_is_short_and_says_why(page: Path) -> None:
+    lines = page.read_text().rstrip().splitlines()
+    assert len(lines) < 150
+    assert any(line.startswith("```") for line in lines[:15])
+    assert re.match(r"Why: \[decision \d{3}\]", lines[-1])
+
+
+@pytest.mark.parametrize("page", [page for page in GUIDE if blocks("toml", page)], ids=lambda page: page.stem)
+def test_the_configuration_on_a_page_of_the_guide_loads(page: Path, tmp_path: Path) -> None:
+    for block in blocks("toml", page):
+        (tmp_path / "memory.toml").write_text(block)
+        MemoryConfig.load(tmp_path / "memory.toml")
 
 
 def test_make_needs_no_tool_a_newcomer_lacks() -> None:

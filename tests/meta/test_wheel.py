@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.depth import beyond
-from tests.support.readme import GUIDE, OPERATIONS, README, RULES, blocks, commands
+from tests.support.readme import GUIDE, OPERATIONS, README, blocks, commands
 from tools import wheel as wheels
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = {page.stem: page for page in (README, GUIDE, RULES, OPERATIONS)}
+PAGES = {page.relative_to(ROOT).as_posix(): page for page in (README, *GUIDE, OPERATIONS)}
 
 
 @pytest.fixture
@@ -133,8 +133,8 @@ def ran(
 @pytest.mark.parametrize(
     ("page", "number"),
     [
-        pytest.param(page.stem, n, marks=beyond(n, [0]))
-        for page in PAGES.values()
+        pytest.param(name, n, marks=beyond(n, [0]))
+        for name, page in PAGES.items()
         for n in range(len(blocks("python", page)))
     ],
 )

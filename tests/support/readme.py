@@ -9,7 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-GUIDE = ROOT / "docs" / "guide.md"
+GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
+"""A page per task, and their index."""
 FIGURES = ROOT / "docs" / "figures.md"
 RULES = ROOT / "docs" / "guide" / "rules.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
