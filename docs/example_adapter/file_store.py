@@ -49,6 +49,7 @@ class FileStore(BaseStore):
     """
 
     claims = CLAIMS
+    notes_format = True
 
     def __init__(self, path: str | Path, name: str = "file") -> None:
         super().__init__(name)
