@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import tomllib
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 import memory
+from memory.cli.main import app
 from memory.facade.config import MemoryConfig
 from tests.support.readme import FIGURES, GUIDE, OPERATIONS, README, blocks, commands
 
@@ -175,6 +178,15 @@ def test_a_page_of_the_guide_begins_with_code_is_short_and_says_why(page: Path) 
     assert len(lines) < 150
     assert any(line.startswith("```") for line in lines[:15])
     assert re.match(r"Why: \[decision \d{3}\]", lines[-1])
+
+
+@pytest.mark.parametrize("page", [page for page in GUIDE if commands(page)], ids=lambda page: page.stem)
+def test_a_command_on_a_page_of_the_guide_has_the_options_it_names(page: Path) -> None:
+    for command in commands(page):
+        program, *words = shlex.split(command)
+        assert program == "memory"
+        result = CliRunner().invoke(app, [*words, "--help"])
+        assert result.exit_code == 0, (command, result.output)
 
 
 @pytest.mark.parametrize("page", [page for page in GUIDE if blocks("toml", page)], ids=lambda page: page.stem)
