@@ -20,11 +20,11 @@ from memory.domain.errors import ConfigError, StoreError
 from memory.ports.adapter import Adapter
 from memory.ports.asking import condition, first_partitions, page_of
 from memory.ports.base import BaseStore
-from memory.ports.batch import Held, WriteResolver, skipped
+from memory.ports.batch import Held, WriteResolver, as_skipped
 from memory.ports.capabilities import Capabilities
 from memory.ports.codec import from_json, to_json
 from memory.ports.collections import Collection
-from memory.ports.deciding import carried
+from memory.ports.deciding import carried_steps
 from memory.ports.query import Count, Everywhere, Page, Partitions, Query, RowType, Tenant
 from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Standing, Stored, Tombstone
 from memory.ports.rows import row_of, standing_of
@@ -86,20 +86,20 @@ class FileStore(BaseStore):
         return [_read(self._slots, collection, key) for key in keys]
 
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        desk = WriteResolver(dict(enumerate(writes)))
-        wanted = [(collection, key) for collection, keys in desk.reads.keys.items() for key in keys]
+        resolver = WriteResolver(dict(enumerate(writes)))
+        wanted = [(collection, key) for collection, keys in resolver.reads.keys.items() for key in keys]
         generations = {Partition(*json.loads(name)): number for name, number in self._generations.items()}
-        desk.take({(c.name, key): _held(c, _read(self._slots, c, key)) for c, key in wanted}, generations)
-        desk.decide_all()
-        outcomes = list(desk.outcomes.values())
+        resolver.take({(c.name, key): _held(c, _read(self._slots, c, key)) for c, key in wanted}, generations)
+        resolver.decide_all()
+        outcomes = list(resolver.outcomes.values())
         if together and not all(o.applied for o in outcomes):
-            return skipped(outcomes)
+            return as_skipped(outcomes)
         slots, kept = self._copied()
-        for change in desk.changes:
+        for change in resolver.changes:
             slots[change.collection.name].pop(change.key, None)
             if change.row is not None:
                 slots[change.collection.name][change.key] = _text(standing_of(change.collection, change.row))
-        self._keep(slots, kept | {_named(partition): number for partition, number in desk.raised.items()})
+        self._keep(slots, kept | {_named(partition): number for partition, number in resolver.raised.items()})
         return outcomes
 
     async def _query(self, query: Query) -> Page:
@@ -115,7 +115,7 @@ class FileStore(BaseStore):
         slots, generations = self._copied()
         matching, corrupt = self._matching(query)
         tombstoned = [Tombstone(key, version, discard_at=discard_at) for key in corrupt]
-        tombstoned += [Tombstone(one.key, max(one.version + 1, version), carried(one.owed, carry), discard_at=discard_at) for one in matching]
+        tombstoned += [Tombstone(one.key, max(one.version + 1, version), carried_steps(one.owed, carry), discard_at=discard_at) for one in matching]
         slots[query.collection.name] |= {tombstone.key: _text(tombstone) for tombstone in tombstoned}
         self._keep(slots, generations)
         return len(tombstoned)
@@ -198,7 +198,7 @@ def _is_asked(stands: Standing, query: Query) -> bool:
 
 
 def _held(collection: Collection, stands: Stored | None) -> Held:
-    """What is read under a key, as the desk takes it."""
+    """What is read under a key, as the resolver takes it."""
     if isinstance(stands, Corrupt):
         return Held(problem=stands.problem)
     return Held() if stands is None else Held(row_of(collection, stands))
