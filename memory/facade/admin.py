@@ -72,7 +72,7 @@ class Admin:
             The number of entries. Its `sessions_left` names the sessions that stay.
 
         Raises:
-            Held: The scope, or an entry in it, is under legal hold. Nothing is erased.
+            LegalHoldActive: The scope, or an entry in it, is under legal hold. Nothing is erased.
         """
         return await erase_scope(
             self._access.engine, self._access.tenant, scope_of(scope), dry_run=flag("dry_run", dry_run)

@@ -733,7 +733,8 @@ async def test_a_replacement_that_was_cut_off_is_ended_by_the_same_again(memory:
     given = [{"role": "user", "content": "new"}, {"role": "assistant", "content": "newer"}]
     with (
         patch(
-            "memory.orchestrator.conversations.window.handle.Handle._left", side_effect=asyncio.CancelledError
+            "memory.orchestrator.conversations.window.handle.Handle._remove_from_window",
+            side_effect=asyncio.CancelledError,
         ),
         pytest.raises(asyncio.CancelledError),
     ):

@@ -19,7 +19,7 @@ from tests.support.servers import Server
 
 PATIENCE = 20.0
 """Seconds that a store waits on a machine that has other things to do; what judges time
-asks for one that is `hurried`.
+asks for one that is made `with_short_timeouts`.
 """
 
 

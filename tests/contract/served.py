@@ -27,7 +27,7 @@ class Mortal(Protocol):
 
 
 class Served(Harness):
-    """A store on a server; implement `running`, `hurried` and what every harness needs.
+    """A store on a server; implement `running`, `with_short_timeouts` and what every harness needs.
     Waiting for the server does not hold up the store.
     """
 

@@ -31,7 +31,7 @@ EXAMPLE = """
 SUITE = """
     import pytest
     from memory.ports.contract.fixtures import harness, store
-    from memory.ports.contract.judges import needs, refused, works
+    from memory.ports.contract.judges import needs, refuses, works
 """
 
 
@@ -115,7 +115,7 @@ def test_tests_of_servers_run_for_remote_harnesses_alone_and_fail_without_their_
     outside.makepyfile(far=EXAMPLE.replace('name = "mine"\n', 'name = "mine"\n        remote = True\n'))
     code, said = _run(outside, "--pyargs", "memory.ports.contract.test_servers", harness="far:Mine")
     assert code == pytest.ExitCode.TESTS_FAILED
-    assert "must implement hurried()" in said
+    assert "must implement with_short_timeouts()" in said
 
 
 @pytest.mark.thorough
@@ -179,14 +179,14 @@ def test_every_cell_of_a_table_runs_on_a_store_as_new_and_all_that_failed_are_na
 ) -> None:
     body = """
     from memory.ports.contract.cells import cells
-    from memory.ports.contract.support import done, found, put, record
+    from memory.ports.contract.support import apply_all, fetch_stored, put, record
 
     @pytest.mark.asyncio
     @cells("one", ["a", "b"])
     @cells("two", [1, 2, 3], ids=["first", "second", "third"])
     async def test_table(store, one, two):
-        assert await found(store) is None, "left by another cell"
-        await done(store, put(record()))
+        assert await fetch_stored(store) is None, "left by another cell"
+        await apply_all(store, put(record()))
         if two == 2:
             pytest.fail("the second")
         assert (one, two) != ("b", 3), "b and 3"
@@ -220,7 +220,7 @@ def test_a_store_that_can_be_cleared_is_lent_from_test_to_test_and_given_back(
         + """
         made = given_back = 0
 
-        async def cleared(self, store, collections):
+        async def clear(self, store, collections):
             store.state.__init__()
             return store
 
@@ -236,17 +236,17 @@ def test_a_store_that_can_be_cleared_is_lent_from_test_to_test_and_given_back(
     """
     )
     body = """
-    from memory.ports.contract.support import done, found, put, record
+    from memory.ports.contract.support import apply_all, fetch_stored, put, record
 
     @pytest.mark.asyncio
     @pytest.mark.parametrize("number", range(4))
     async def test_lent(store, number):
-        assert await found(store) is None
-        await done(store, put(record()))
+        assert await fetch_stored(store) is None
+        await apply_all(store, put(record()))
 
     @pytest.mark.asyncio
     async def test_own(harness, store):
-        await done(store, put(record()))
+        await apply_all(store, put(record()))
     """
     outside.makeconftest("from memory.ports.contract.fixtures import harness, store")
     outside.makepyfile(test_it=SUITE + body)

@@ -96,7 +96,7 @@ async def a_hold_that_is_released_holds_on(whole: Method, holds: LegalHolds, nam
     return [hold for hold in await holds.list() if hold.name == name]
 
 
-@mutant("Quotas._held")
+@mutant("Quotas._usage")
 async def a_quota_counts_one_too_few(whole: Method, quotas: Quotas, place: Any) -> Any:
     return max(0, await whole(quotas, place) - 1)
 

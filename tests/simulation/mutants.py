@@ -147,7 +147,7 @@ def browsing_counts_every_arriving_copy() -> Patch:
     ) -> list[Record]:
         return list(rows)
 
-    return Browsing, "counting", counting
+    return Browsing, "authoritative_rows", counting
 
 
 def targets_are_read_before_sources() -> Patch:
@@ -170,7 +170,7 @@ def replicas_overwrite_what_is_newer() -> Patch:
 
 
 def nothing_is_owed_to_replicas() -> Patch:
-    return writing, "owed_by_writing", lambda *_: ()
+    return writing, "write_steps", lambda *_: ()
 
 
 def settling_at_any_version() -> Patch:

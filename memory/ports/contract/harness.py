@@ -65,7 +65,7 @@ class Harness:
     while the store lives.
     """
     patience: ClassVar[timedelta] = timedelta(seconds=5)
-    """Where `remote`: by when every call of a `hurried` store must have ended on a
+    """Where `remote`: by when every call of a store `with_short_timeouts` must have ended on a
     server that is frozen or gone.
     """
     secrets: ClassVar[tuple[str, ...]] = ()
@@ -216,7 +216,9 @@ class Harness:
         """Another unopened store on the same data, with timeouts as short as the
         adapter allows (best well under a second).
         """
-        raise NotImplementedError(f"{type(self).__name__} is remote, so it must implement hurried()")
+        raise NotImplementedError(
+            f"{type(self).__name__} is remote, so it must implement with_short_timeouts()"
+        )
 
     async def freeze(self, store: Store) -> None:
         """The server keeps its connections and answers nothing, to anyone (SIGSTOP of
@@ -253,9 +255,9 @@ class Harness:
         raise NotImplementedError(f"{type(self).__name__} has no small disk")
 
     async def make_room(self, store: Store) -> None:
-        """The store made by `cramped` has room again."""
+        """The store made by `make_with_limited_space` has room again."""
         raise NotImplementedError(
-            f"{type(self).__name__} implements cramped(), so it must implement make_room()"
+            f"{type(self).__name__} implements make_with_limited_space(), so it must implement make_room()"
         )
 
     # -- the end -----------------------------------------------------------------------

@@ -38,7 +38,7 @@ LEVELS: Mapping[str, Capabilities] = {
 _HOOKS = {
     "remote": "set `remote` and implement the hooks under it, if the store talks to a server",
     "built": "give `urls`",
-    "cramped": "implement `cramped` and `make_room`",
+    "cramped": "implement `make_with_limited_space` and `make_room`",
     "derived": "implement `damage_derived`, if the store derives anything",
     "tiny": "implement `tiny`, if the adapter puts anything off",
     "files": "implement `files`, if the store keeps its data in files",

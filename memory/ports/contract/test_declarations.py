@@ -88,20 +88,20 @@ async def _search_ids(store: Store, collection: Collection, word: str) -> list[s
 @clause("declared.more")
 @pytest.mark.asyncio
 async def test_a_store_opened_with_fields_more_keeps_what_it_has_and_takes_them(
-    harness: Harness, unopened: Store, narrow: Collection, wide: Collection
+    harness: Harness, unopened_store: Store, narrow: Collection, wide: Collection
 ) -> None:
-    await unopened.open((narrow,))
-    claims = unopened.capabilities
+    await unopened_store.open((narrow,))
+    claims = unopened_store.capabilities
     old = [
         record(n, fields={"shade": "dark", "seen": T0}, texts={"content": "lantern"}, role=role)
         for n, role in enumerate(Role)
     ]
-    await apply_all(unopened, RaiseGeneration(HERE, 3), *[put(r, collection=narrow) for r in old])
-    before = [await fetch_record(unopened, n, collection=narrow) for n in range(len(old))]
-    again = await harness.reopen(unopened)
+    await apply_all(unopened_store, RaiseGeneration(HERE, 3), *[put(r, collection=narrow) for r in old])
+    before = [await fetch_record(unopened_store, n, collection=narrow) for n in range(len(old))]
+    again = await harness.reopen(unopened_store)
     try:
         await again.open((wide,))
-        if not (again.capabilities.durable or again is unopened):
+        if not (again.capabilities.durable or again is unopened_store):
             return
         assert [await fetch_record(again, n, collection=wide) for n in range(len(old))] == before
         await apply_all(again, put(record(10, fields=GIVEN, texts={"content": "lantern"}), collection=wide))
@@ -150,19 +150,19 @@ async def test_a_store_opened_with_fields_more_keeps_what_it_has_and_takes_them(
 @clause("declared.fewer")
 @pytest.mark.asyncio
 async def test_what_a_store_opened_with_fewer_fields_does_not_declare_stays_with_its_records(
-    harness: Harness, unopened: Store, narrow: Collection, wide: Collection
+    harness: Harness, unopened_store: Store, narrow: Collection, wide: Collection
 ) -> None:
-    await unopened.open((wide,))
+    await unopened_store.open((wide,))
     await apply_all(
-        unopened,
+        unopened_store,
         *[put(record(n, fields=GIVEN, texts={"content": "lantern"}), collection=wide) for n in range(3)],
     )
-    earlier = await harness.reopen(unopened)
+    earlier = await harness.reopen(unopened_store)
     later = earlier
     try:
         await earlier.open((narrow,))
         claims = earlier.capabilities
-        if not (claims.durable or earlier is unopened):
+        if not (claims.durable or earlier is unopened_store):
             return
         assert [
             _declared_fields(await fetch_record(earlier, n, collection=narrow), narrow) for n in range(3)
@@ -198,35 +198,36 @@ async def test_what_a_store_opened_with_fewer_fields_does_not_declare_stays_with
 @needs("shared")
 @pytest.mark.asyncio
 async def test_a_store_that_is_open_goes_on_beside_one_that_was_opened_with_fields_more(
-    harness: Harness, unopened: Store, narrow: Collection, wide: Collection
+    harness: Harness, unopened_store: Store, narrow: Collection, wide: Collection
 ) -> None:
     """As a release does that is rolled out process by process: each sees the other's
     writes, and takes none of them for damaged.
     """
-    await unopened.open((narrow,))
+    await unopened_store.open((narrow,))
     await apply_all(
-        unopened,
+        unopened_store,
         *[
             put(record(n, fields={"shade": "dark"}, texts={"content": "lantern"}), collection=narrow)
             for n in range(4)
         ],
     )
-    other = await harness.client(unopened)
+    other = await harness.client(unopened_store)
     try:
         await other.open((wide,))
         given = [record(n, version=2, fields=GIVEN, texts={"content": "lantern"}) for n in range(3)]
         await apply_all(other, *[put(r, collection=wide) for r in given])
-        claims = unopened.capabilities
+        claims = unopened_store.capabilities
         assert [
-            _declared_fields(await fetch_record(unopened, n, collection=narrow), narrow) for n in range(4)
+            _declared_fields(await fetch_record(unopened_store, n, collection=narrow), narrow)
+            for n in range(4)
         ] == [{"shade": "dark"}] * 4
-        assert sorted(await query_ids(unopened, collection=narrow)) == [id_of(n) for n in range(4)]
+        assert sorted(await query_ids(unopened_store, collection=narrow)) == [id_of(n) for n in range(4)]
         if claims.lexical:
-            assert await _search_ids(unopened, narrow, "lantern") == [id_of(n) for n in range(4)]
+            assert await _search_ids(unopened_store, narrow, "lantern") == [id_of(n) for n in range(4)]
         if claims.conditional:
-            await apply_all(unopened, Annotate(narrow, key_of(0), 2, accessed_at=T0))
+            await apply_all(unopened_store, Annotate(narrow, key_of(0), 2, accessed_at=T0))
         await apply_all(
-            unopened,
+            unopened_store,
             put(record(1, version=3, fields={"shade": "pale"}), collection=narrow),
             put(record(9), collection=narrow),
         )
@@ -238,7 +239,7 @@ async def test_a_store_that_is_open_goes_on_beside_one_that_was_opened_with_fiel
         ]
         if claims.filter:
             assert await query_ids(other, part=Eq("colour", "red"), collection=wide) == [id_of(0), id_of(2)]
-        assert (await other.audit()).problems == () == (await unopened.audit()).problems
+        assert (await other.audit()).problems == () == (await unopened_store.audit()).problems
     finally:
         await other.close()
 
@@ -253,39 +254,39 @@ def _declared_fields(stored: Record, collection: Collection) -> dict[str, object
 @clause("refused.record", "query.order")
 @pytest.mark.asyncio
 async def test_a_record_without_a_required_field_is_rejected_and_an_order_by_it_misses_none(
-    unopened: Store, narrow: Collection
+    unopened_store: Store, narrow: Collection
 ) -> None:
     numbered = replace(
         narrow,
         fields=(*FIELDS, Field("place", FieldType.INTEGER, required=True)),
         indexes=(("shade", "place"),),
     )
-    await unopened.open((numbered,))
+    await unopened_store.open((numbered,))
     for fields in ({"shade": "dark"}, {"shade": "dark", "place": None}):
-        refused = await one(unopened, put(record(1, fields=fields), collection=numbered))
+        refused = await one(unopened_store, put(record(1, fields=fields), collection=numbered))
         assert refused.status is Status.REJECTED
         assert "'place'" in refused.reason
-    assert await fetch_stored(unopened, 1, collection=numbered) is None
+    assert await fetch_stored(unopened_store, 1, collection=numbered) is None
     await apply_all(
-        unopened,
+        unopened_store,
         *[
             put(record(n, fields={"shade": "dark" if n % 2 else "pale", "place": -n}), collection=numbered)
             for n in range(7)
         ],
     )
-    if unopened.capabilities.order:
+    if unopened_store.capabilities.order:
         ids: list[str] = []
         query = Query(numbered, within(HERE), order=(Order("place"),), limit=3)
         while True:
-            page = await unopened.query(query)
+            page = await unopened_store.query(query)
             ids += [r.key.id for r in page.records]
             if page.cursor is None:
                 break
             query = replace(query, cursor=page.cursor)
         assert ids == [id_of(n) for n in range(6, -1, -1)]
-        if unopened.capabilities.filter:
+        if unopened_store.capabilities.filter:
             dark = await query_ids(
-                unopened,
+                unopened_store,
                 part=Eq("shade", "dark"),
                 order=(Order("place", descending=True),),
                 limit=2,

@@ -16,21 +16,21 @@ from tests.month.mutants import OWNERS, Method, mutant
 OWNERS |= {owner.__name__: owner for owner in (Attachment, Injection)} | {"Spool": Log}
 
 
-@mutant("Attachment._tell")
+@mutant("Attachment._deliver")
 async def a_store_is_not_told_the_last_of_a_batch(
     whole: Method, attachment: Attachment, batch: Sequence[Any], of: range
 ) -> None:
     await whole(attachment, batch[:-1], of)
 
 
-@mutant("Attachment._tell")
+@mutant("Attachment._deliver")
 async def what_a_store_is_told_is_numbered_by_its_position(
     whole: Method, attachment: Attachment, batch: Sequence[Any], of: range
 ) -> None:
     await whole(attachment, [(place, message) for place, (_, message) in enumerate(batch)], of)
 
 
-@mutant("Spool.told")
+@mutant("Spool.commit")
 async def how_far_a_store_has_come_is_not_noted(whole: Method, spool: Log, store: str, mark: int) -> None:
     await whole(spool, store, 0)
 
@@ -47,7 +47,7 @@ async def what_may_wait_is_not_noted(whole: Method, spool: Log) -> None:
     """Nobody would find it."""
 
 
-@mutant("Spool.come")
+@mutant("Spool.position")
 async def a_store_is_told_of_a_session_from_its_end_on(whole: Method, spool: Log, store: str) -> Position:
     come: Position = await whole(spool, store)
     return come if come.mark else replace(come, mark=max(0, (await spool.session.info()).message_count - 1))

@@ -34,7 +34,7 @@ async def few_that_may_be_large_are_held_at_once(
 
     await apply_all(store, *[put(record(n, fields={"type": "x", "seal": b"x" * 1000})) for n in range(20)])
     await apply_all(store, *[put(record(n), collection=PLAIN) for n in range(20)])
-    monkeypatch.setattr(reading, "paced", watched)
+    monkeypatch.setattr(reading, "iterate_cooperatively", watched)
     assert await store.delete_matching(Query(SAMPLES, within(HERE)), 100) == 20
     assert max(held) <= LARGE_AT_ONCE
     held.clear()

@@ -590,29 +590,34 @@ async def test_whatever_happens_what_gave_way_is_linked_and_older_and_no_edit_is
 SLIPS: dict[str, tuple[ModuleType, str, str, str]] = {
     "candidates-may-be-newer": (
         enriching,
-        "Enricher._may_give_way",
+        "Enricher._may_be_superseded",
         "policy.is_older((one.created_at, one.key.id), (to.created_at, to.key.id))",
         "one.key != to.key",
     ),
     "retired-at-any-version": (
         enriching,
-        "Enricher._enriched",
+        "Enricher._apply_answer",
         '"versions": named, "said"',
         '"versions": {}, "said"',
     ),
     "numbers-that-were-not-shown-count": (
         enrichment,
-        "named",
+        "parse_supersede_reply",
         'tuple(picked("\\n".join(numbers or lines), count))',
         'tuple(dict.fromkeys(int(n) % count for n in re.findall(r"[0-9]{1,3}", "\\n".join(numbers or lines))))',
     ),
     "tags-over-an-edit": (
         enriching,
         "Enricher._enrich",
-        "partial(self._enriched, asked)",
-        "lambda there: self._enriched(asked, replace(record, version=there.version, owed=there.owed))",
+        "partial(self._apply_answer, asked)",
+        "lambda there: self._apply_answer(asked, replace(record, version=there.version, owed=there.owed))",
     ),
-    "too-many-tags": (enrichment, "merged", "return both if len(both) <= MAX_TAGS else None", "return both"),
+    "too-many-tags": (
+        enrichment,
+        "merge_tags",
+        "return both if len(both) <= MAX_TAGS else None",
+        "return both",
+    ),
     "retired-without-a-link": (
         superseding,
         "SupersedeWriter._supersede",

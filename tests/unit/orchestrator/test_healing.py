@@ -573,7 +573,9 @@ async def test_a_store_that_refuses_passages_ends_a_comparison_that_is_called_ag
         await noted(world)
         world.long.state.restore(backup)
         with monkeypatch.context() as patched:
-            patched.setattr(vector_rebuild, "refused", lambda store, _: StoreUnavailable(store.name, "full"))
+            patched.setattr(
+                vector_rebuild, "rejection_error", lambda store, _: StoreUnavailable(store.name, "full")
+            )
             assert "full" in (await world.engine.healing.compare(repair=True)).error
         assert await named(world) == ["long"]
         assert (await world.engine.healing.compare(repair=True)).ok

@@ -167,7 +167,7 @@ HOLDER = (
     + """
 from memory.adapters.file.lock import Lock
 from pathlib import Path
-with Lock("holder", Path(sys.argv[1])).held(time.monotonic() + 10):
+with Lock("holder", Path(sys.argv[1])).hold(time.monotonic() + 10):
     print("held", flush=True)
     time.sleep(600)
 """

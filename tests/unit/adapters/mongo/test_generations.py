@@ -69,7 +69,7 @@ async def test_a_put_that_arrives_after_an_erasure_is_refused_by_the_server(
 ) -> None:
     before, when = CASES[case]
     await apply_all(store, *before)
-    held = Held(monkeypatch, single, "_placed")
+    held = Held(monkeypatch, single, "_try_store")
     late = asyncio.ensure_future(one(store, put(record(1, version=90, generation=0), when)))
     await held.reached.wait()
     await erased(other)
@@ -83,7 +83,7 @@ async def test_a_put_that_arrives_after_an_erasure_is_refused_by_the_server(
 async def test_a_fresh_record_that_arrives_after_an_erasure_is_born_after_it(
     store: MongoStore, other: MongoStore, monkeypatch: pytest.MonkeyPatch, when: When
 ) -> None:
-    held = Held(monkeypatch, single, "_placed")
+    held = Held(monkeypatch, single, "_try_store")
     late = asyncio.ensure_future(one(store, put(record(1, version=90), when)))
     await held.reached.wait()
     await erased(other)
