@@ -45,7 +45,7 @@ def test_what_lacks_a_hook_is_not_judged_and_the_hook_is_named() -> None:
     assert "full.said" in verdicts.by_verdict("in_memory")[Verdict.NO_HOOK]
     assert "build.no-io" in verdicts.by_verdict("in_memory")[Verdict.PASSED]
     told = "\n".join(verdicts.lines(whole=False))
-    for hook in ("cramped", "damage_derived", "tiny", "remote"):
+    for hook in ("make_with_limited_space", "damage_derived", "tiny", "remote"):
         assert f"`{hook}`" in told
     assert "`urls`" not in told
     ours = "\n".join(_verdicts(Sqlite).lines(whole=False))

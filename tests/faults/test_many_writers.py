@@ -36,7 +36,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 APPENDING = """
 import asyncio, json, sys
 from memory import Memory, ScratchpadFull
-from memory.orchestrator import scratchpads
+from memory.orchestrator.entries import scratchpads
 
 async def main(url, writer, each):
     scratchpads.CAP = int(sys.argv[4])

@@ -17,7 +17,7 @@ from datetime import timezone
 from memory import Memory
 from memory.orchestrator.conversations.conversation import Checkpoint
 from memory.policies.thresholds import MessageThreshold, TurnThreshold
-from memory.policies.window import Threshold
+from memory.policies.window import TokenThreshold
 from tests.month.clock import MonthClock
 from tests.month.operations import Joined
 from tests.month.rules import Seen

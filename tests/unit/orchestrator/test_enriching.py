@@ -603,7 +603,7 @@ SLIPS: dict[str, tuple[ModuleType, str, str, str]] = {
     "numbers-that-were-not-shown-count": (
         enrichment,
         "parse_supersede_reply",
-        'tuple(picked("\\n".join(numbers or lines), count))',
+        'tuple(parse_places("\\n".join(numbers or lines), count))',
         'tuple(dict.fromkeys(int(n) % count for n in re.findall(r"[0-9]{1,3}", "\\n".join(numbers or lines))))',
     ),
     "tags-over-an-edit": (

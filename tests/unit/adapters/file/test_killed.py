@@ -44,7 +44,7 @@ HEAD = """
 import asyncio, itertools, sys, time
 from memory.adapters.file.store import FileStore
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
-from memory.ports.contract.support import HERE, delete, done, live, one, put, record
+from memory.ports.contract.support import HERE, apply_all, delete, fetch_record, one, put, record
 from memory.ports.writes import Absent, AtVersion, RaiseGeneration
 """
 KILLED_AFTER = 60
@@ -128,10 +128,10 @@ async def main(folder, writer, each):
     await store.open(DECLARED)
     won = 0
     for n in range(int(each)):
-        await done(store, put(record(1000 * int(writer) + n), Absent(), MORE_SAMPLES))
+        await apply_all(store, put(record(1000 * int(writer) + n), Absent(), MORE_SAMPLES))
         won += (await one(store, put(record(n, version=int(writer)), Absent()))).applied
         while True:
-            now = await live(store, 999)
+            now = await fetch_record(store, 999)
             step = put(record(999, version=now.version + 1, body={"n": now.body["n"] + 1}), AtVersion(now.version))
             if (await one(store, step)).applied:
                 break
