@@ -367,7 +367,7 @@ class LosesWordsWhenItDies(Dies):
         self.state.lost = {key for slots in self.state._slots.values() for key in slots}  # type: ignore[attr-defined]
 
     async def _search(self, search: Search) -> list[Hit]:
-        lost: set[Key] = getattr(self.state, "data_loss", set())
+        lost: set[Key] = getattr(self.state, "lost", set())
         return [hit for hit in await super()._search(search) if hit.head.key not in lost]
 
 
