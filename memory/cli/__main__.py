@@ -1,4 +1,4 @@
-"""`python -m memory.cli` is `memory`."""
+"""Run `memory` as `python -m memory.cli`."""
 
 from memory.cli.main import main
 

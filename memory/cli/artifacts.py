@@ -1,4 +1,4 @@
-"""Commands on artifacts: the files of sessions."""
+"""Commands for artifacts: the files of sessions."""
 
 from __future__ import annotations
 
@@ -18,18 +18,23 @@ if TYPE_CHECKING:
     from memory.domain.artifact import Artifact
     from memory.facade.memory import Memory
 
-SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="Whose it is.")]
+SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The id of the session.")]
 Which = Annotated[
     str,
-    typer.Argument(metavar="ID|PATH", help="The artifact's short id (#42) or id; with --session its path."),
+    typer.Argument(
+        metavar="ID|PATH", help="The short id (#42) or id of the artifact or, with --session, its path."
+    ),
 ]
 InSession = Annotated[
-    str | None, typer.Option("--session", "-s", metavar="ID", help="The session that has it under this path.")
+    str | None,
+    typer.Option(
+        "--session", "-s", metavar="ID", help="The session that holds the artifact under this path."
+    ),
 ]
 
 
 def register(app: typer.Typer) -> None:
-    artifact = typer.Typer(help="Artifacts: files of sessions, each under a path.", no_args_is_help=True)
+    artifact = typer.Typer(help="Store, read, list and delete the files of sessions.", no_args_is_help=True)
     command(artifact, "put")(put)
     command(artifact, "get")(get)
     command(artifact, "list")(list_artifacts)
@@ -40,19 +45,22 @@ def register(app: typer.Typer) -> None:
 async def put(
     cli: Cli,
     session_id: SessionId,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What to put; - reads standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to store; - reads standard input.")],
     path: Annotated[
         str | None,
         typer.Option(
-            metavar="PATH", help="Under which path; by default the file's name. Needed for standard input."
+            metavar="PATH",
+            help="The path in the session; by default the name of the file. Needed for standard input.",
         ),
     ] = None,
     media_type: Annotated[
         str | None,
-        typer.Option(metavar="TYPE", help="Such as text/markdown; by default what the path's ending says."),
+        typer.Option(
+            metavar="TYPE", help="The media type, such as text/markdown; by default guessed from the path."
+        ),
     ] = None,
 ) -> None:
-    """Put a file into a session, in the place of what it has under the path."""
+    """Store a file in a session; it replaces the artifact at the same path."""
     import mimetypes
 
     from memory.cli import show
@@ -60,7 +68,7 @@ async def put(
     from memory.domain.errors import InvalidInput
 
     if file == "-" and path is None:
-        raise InvalidInput("path", "say under which path (--path): standard input has no name")
+        raise InvalidInput("path", "is missing: standard input has no name. Set --path")
     named = path or Path(file).name
     kind = media_type or mimetypes.guess_type(named)[0] or ANY_MEDIA_TYPE
     async with cli.memory() as memory:
@@ -83,19 +91,22 @@ async def get(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where to; - is standard output. By default its path, from here.",
+            help="The file to write; - is standard output. By default the path of the artifact, in this folder.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Also where there is a file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
 ) -> int:
-    """Write an artifact to a file, or to standard output. Ends with 1 where there is
-    none.
+    """Write an artifact to a file or to standard output.
+
+    Exits with 1 if there is no such artifact.
     """
     from memory.cli import show
     from memory.domain.errors import InvalidInput
 
     if cli.json and output == "-":
-        raise InvalidInput("output", "standard output holds JSON (--json): name a file")
+        raise InvalidInput(
+            "output", "cannot be standard output (-) with --json, which prints JSON there; name a file"
+        )
     async with cli.memory() as memory:
         found = await memory.artifacts.get(await _which(memory, which, session))
         if found is None:
@@ -112,12 +123,18 @@ async def get(
 async def list_artifacts(
     cli: Cli,
     session_id: SessionId,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="The largest number of artifacts.")] = 50,
     cursor: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")
+        str | None,
+        typer.Option(
+            metavar="CURSOR", help="Continue after an earlier page, with the cursor that it printed."
+        ),
     ] = None,
 ) -> int:
-    """What a session has. Ends with 1 where that is nothing."""
+    """List the artifacts of a session.
+
+    Exits with 1 if there is none.
+    """
     from memory.cli import show
 
     async with cli.memory() as memory:
@@ -142,8 +159,10 @@ async def list_artifacts(
 
 
 async def delete(cli: Cli, which: Which, session: InSession = None) -> int:
-    """Delete an artifact; entries that point to it stay, and point to none. Ends with 1
-    where there is none.
+    """Delete an artifact.
+
+    Entries that refer to it stay and lose the reference. Exits with 1 if there is no
+    such artifact.
     """
     from memory.cli import show
 
@@ -161,8 +180,10 @@ async def _which(memory: Memory, which: str, session: str | None) -> str | tuple
 
 
 def _target(artifact: Artifact, output: str | None, *, force: bool) -> Path:
-    """The file to write. An artifact's own path leads nowhere but below the current
-    folder, by whatever links.
+    """Return the file to write.
+
+    The path of an artifact never leads out of the current folder, whatever links there
+    are.
     """
     from memory.domain.artifact import check_path
     from memory.domain.errors import InvalidInput
@@ -170,15 +191,15 @@ def _target(artifact: Artifact, output: str | None, *, force: bool) -> Path:
     target = Path(output) if output is not None else Path(check_path(artifact.path))
     if output is None and not target.resolve().is_relative_to(Path.cwd().resolve()):
         raise InvalidInput(
-            "output", f"{artifact.path[:60]!r} leads out of this folder: name a file (--output)"
+            "output", f"{artifact.path[:60]!r} leads out of this folder; name a file with --output"
         )
     if target.exists() and not force:
-        raise InvalidInput("output", f"{target} is there already (--force replaces it)")
+        raise InvalidInput("output", f"{target} already exists; use --force to replace it")
     return target
 
 
 async def _write(pieces: AsyncIterator[bytes], target: Path | None) -> None:
-    """Write them as they come. A file takes its name once it is whole."""
+    """Write the pieces as they come. A file gets its name once it is complete."""
     if target is None:
         async for piece in pieces:
             sys.stdout.buffer.write(piece)

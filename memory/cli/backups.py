@@ -1,4 +1,4 @@
-"""Commands that copy a memory's file: backup and restore."""
+"""Commands that copy the file of a memory: backup and restore."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def register(app: typer.Typer) -> None:
 
 
 async def backup(
-    cli: Cli, file: Annotated[str, typer.Argument(metavar="FILE", help="The new file of the backup.")]
+    cli: Cli, file: Annotated[str, typer.Argument(metavar="FILE", help="The file to create for the backup.")]
 ) -> None:
-    """Copy the memory's SQLite file to a new file, also while other processes write.
+    """Copy the memory's SQLite file to a new file, even while other processes write.
 
     The backup holds every write that was acknowledged before it began. It is checked
-    before it gets its name. Other backends have tools of their own: docs/backends.md,
-    'Backups'.
+    before it gets its name. Other backends have their own tools: see 'Backups' in
+    docs/backends.md.
     """
     from memory.cli import show
     from memory.facade.backups import back_up
@@ -34,23 +34,23 @@ async def backup(
 
 async def restore(
     cli: Cli,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A backup.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The backup to restore.")],
     replace: Annotated[
         bool,
         typer.Option(
-            "--replace", help="Replace the memory's file if there is one; the old file is kept beside it."
+            "--replace", help="Replace the file of the memory if it exists. The old file is kept beside it."
         ),
     ] = False,
 ) -> None:
-    """Put a backup in the place of the memory's SQLite file. No process may have that
-    file open.
+    """Replace the memory's SQLite file with a backup. No process may have that file
+    open.
 
-    The file that was there is renamed, not deleted. Delete it when you do not need it
-    any more: it holds what was erased since the backup, too.
+    The old file is renamed, not deleted. Delete it when you no longer need it: it also
+    holds data that was erased since the backup.
     """
     from memory.cli import show
     from memory.facade.backups import restore as restored_from
 
     came = await restored_from(cli.settings(), file, replace=replace)
-    kept = f"; the file that was there is {came.kept}" if came.kept else ""
+    kept = f"; the old file is now {came.kept}" if came.kept else ""
     cli.emit(came.to_dict(), lambda out: out.print(show.plain(f"{came.file}: restored{kept}")))

@@ -1,7 +1,6 @@
-"""What every command shares: the options that may stand anywhere, an opened memory,
-output for people or programs, and how errors end.
+"""Common parts of all commands: shared options, the memory, output and errors.
 
-Nothing heavy is imported here: `memory --help` has to be quick.
+Nothing heavy is imported here, so that `memory --help` is fast.
 """
 
 from __future__ import annotations
@@ -25,40 +24,47 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Result = TypeVar("Result", bound="int | Awaitable[int | None] | None")
 
-_EVERYWHERE = "Everywhere"
+_EVERYWHERE = "Options of every command"
 ConfigOption = Annotated[
     str | None,
     typer.Option(
         "--config",
         "-c",
         metavar="FILE|URL",
-        help="A .toml file, a database file or a store's URL.",
+        help="The configuration: a .toml file, a database file or the URL of a store.",
         rich_help_panel=_EVERYWHERE,
     ),
 ]
 TenantOption = Annotated[
     str | None,
-    typer.Option("--tenant", metavar="NAME", help="Whose memory it is.", rich_help_panel=_EVERYWHERE),
+    typer.Option(
+        "--tenant",
+        metavar="NAME",
+        help="The tenant. Tenants never see each other's data.",
+        rich_help_panel=_EVERYWHERE,
+    ),
 ]
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="JSON on standard output, for programs.", rich_help_panel=_EVERYWHERE)
+    bool, typer.Option("--json", help="Print the result as JSON, for programs.", rich_help_panel=_EVERYWHERE)
 ]
 TracebackOption = Annotated[
-    bool, typer.Option("--traceback", help="Show where an error came from.", rich_help_panel=_EVERYWHERE)
+    bool,
+    typer.Option("--traceback", help="Print the Python traceback of an error.", rich_help_panel=_EVERYWHERE),
 ]
 
 
 @dataclass(frozen=True)
 class Cli:
-    """One call of the command line."""
+    """Hold the shared options of one call of the command line."""
 
     config: str | None = None
     tenant: str | None = None
     json: bool = False
     traceback: bool = False
     kept: list[str] = field(default_factory=list)
-    """What of a long command is safe already, in a sentence: told where it ends before
-    its end.
+    """Sentences that say how much of a long command is stored already.
+
+    The last one is printed if the command ends early.
     """
 
     def settings(self) -> MemoryConfig:
@@ -67,8 +73,9 @@ class Cli:
         return MemoryConfig.load(self.config, tenant=self.tenant)
 
     def memory(self) -> Memory:
-        """The memory that the options and everything else configure; not open yet. Says
-        where the default file will be, when that is made.
+        """Create the configured memory, not yet opened.
+
+        Prints where the default file will be if that file does not exist yet.
         """
         from memory.facade.memory import Memory
         from memory.facade.places import default_file
@@ -76,29 +83,27 @@ class Cli:
         made = Memory(self.settings())
         if (path := default_file(made.config)) is not None:
             self.say(
-                f"a new memory is made in {path}; --config, MEMORY_CONFIG or `memory init` name another place"
+                f"creating a new memory in {path}; to use another place, set --config or MEMORY_CONFIG, or run `memory init`"
             )
         return made
 
     @property
     def out(self) -> Console:
-        """Where people read results. Never used with --json."""
+        """The console for results. It is never used with --json."""
         return _console(stderr=False)
 
     @property
     def err(self) -> Console:
-        """Where progress and messages go."""
+        """The console for progress and messages."""
         return _console(stderr=True)
 
     def say(self, message: str) -> None:
-        """A message beside the result, for people only."""
+        """Print a message beside the result, unless programs read the output (--json)."""
         if not self.json:
             self.err.print(message, markup=False, highlight=False, soft_wrap=True)
 
     def emit(self, data: object, show: Callable[[Console], None]) -> None:
-        """The result of a command: as one JSON document for programs, else as shown to
-        people.
-        """
+        """Print the result: one JSON document with --json, else by `show`."""
         if self.json:
             write_json(data)
         else:
@@ -110,7 +115,7 @@ def _console(*, stderr: bool) -> Console:
 
     class Told(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # `run` ends as for JSON; Rich would end the process with 1
+            raise BrokenPipeError  # `run` handles it as for JSON; Rich would exit with 1
 
     console = Told(stderr=stderr, highlight=False)
     return (
@@ -121,20 +126,21 @@ def _console(*, stderr: bool) -> Console:
 
 
 def write_json(data: object) -> None:
-    """One JSON document on standard output, in whatever encoding it has."""
+    """Write one JSON document to standard output, in the encoding of that stream."""
     sys.stdout.write(json.dumps(data, ensure_ascii=not is_utf8(sys.stdout), indent=2, default=str) + "\n")
 
 
 def is_utf8(stream: object) -> bool:
-    """Whether every character can be written to it as it is."""
+    """Return whether the stream is UTF-8 and can encode every character."""
     return (getattr(stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
 
 def command(
     app: typer.Typer, name: str, **options: Any
 ) -> Callable[[Callable[Concatenate[Cli, P], Result]], Callable[Concatenate[Cli, P], Result]]:
-    """Make a function of `Cli` and its own options a command; what it returns, None
-    aside, is the exit code.
+    """Register a function of `Cli` and its own options as a command.
+
+    The return value of the function is the exit code; None counts as 0.
     """
 
     def register(function: Callable[Concatenate[Cli, P], Result]) -> Callable[Concatenate[Cli, P], Result]:
@@ -153,8 +159,9 @@ def command(
 
 
 def run(cli: Cli, work: Callable[[], int | Awaitable[int | None] | None]) -> int:
-    """Do the work and turn however it ends into an exit code. No error leaves as a
-    traceback unless asked.
+    """Run the work and return the exit code.
+
+    Errors are reported in one line. A traceback is printed only with --traceback.
     """
     try:
         result = work()
@@ -165,10 +172,14 @@ def run(cli: Cli, work: Callable[[], int | Awaitable[int | None] | None]) -> int
         sys.stdout.flush()
         return int(result or 0)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered has no reader any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads the output that is still buffered
         return 141
     except KeyboardInterrupt:
-        done = cli.kept[-1] if cli.kept else "what was reported as done is kept; run it again to do the rest"
+        done = (
+            cli.kept[-1]
+            if cli.kept
+            else "everything reported as done is stored; run the command again for the rest"
+        )
         typer.echo(f"interrupted; {done}", err=True)
         if cli.json:
             write_json({"error": {"code": "interrupted", "message": f"interrupted; {done}", "exit": 130}})
@@ -176,7 +187,7 @@ def run(cli: Cli, work: Callable[[], int | Awaitable[int | None] | None]) -> int
     except typer.Exit as exc:
         return exc.exit_code
     except Exception as exc:
-        if isinstance(exc, typer.BadParameter | typer.Abort):  # Typer's own to tell
+        if isinstance(exc, typer.BadParameter | typer.Abort):  # Typer reports these
             raise
         return fail(cli, exc)
 
@@ -186,9 +197,7 @@ async def _await_work(work: Awaitable[int | None]) -> int | None:
 
 
 def fail(cli: Cli, exc: Exception) -> int:
-    """Say what went wrong in one line on standard error, with --json also as an object
-    on standard output.
-    """
+    """Report an error in one line on standard error, and with --json as an object too."""
     from memory.cli.exits import BUG, classify_error
 
     code, name = classify_error(exc)
@@ -214,14 +223,14 @@ def fail(cli: Cli, exc: Exception) -> int:
 
 
 def _what_now(cli: Cli, exc: Exception) -> str:
-    """What was kept when a store failed, and what to do."""
+    """Return how much was stored when a store failed, and advice for the user."""
     from memory.domain.errors import StoreError, StoreFull
 
     if not isinstance(exc, StoreError):
         return ""
-    kept = cli.kept[-1:] or (["nothing of this call was kept"] if isinstance(exc, StoreFull) else [])
+    kept = cli.kept[-1:] or (["nothing of this call was stored"] if isinstance(exc, StoreFull) else [])
     advice = (
-        ["make room (`memory forget`, then `memory vacuum`), and run it again"]
+        ["free some space (`memory forget`, then `memory vacuum`) and run the command again"]
         if isinstance(exc, StoreFull)
         else []
     )
@@ -240,16 +249,18 @@ def _message(exc: Exception) -> str:
 
 
 def _with_options_here(cli: Cli, given: dict[str, Any]) -> Cli:
-    """The options given before the command, overridden by those given after it, which
-    are taken out of `given`.
+    """Merge the options before the command with those after it, which win.
+
+    The shared options are removed from `given`.
     """
     here: Mapping[str, Any] = {name: given.pop(name) for name in ("config", "tenant", "json", "traceback")}
     return replace(cli, **{name: value for name, value in here.items() if value not in (None, False)})
 
 
 def _show_to_typer(called: Callable[..., None], function: Callable[..., Any]) -> None:
-    """Give the registered function the signature Typer builds options from: the
-    command's own, then those of every command.
+    """Give the registered function the signature from which Typer builds options.
+
+    It has the command's own options first, then those of every command.
     """
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     kind = inspect.Parameter.KEYWORD_ONLY

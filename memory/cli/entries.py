@@ -1,4 +1,4 @@
-"""Commands on entries: write, search, list, browse, show, promote, forget."""
+"""Commands for entries: write, search, list, browse, show, promote, forget."""
 
 from __future__ import annotations
 
@@ -44,27 +44,34 @@ def register(app: typer.Typer) -> None:
 
 async def write(
     cli: Cli,
-    content: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember; - reads standard input.")],
+    content: Annotated[
+        str, typer.Argument(metavar="TEXT", help="The text to remember; - reads standard input.")
+    ],
     scope: ScopeOption,
     kind: Annotated[
         str | None,
         typer.Option(
-            "--type", metavar="TYPE", help="user, feedback, project, reference, learning or context."
+            "--type",
+            metavar="TYPE",
+            help="The type: user, feedback, project, reference, learning or context.",
         ),
     ] = None,
     title: Annotated[str | None, typer.Option(help="A title, found before the text.")] = None,
-    source: Annotated[str | None, typer.Option(help="Where it comes from.")] = None,
-    agent: Annotated[str | None, typer.Option(help="Which agent writes it.")] = None,
-    run: Annotated[str | None, typer.Option(help="In which run of it.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="The source of the text, such as web:example.com.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option(help="The agent that writes it.")] = None,
+    run: Annotated[str | None, typer.Option(help="The run of that agent.")] = None,
     tag: TagsOption = None,
     metadata: MetadataOption = None,
     confidence: Annotated[
-        float | None, typer.Option(help="How sure it is, from 0 to 1, for promotion rules.")
+        float | None, typer.Option(help="The confidence, from 0 to 1. Promotion rules can ask for it.")
     ] = None,
     expires: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME|LENGTH", help="Hide it after this moment, or so long from now: 30d, 1h30m."
+            metavar="TIME|LENGTH",
+            help="Hide the entry from this time on, or after a length of time: 30d, 1h30m.",
         ),
     ] = None,
     conversation_id: Annotated[
@@ -72,47 +79,55 @@ async def write(
         typer.Option(
             "--conversation-id",
             metavar="ID",
-            help="The conversation it was said in; a session, unless --number or --speaker is said too.",
+            help="The conversation of the text: a session, unless --number or --speaker is given too.",
         ),
     ] = None,
     number: Annotated[
         int | None,
         typer.Option(
-            "--number", help="The how-manieth it was there: what stands beside it helps to find it."
+            "--number",
+            help="The position of the message in the conversation. Its neighbours then help to find it.",
         ),
     ] = None,
-    speaker: Annotated[str | None, typer.Option(help="Who said it.")] = None,
+    speaker: Annotated[str | None, typer.Option(help="Who said the text.")] = None,
     artifact: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="An artifact that it points to, by its short id (#42) or id."),
+        typer.Option(
+            metavar="ID", help="The artifact that the entry refers to, by its short id (#42) or id."
+        ),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="Writing again under the same key writes nothing twice.")
+        str | None,
+        typer.Option(help="A key that makes the write safe to repeat: the same key is stored once."),
     ] = None,
     revive: Annotated[
         bool,
-        typer.Option("--revive", help="Also where the entry under the key was deleted: begin a new life."),
+        typer.Option("--revive", help="Write a new entry even if the entry under the key was deleted."),
     ] = False,
     if_exists: Annotated[
         str | None,
         typer.Option(
             "--if-exists",
             metavar="error|replace",
-            help="What to do when the key holds another text; `replace` keeps the earlier version.",
+            help="If the key holds another text: fail, or replace it and keep the earlier version.",
         ),
     ] = None,
     supersedes: Annotated[
         list[str] | None,
-        typer.Option("--supersedes", metavar="ID", help="An entry that ends with this one; repeat it."),
+        typer.Option(
+            "--supersedes",
+            metavar="ID",
+            help="An entry that this one supersedes. Repeat the option for more.",
+        ),
     ] = None,
     detect_conflicts: Annotated[
         bool,
         typer.Option(
-            "--detect-conflicts", help="List entries that may contradict or repeat it. None is changed."
+            "--detect-conflicts", help="List entries that may contradict or repeat it. No entry is changed."
         ),
     ] = False,
 ) -> None:
-    """Remember something."""
+    """Write a text into memory, as an entry of a scope."""
     from memory.cli import show
 
     text = sys.stdin.read() if content == "-" else content
@@ -159,11 +174,16 @@ async def write(
 
 async def search(
     cli: Cli,
-    query: Annotated[str, typer.Argument(help="What to look for, by words and by meaning.")],
+    query: Annotated[str, typer.Argument(help="The text to search for.")],
     scope: ScopeOption,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="The largest number of results.")] = 10,
     mode: Annotated[
-        str, typer.Option("--mode", metavar="MODE", help="hybrid, lexical or semantic.")
+        str,
+        typer.Option(
+            "--mode",
+            metavar="MODE",
+            help="How to search: hybrid, lexical (by words) or semantic (by meaning).",
+        ),
     ] = "hybrid",
     filter_type: Annotated[
         list[str] | None,
@@ -189,25 +209,31 @@ async def search(
         typer.Option(metavar="RELEVANCE", help="Show only hits of at least this relevance, from 0 to 1."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only what was created since then.")
+        str | None, typer.Option(metavar="TIME", help="Only entries created at or after this time.")
     ] = None,
     as_of: AsOfOption = None,
     known_at: KnownAtOption = None,
     session: Annotated[
-        str | None, typer.Option(metavar="ID", help="Search this session's entries too.")
+        str | None, typer.Option(metavar="ID", help="Search the entries of this session too.")
     ] = None,
     no_age_decay: Annotated[
-        bool, typer.Option("--no-age-decay", help="What is old counts as much as what is new.")
+        bool, typer.Option("--no-age-decay", help="Rank old entries as high as new ones.")
     ] = False,
     messages: Annotated[
         bool,
         typer.Option(
-            "--messages", help="Also what was said in the scope's session, or in those with its user."
+            "--messages",
+            help="Search messages too: those of the session of the scope, or of the sessions with its user.",
         ),
     ] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Say how each result was found.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show how each result was found and ranked.")
+    ] = False,
 ) -> int:
-    """Find what was remembered. Ends with 1 where nothing was found."""
+    """Search the entries of a scope by words and by meaning.
+
+    Exits with 1 if nothing is found.
+    """
     from memory.cli import show
     from memory.domain.session import FoundMessage
 
@@ -262,27 +288,38 @@ async def list_entries(
     scope: ScopeOption,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="TYPE", help="Only entries of this type; repeat it for more."),
+        typer.Option(
+            "--type", metavar="TYPE", help="Only entries of this type. Repeat the option to allow more types."
+        ),
     ] = None,
     tag: Annotated[
         list[str] | None,
         typer.Option(
-            "--tag", "-t", metavar="TAG", help="Only entries with this tag; repeat it for those with all."
+            "--tag",
+            "-t",
+            metavar="TAG",
+            help="Only entries with this tag. Repeat the option to require more tags.",
         ),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only what was created since then.")
+        str | None, typer.Option(metavar="TIME", help="Only entries created at or after this time.")
     ] = None,
     before: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only what was created before then.")
+        str | None, typer.Option(metavar="TIME", help="Only entries created before this time.")
     ] = None,
-    oldest: Annotated[bool, typer.Option("--oldest", help="The oldest first.")] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 20,
+    oldest: Annotated[bool, typer.Option("--oldest", help="List the oldest entries first.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="The largest number of results.")] = 20,
     cursor: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")
+        str | None,
+        typer.Option(
+            metavar="CURSOR", help="Continue after an earlier page, with the cursor that it printed."
+        ),
     ] = None,
 ) -> int:
-    """List the entries of a scope, the newest first. Ends with 1 where there are none."""
+    """List the entries of a scope, newest first.
+
+    Exits with 1 if there is none.
+    """
     asked = drop_none(
         types=kind, tags=tag, since=moment("since", since), before=moment("before", before), cursor=cursor
     )
@@ -296,37 +333,52 @@ async def browse(
     cli: Cli,
     scope: Annotated[
         list[str] | None,
-        typer.Option("--scope", "-s", metavar="SCOPE", help="Only this scope; repeat it for more."),
+        typer.Option(
+            "--scope",
+            "-s",
+            metavar="SCOPE",
+            help="Only entries of this scope. Repeat the option for more scopes.",
+        ),
     ] = None,
     conversation: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only what is of this conversation, or of none.")
+        str | None,
+        typer.Option(metavar="ID", help="Only entries of this conversation, or of no conversation."),
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="TYPE", help="Only entries of this type; repeat it for more."),
+        typer.Option(
+            "--type", metavar="TYPE", help="Only entries of this type. Repeat the option to allow more types."
+        ),
     ] = None,
     tag: Annotated[
         list[str] | None,
         typer.Option(
-            "--tag", "-t", metavar="TAG", help="Only entries with this tag; repeat it for those with all."
+            "--tag",
+            "-t",
+            metavar="TAG",
+            help="Only entries with this tag. Repeat the option to require more tags.",
         ),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only what was created since then.")
+        str | None, typer.Option(metavar="TIME", help="Only entries created at or after this time.")
     ] = None,
     updated_before: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only what changed last before then.")
+        str | None, typer.Option(metavar="TIME", help="Only entries whose last change was before this time.")
     ] = None,
     include_retired: Annotated[
         bool, typer.Option("--include-retired", help="List retired entries too.")
     ] = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="The largest number of results.")] = 50,
     cursor: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="Go on behind a page, by what it said last.")
+        str | None,
+        typer.Option(
+            metavar="CURSOR", help="Continue after an earlier page, with the cursor that it printed."
+        ),
     ] = None,
 ) -> int:
-    """List all entries by their last change, the newest first. Ends with 1 where there
-    are none.
+    """List entries of all scopes, last changed first.
+
+    Exits with 1 if there is none.
     """
     asked = drop_none(conversation=conversation, types=kind, tags=tag, cursor=cursor)
     asked |= drop_none(since=moment("since", since), updated_before=moment("updated_before", updated_before))
@@ -337,7 +389,7 @@ async def browse(
 
 
 def _show_page(cli: Cli, page: Retrieved, numbers: Mapping[str, int], where: str) -> int:
-    """Show a page of entries, and how to go on."""
+    """Show a page of entries, and the cursor of the next page."""
     from memory.cli import show
 
     for note in page.degraded:
@@ -364,14 +416,16 @@ def _show_page(cli: Cli, page: Retrieved, numbers: Mapping[str, int], where: str
 
 async def show_entry(
     cli: Cli,
-    entry_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or its short id: #42 or 42.")],
+    entry_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The id of the entry, or its short id: #42 or 42.")
+    ],
     as_of: AsOfOption = None,
     known_at: KnownAtOption = None,
     history: Annotated[
-        bool, typer.Option("--history", help="Every version that was kept, oldest first.")
+        bool, typer.Option("--history", help="Show every kept version too, oldest first.")
     ] = False,
 ) -> None:
-    """Show an entry, where its copies are, and with --history what it said before."""
+    """Show an entry, its copies in the tiers and, with --history, its kept versions."""
     from memory.cli import show
     from memory.domain.errors import NotFound
 
@@ -413,7 +467,9 @@ async def show_entry(
 
 async def promote(
     cli: Cli,
-    entry_ids: Annotated[list[str], typer.Argument(metavar="ID...")],
+    entry_ids: Annotated[
+        list[str], typer.Argument(metavar="ID...", help="The ids of entries, or their short ids: #42 or 42.")
+    ],
     to: Annotated[
         str | None, typer.Option("--to", metavar="SCOPE", help="Copy to this broader scope.")
     ] = None,
@@ -424,17 +480,20 @@ async def promote(
         bool, typer.Option("--delete-original", help="With --to: delete the entry once its copy is stored.")
     ] = False,
 ) -> int:
-    """Copy entries to a broader scope (--to), or move them to a longer-lived
-    tier (--tier).
+    """Copy entries to a broader scope (--to), or move them to a later tier (--tier).
+
+    Exits with 1 if --tier moves none of the entries.
     """
     from memory.cli import show
     from memory.domain.errors import InvalidInput
     from memory.domain.scope import Scope
 
     if (to is None) == (tier is None):
-        raise InvalidInput("promote", "takes either --to SCOPE or --tier TIER")
+        raise InvalidInput("promote", "takes exactly one of --to SCOPE and --tier TIER")
     if tier is not None and delete_original:
-        raise InvalidInput("--delete-original", "belongs to --to: a move leaves no original")
+        raise InvalidInput(
+            "--delete-original", "works only with --to: a move to another tier (--tier) leaves no original"
+        )
     async with cli.memory() as memory:
         entry_ids = await ids_of(memory, entry_ids)
         if to is not None:
@@ -456,9 +515,7 @@ async def promote(
 
 
 def _stores(cli: Cli) -> str:
-    """The stores that would lose something, each with its place and without its
-    password.
-    """
+    """Return the stores that would lose data, each with its place, without passwords."""
     from memory.facade.places import path_of
     from memory.facade.values import mask_url
 
@@ -473,34 +530,44 @@ def _stores(cli: Cli) -> str:
 
 async def forget(
     cli: Cli,
-    entry_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...")] = None,
+    entry_ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="The ids of entries, or their short ids: #42 or 42."),
+    ] = None,
     scope: OptionalScope = None,
     user: Annotated[
         str | None,
-        typer.Option("--user", metavar="ID", help="All of a user: the sessions with them, and their scope."),
+        typer.Option(
+            "--user",
+            metavar="ID",
+            help="Delete everything of a user: the sessions with them, and their scope.",
+        ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say how much would be forgotten, and forget nothing.")
+        bool, typer.Option("--dry-run", help="Show how much would be deleted, and delete nothing.")
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask before forgetting a scope, a user or a tenant.")
+        bool, typer.Option("--yes", "-y", help="Do not ask before deleting a scope, a user or a tenant.")
     ] = False,
 ) -> int:
-    """Delete entries by id, the entries of a scope (--scope), all of a user (--user),
-    or all of a tenant (--tenant alone).
+    """Delete entries by id, or everything of a scope, a user or a tenant.
 
-    There is no way back; --dry-run counts first. --scope user:ada leaves the sessions
-    with Ada, --user ada does not. Ends with 1 where there was nothing.
+    Give one of: ids, --scope, --user, or --tenant alone. A deletion cannot be undone;
+    use --dry-run first to count. --scope user:ada leaves the sessions with Ada; --user
+    ada deletes them too. Exits with 1 if an id is not found or nothing is deleted.
     """
     from memory.domain.errors import InvalidInput
 
     named = [name for name, given in (("ids", entry_ids), ("--scope", scope), ("--user", user)) if given]
     if len(named) > 1 or not (named or cli.tenant):
-        raise InvalidInput("forget", "takes one of: ids, --scope SCOPE, --user ID, or --tenant NAME alone")
+        raise InvalidInput(
+            "forget", "takes exactly one of: ids, --scope SCOPE, --user ID, or --tenant NAME alone"
+        )
     if named == ["ids"]:
         if dry_run:
             raise InvalidInput(
-                "--dry-run", "belongs to --scope, --user or --tenant; `memory show ID` shows one entry"
+                "--dry-run",
+                "works only with --scope, --user or --tenant; use `memory show ID` to see one entry",
             )
         return await _forget_entries(cli, entry_ids or [])
     return await _forget_whole(cli, scope, user, dry_run=dry_run, yes=yes)
@@ -522,12 +589,14 @@ async def _forget_entries(cli: Cli, entry_ids: list[str]) -> int:
 def _deletion_text(deleted: DeletedEntry) -> str:
     if not deleted:
         return "not found"
-    kept = f"; made of it and kept: {', '.join(deleted.kept)}" if deleted.kept else ""
-    return f"forgotten{kept}{'' if deleted.is_complete else '; a store did not answer, and a sweep deletes the rest'}"
+    kept = (
+        f"; these entries were made from it and are kept: {', '.join(deleted.kept)}" if deleted.kept else ""
+    )
+    return f"forgotten{kept}{'' if deleted.is_complete else '; a store did not answer; a sweep will delete the rest'}"
 
 
 async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_run: bool, yes: bool) -> int:
-    """Forget a scope, a user or the tenant, after a question."""
+    """Delete a scope, a user or the tenant, after asking for confirmation."""
     from memory.domain.errors import InvalidInput
     from memory.domain.scope import Scope
     from memory.facade.arguments import user_of
@@ -543,9 +612,11 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
     )
     if not yes and not dry_run:
         if cli.json or not sys.stdin.isatty():
-            raise InvalidInput("--yes", f"is needed to forget everything of {what} without being asked")
+            raise InvalidInput(
+                "--yes", f"is needed with --json or without a terminal, to delete everything of {what}"
+            )
         typer.confirm(
-            f"Forget everything of {what} in {_stores(cli)}? There is no way back.", abort=True, err=True
+            f"Delete everything of {what} in {_stores(cli)}? This cannot be undone.", abort=True, err=True
         )
     would = "would be forgotten" if dry_run else "forgotten"
     async with cli.memory() as memory:
@@ -580,16 +651,16 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
 
 
 def _sessions_left_text(scope: Scope, sessions: Sequence[str]) -> str:
-    """The sessions that an erasure of a scope leaves, and what reaches them."""
+    """Describe the sessions that an erasure of a scope leaves, and how to delete them."""
     from memory.domain.scope import ScopeKind
 
     if not sessions:
         return ""
     if scope.kind is ScopeKind.SESSION:
-        return f"; its conversation is left: `memory session delete {scope.id}` deletes it"
+        return f"; its conversation is left; to delete it, run `memory session delete {scope.id}`"
     count = (
         "1 session with this user is"
         if len(sessions) == 1
         else f"{len(sessions)} sessions with this user are"
     )
-    return f"; {count} left: `memory forget --user {scope.id}` reaches them"
+    return f"; {count} left; to delete them too, run `memory forget --user {scope.id}`"

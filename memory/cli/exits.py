@@ -1,4 +1,4 @@
-"""Exit codes: what a program may conclude from how `memory` ended."""
+"""Exit codes of `memory`, and which error ends with which code."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ PIPE_CLOSED = 141
 
 EPILOG = (
     "Exit codes: 0 done; 1 nothing found, or a check failed; 2 wrong usage or input; 3 a store is unavailable or full; "
-    "4 the configuration cannot be used; 5 a record is corrupt; 6 in conflict with what is stored, under legal hold or beyond a quota; 70 a bug; "
-    "130 interrupted; 141 the reader of the output went away. "
-    'With --json, standard output holds JSON and nothing else; an error is {"error": {"code", "message", "exit"}} there, and one line '
-    "on standard error either way."
+    "4 the configuration cannot be used; 5 a record is corrupt; "
+    "6 a conflict with stored data, a legal hold, a quota or a gate; 70 a bug; "
+    "130 interrupted; 141 the reader of the output closed it. "
+    "With --json, standard output holds only JSON. An error is printed in one line on standard error and, with --json, "
+    'on standard output as {"error": {"code", "message", "exit"}}.'
 )
 
-_KINDS: tuple[tuple[type[BaseException], int, str], ...] = (  # the most specific first
+_KINDS: tuple[tuple[type[BaseException], int, str], ...] = (  # most specific first
     (NotFound, NOTHING, "not_found"),
     (Conflict, CONFLICT, "conflict"),
     (TooMuchContention, CONFLICT, "contended"),
@@ -58,5 +59,5 @@ _KINDS: tuple[tuple[type[BaseException], int, str], ...] = (  # the most specifi
 
 
 def classify_error(exc: BaseException) -> tuple[int, str]:
-    """The exit code of an error and its name for programs."""
+    """Return the exit code of an error, and the name of the error for programs."""
     return next(((code, name) for kind, code, name in _KINDS if isinstance(exc, kind)), (BUG, "internal"))

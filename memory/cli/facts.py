@@ -1,6 +1,4 @@
-"""Commands on facts that change: update and invalidate entries, their history, links
-between them.
-"""
+"""Commands for facts that change: update, invalidate, history and links."""
 
 from __future__ import annotations
 
@@ -25,8 +23,12 @@ from memory.cli.options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-EntryId = Annotated[str, typer.Argument(metavar="ID", help="Its id, or its short id: #42 or 42.")]
-Depth = Annotated[int, typer.Option("--depth", help="In one step or two; more are two, and fewer one.")]
+EntryId = Annotated[
+    str, typer.Argument(metavar="ID", help="The id of the entry, or its short id: #42 or 42.")
+]
+Depth = Annotated[
+    int, typer.Option("--depth", help="The number of steps, 1 or 2. Other numbers are clamped to 1 or 2.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -42,26 +44,31 @@ def register(app: typer.Typer) -> None:
 async def update(
     cli: Cli,
     entry_id: EntryId,
-    content: Annotated[str | None, typer.Option(metavar="TEXT", help="What it says from now on.")] = None,
-    title: Annotated[str | None, typer.Option(help="Its title.")] = None,
+    content: Annotated[str | None, typer.Option(metavar="TEXT", help="The new text.")] = None,
+    title: Annotated[str | None, typer.Option(help="The new title.")] = None,
     kind: Annotated[
         str | None,
         typer.Option(
-            "--type", metavar="TYPE", help="user, feedback, project, reference, learning or context."
+            "--type",
+            metavar="TYPE",
+            help="The new type: user, feedback, project, reference, learning or context.",
         ),
     ] = None,
-    source: Annotated[str | None, typer.Option(help="Where that comes from.")] = None,
+    source: Annotated[str | None, typer.Option(help="The source of the change.")] = None,
     tag: TagsOption = None,
     metadata: MetadataOption = None,
     expires: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME|LENGTH", help="Hide it after this moment, or so long from now: 30d, 1h30m."
+            metavar="TIME|LENGTH",
+            help="Hide the entry from this time on, or after a length of time: 30d, 1h30m.",
         ),
     ] = None,
 ) -> None:
-    """Change an entry: tags are replaced, metadata merged, what is not given stays. The
-    version before is kept.
+    """Change an entry and keep its earlier version.
+
+    New tags replace the old ones; metadata is merged. Fields that are not given stay as
+    they are.
     """
     from memory.cli import show
 
@@ -82,16 +89,19 @@ async def update(
 
 async def invalidate(
     cli: Cli,
-    entry_ids: Annotated[list[str], typer.Argument(metavar="ID...")],
+    entry_ids: Annotated[
+        list[str], typer.Argument(metavar="ID...", help="The ids of entries, or their short ids: #42 or 42.")
+    ],
     when: Annotated[
         str | None,
         typer.Option(
-            "--when", metavar="TIME", help="The moment it ends, in ISO 8601 with a zone; now unless told."
+            "--when", metavar="TIME", help="When the validity ends, in ISO 8601 with a zone; by default now."
         ),
     ] = None,
 ) -> int:
-    """End the validity of entries: they are found no more, and stay readable with
-    --as-of. Ends with 1 where one was not active.
+    """End the validity of entries: searches no longer find them.
+
+    They stay readable with --as-of. Exits with 1 if an entry is not active.
     """
     async with cli.memory() as memory:
         ended = {
@@ -99,7 +109,7 @@ async def invalidate(
             for one in await ids_of(memory, entry_ids)
         }
     lines = [
-        f"{entry_id}  {'ended' if done else 'not found, or ended already'}"
+        f"{entry_id}  {'ended' if done else 'not found, or already ended'}"
         for entry_id, done in ended.items()
     ]
     cli.emit(
@@ -113,8 +123,9 @@ async def invalidate(
 
 
 async def history(cli: Cli, entry_id: EntryId) -> None:
-    """Every version of an entry that was kept, oldest first; before them those of what
-    it took the place of.
+    """List every kept version of an entry, oldest first.
+
+    Versions of the entries that it superseded come before its own.
     """
     from memory.cli import show
 
@@ -129,11 +140,14 @@ async def history(cli: Cli, entry_id: EntryId) -> None:
 
 async def relate(
     cli: Cli,
-    source_id: Annotated[str, typer.Argument(metavar="FROM")],
+    source_id: Annotated[str, typer.Argument(metavar="FROM", help="The entry where the link starts.")],
     label: Annotated[
-        str, typer.Argument(metavar="LABEL", help="relates_to, refines, contradicts, supersedes or supports.")
+        str,
+        typer.Argument(
+            metavar="LABEL", help="The label: relates_to, refines, contradicts, supersedes or supports."
+        ),
     ],
-    target_id: Annotated[str, typer.Argument(metavar="TO")],
+    target_id: Annotated[str, typer.Argument(metavar="TO", help="The entry to which the link points.")],
 ) -> None:
     """Link two active entries."""
     from memory.cli import show
@@ -147,8 +161,13 @@ async def relate(
     )
 
 
-async def unrelate(cli: Cli, relation_id: Annotated[str, typer.Argument(metavar="RELATION")]) -> int:
-    """Delete a link. Ends with 1 where there is none."""
+async def unrelate(
+    cli: Cli, relation_id: Annotated[str, typer.Argument(metavar="RELATION", help="The id of the link.")]
+) -> int:
+    """Delete a link between two entries.
+
+    Exits with 1 if there is no such link.
+    """
     async with cli.memory() as memory:
         gone = await memory.relations.unrelate(relation_id)
     cli.emit({"deleted": gone}, lambda out: out.print("deleted" if gone else "not found", markup=False))
@@ -161,7 +180,7 @@ async def list_related(
     depth: Depth = 1,
     scope: OptionalScope = None,
 ) -> None:
-    """What is linked to an entry, in both directions."""
+    """List the entries linked to an entry, in both directions."""
     from memory.cli import show
 
     async with cli.memory() as memory:
@@ -191,20 +210,27 @@ async def graph(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="FILE.svg", help="Write it to this file instead of standard output."
+            "--out",
+            "-o",
+            metavar="FILE.svg",
+            help="Write to this .svg file instead of standard output. An existing file is replaced.",
         ),
     ] = None,
     depth: Depth = 1,
     scope: OptionalScope = None,
 ) -> None:
-    """Draw what is linked to an entry, as SVG. What it superseded, or what superseded
-    it, is drawn dimmed where that is retired.
+    """Draw the entries linked to an entry, as SVG.
+
+    The picture includes entries that it superseded or that superseded it. Retired ones
+    are drawn dimmed.
     """
     from memory.cli.drawing import draw
     from memory.domain.errors import InvalidInput
 
     if out is not None and out.suffix.lower() != ".svg":
-        raise InvalidInput("out", "must be the name of an .svg file: what stands there is replaced")
+        raise InvalidInput(
+            "out", f"{out.name[:60]!r} does not end in .svg. Name an .svg file; an existing one is replaced"
+        )
     async with cli.memory() as memory:
         found = await memory.relations.expand(
             await id_of(memory, entry_id), depth=depth, scope=scope, superseded=True

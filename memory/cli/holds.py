@@ -1,4 +1,4 @@
-"""Commands on legal holds: what may not be deleted until its hold is removed."""
+"""Commands for legal holds, which keep data from being deleted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     holds = typer.Typer(
-        help="Legal holds: what may not be deleted until its hold is removed.", no_args_is_help=True
+        help="Add, remove and list legal holds, which keep data from being deleted.", no_args_is_help=True
     )
     command(holds, "add")(add)
     command(holds, "remove")(remove)
@@ -29,30 +29,34 @@ async def add(
     cli: Cli,
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="Such as a case's. Several things can be held under one name."),
+        typer.Argument(
+            metavar="NAME",
+            help="The name of the hold, such as a case number. Several holds can share a name.",
+        ),
     ],
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reason for the hold.")],
     scope: Annotated[
-        str | None, typer.Option("--scope", "-s", metavar="KIND:ID", help="Over a scope.")
+        str | None, typer.Option("--scope", "-s", metavar="KIND:ID", help="Hold a scope, such as user:ada.")
     ] = None,
     user: Annotated[
         str | None,
-        typer.Option("--user", metavar="ID", help="Over a user: their scope, and the sessions with them."),
+        typer.Option("--user", metavar="ID", help="Hold a user: their scope, and the sessions with them."),
     ] = None,
     entry: Annotated[
-        str | None, typer.Option("--entry", metavar="ID", help="Over an entry, by its id or its short id.")
+        str | None, typer.Option("--entry", metavar="ID", help="Hold an entry, by its id or its short id.")
     ] = None,
-    whole_tenant: Annotated[bool, typer.Option("--whole-tenant", help="Over the whole tenant.")] = False,
-    by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who places it.")] = None,
+    whole_tenant: Annotated[bool, typer.Option("--whole-tenant", help="Hold the whole tenant.")] = False,
+    by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who places the hold.")] = None,
 ) -> None:
-    """Place a hold over a scope, a user, an entry or the whole tenant. Nothing and nobody
-    can delete what is under it.
+    """Place a hold on a scope, a user, an entry or the whole tenant.
+
+    No caller and no rule can delete the held data until the hold is removed.
     """
     if sum(given is not None for given in (scope, user, entry)) + whole_tenant != 1:
         raise InvalidInput(
             "hold",
-            "must be over exactly one of --scope, --user, --entry, --whole-tenant; "
-            "add it again for each other thing to hold",
+            "takes exactly one of --scope, --user, --entry and --whole-tenant; "
+            "add another hold for each other thing",
         )
     async with cli.memory() as memory:
         held = None if entry is None else await id_of(memory, entry)
@@ -62,8 +66,14 @@ async def add(
     cli.emit(placed.to_dict(), lambda out: _show(out, [placed]))
 
 
-async def remove(cli: Cli, name: Annotated[str, typer.Argument(metavar="NAME")]) -> int:
-    """Remove all holds under a name. The next sweep deletes what has expired meanwhile."""
+async def remove(
+    cli: Cli, name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the holds.")]
+) -> int:
+    """Remove all holds under a name.
+
+    The next sweep deletes the data that expired meanwhile. Exits with 1 if there is no
+    hold under the name.
+    """
     async with cli.memory() as memory:
         removed = await memory.admin.legal_holds.remove(name)
     cli.emit(

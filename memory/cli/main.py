@@ -1,7 +1,7 @@
-"""The command line, `memory`: doors to the facade and nothing of its own.
+"""Define the command line, `memory`: a thin layer over the facade.
 
-Results go to standard output, as tables for people or with `--json` as one JSON
-document for programs; progress and messages go to standard error. Exit codes: see
+Results go to standard output: as tables for people or, with `--json`, as one JSON
+document for programs. Progress and messages go to standard error. For exit codes see
 `memory.cli.exits`.
 """
 
@@ -34,7 +34,7 @@ from memory.cli.exits import EPILOG, INTERRUPTED, NOTHING, USAGE
 
 app = typer.Typer(
     name="memory",
-    help="One memory for AI agents, on the stores a team already runs. New here? Try [bold]memory demo[/bold].",
+    help="Tiered memory for AI agents, on the stores that your team already runs. New here? Try [bold]memory demo[/bold].",
     epilog=EPILOG,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -62,8 +62,9 @@ for part in (
 
 
 def _asks_json() -> bool:
-    """Whether programs read what is printed, where the options are not parsed: before a
-    command, or since they are wrong.
+    """Return whether `--json` was given, where the options are not parsed.
+
+    That is before a command is chosen, or if the options are wrong.
     """
     return "--json" in sys.argv[1:]
 
@@ -90,17 +91,17 @@ def options(
         bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_version)
     ] = False,
 ) -> None:
-    """The options that may also stand after the command."""
+    """Read the options that may stand before or after the command."""
     ctx.obj = Cli(config, tenant, json, traceback)
 
 
 def main() -> None:
-    """The entry point of `memory`."""
+    """Run the command line: the entry point of `memory`."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(
                 errors="replace"
-            )  # a narrow terminal encoding costs a character, never the command
+            )  # an encoding that lacks a character must not stop the command
     try:
         code = app(standalone_mode=False)
     except typer.Abort as exc:
@@ -111,15 +112,11 @@ def main() -> None:
     sys.exit(code)
 
 
-_UsageError = cast(
-    "type[Exception]", typer.BadParameter.__base__
-)  # Typer names it in none of its public modules
+_UsageError = cast("type[Exception]", typer.BadParameter.__base__)  # Typer does not export this class
 
 
 def _wrong_usage(exc: Any) -> int:
-    """One line, as for every other error; and the whole help where nothing was asked at
-    all.
-    """
+    """Report wrong usage in one line; show the whole help if no argument was given."""
     if type(exc).__name__ == "NoArgsIsHelpError" and not _asks_json():
         exc.show()
         return USAGE
@@ -129,7 +126,7 @@ def _wrong_usage(exc: Any) -> int:
 
 
 def _end(code: int, name: str, message: str, *, prefix: str = "error: ") -> int:
-    """Say how it ended on standard error, and to programs on standard output."""
+    """Report how the command ended on standard error, and with `--json` as an object."""
     typer.echo(f"{prefix}{message}", err=True)
     if _asks_json():
         write_json({"error": {"code": name, "message": message, "exit": code}})

@@ -1,4 +1,4 @@
-"""`memory mem`: the language of agents on the command line."""
+"""The command `memory mem`: run the `/mem` language of agents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ async def mem(
     text: Annotated[
         str,
         typer.Argument(
-            metavar="TEXT", help='Commands such as "/mem search tea", one a line; - reads standard input.'
+            metavar="TEXT",
+            help='Commands such as "/mem search tea", one on each line; - reads standard input.',
         ),
     ],
     scope: ScopeOption,
@@ -32,20 +33,23 @@ async def mem(
         typer.Option(
             "--reads",
             metavar="SCOPE|tenant",
-            help="What may be read, if not the scope alone; repeat it for more.",
+            help="A scope that may be read, or the whole tenant; by default --scope. Repeat the option for more.",
         ),
     ] = None,
     conversation: Annotated[
         str | None,
-        typer.Option("--conversation", metavar="ID", help="The session to which what is added is pinned."),
+        typer.Option("--conversation", metavar="ID", help="The session to which new entries are pinned."),
     ] = None,
     agent: Annotated[
         str | None,
-        typer.Option("--agent", "-a", metavar="NAME", help="Who writes it, and whose scratchpad it is."),
+        typer.Option(
+            "--agent", "-a", metavar="NAME", help="The agent that writes, and whose scratchpad is used."
+        ),
     ] = None,
 ) -> int:
-    """Carry out what an agent writes: `/mem` commands. Ends with 1 where one of them
-    failed, or there was none.
+    """Run the `/mem` commands in a text.
+
+    Exits with 1 if a command failed or the text has no command.
     """
     from memory.cli import show
 
@@ -56,7 +60,7 @@ async def mem(
             asked, scope=scope, **drop_none(reads=within, conversation=conversation, agent=agent)
         )
     if not found:
-        cli.say("no line begins with /mem: nothing was done; `/mem` alone says what there is")
+        cli.say("no line begins with /mem: nothing was done; `/mem` alone lists the commands")
 
     def people(out: Console) -> None:
         for one in found:

@@ -1,6 +1,4 @@
-"""Entries and artifacts as people name them: `#42`, typed where an id may be and shown
-beside it.
-"""
+"""Short ids such as `#42`, which people may type and read instead of ids."""
 
 from __future__ import annotations
 
@@ -17,10 +15,13 @@ _NUMBER = re.compile(r"\s*#.*|\s*[0-9]{1,18}\s*", re.DOTALL)
 
 
 async def ids_of(memory: Memory, typed: Sequence[str], kind: NumberedKind = "entry") -> list[str]:
-    """The ids of what was typed (D114): of `#42` and `42` what they name; else as it
-    is, like a number that names nothing, which the call says.
+    """Resolve typed ids: `#42` and `42` become the id of the entry or artifact.
 
-    Raises `InvalidInput` where a thing of another kind is named.
+    Other text stays as it is. So does a short id that names nothing; the call that gets
+    it reports that.
+
+    Raises:
+        InvalidInput: A short id names a thing of another kind.
     """
     from memory.domain.errors import InvalidInput
 
@@ -33,14 +34,14 @@ async def ids_of(memory: Memory, typed: Sequence[str], kind: NumberedKind = "ent
 
 
 async def id_of(memory: Memory, typed: str, kind: NumberedKind = "entry") -> str:
-    """See `ids_of`."""
+    """Resolve one typed id; see `ids_of`."""
     return (await ids_of(memory, [typed], kind))[0]
 
 
 async def numbers_of(
     cli: Cli, memory: Memory, ids: Iterable[str], kind: NumberedKind = "entry"
 ) -> dict[str, int]:
-    """The short ids to show people beside these ids.
+    """Return the short ids to show people beside these ids.
 
     Empty with `--json`, and while a store fails.
     """
@@ -51,5 +52,5 @@ async def numbers_of(
     try:
         return await memory.short_ids.of(asked, kind=kind)
     except MemoryTiersError as error:
-        cli.say(f"without short ids: {error}")
+        cli.say(f"short ids are not shown: {error}")
         return {}

@@ -1,4 +1,4 @@
-"""Options that several commands take."""
+"""Define the options that several commands take."""
 
 from __future__ import annotations
 
@@ -12,33 +12,41 @@ ScopeOption = Annotated[
         "--scope",
         "-s",
         metavar="SCOPE",
-        help="Whose memory: session:ID, user:ID, workspace:ID, org:ID or object:TYPE:ID.",
+        help="The scope: session:ID, user:ID, workspace:ID, org:ID or object:TYPE:ID.",
     ),
 ]
 OptionalScope = Annotated[
-    str | None, typer.Option("--scope", "-s", metavar="SCOPE", help="Only this scope, such as user:ada.")
+    str | None,
+    typer.Option("--scope", "-s", metavar="SCOPE", help="Only entries of this scope, such as user:ada."),
 ]
 TagsOption = Annotated[
-    list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="A tag; repeat it for more.")
+    list[str] | None,
+    typer.Option("--tag", "-t", metavar="TAG", help="A tag. Repeat the option for more tags."),
 ]
-MetadataOption = Annotated[str | None, typer.Option("--metadata", metavar="JSON", help="A JSON object.")]
+MetadataOption = Annotated[
+    str | None, typer.Option("--metadata", metavar="JSON", help="Metadata, as a JSON object.")
+]
 AsOfOption = Annotated[
-    str | None, typer.Option("--as-of", metavar="TIME", help="What was true then, in ISO 8601 with a zone.")
+    str | None,
+    typer.Option("--as-of", metavar="TIME", help="Show what was true at this time (ISO 8601 with a zone)."),
 ]
 KnownAtOption = Annotated[
-    str | None, typer.Option("--known-at", metavar="TIME", help="What was stored then.")
+    str | None,
+    typer.Option(
+        "--known-at", metavar="TIME", help="Show what was stored at this time (ISO 8601 with a zone)."
+    ),
 ]
 
 
 def moment(field: str, text: str | None) -> Any:
-    """The moment an option names."""
+    """Parse the time that an option gives."""
     from memory.domain import validation
 
     return None if text is None else validation.time(field, text)
 
 
 def expiry(field: str, text: str | None) -> Any:
-    """The moment an option names, or the length of time from now on, such as 30d."""
+    """Parse a time, or a length of time from now, such as 30d."""
     from memory.domain.errors import InvalidInput
     from memory.domain.time import parse_duration
 
@@ -52,12 +60,12 @@ def expiry(field: str, text: str | None) -> Any:
         except InvalidInput as exc:
             raise InvalidInput(
                 field,
-                f"{text[:40]!r} is neither a length of time such as 30d or 1h30m, nor a moment such as 2026-01-31T09:30:00Z",
+                f"{text[:40]!r} is neither a length of time such as 30d or 1h30m, nor a time such as 2026-01-31T09:30:00Z",
             ) from exc
 
 
 def json_object(field: str, text: str | None) -> dict[str, Any] | None:
-    """The JSON object an option holds."""
+    """Parse the JSON object that an option gives."""
     import json
 
     from memory.domain import validation
@@ -68,9 +76,9 @@ def json_object(field: str, text: str | None) -> dict[str, Any] | None:
     try:
         return validation.json_object(field, json.loads(text))
     except (json.JSONDecodeError, RecursionError) as exc:
-        raise InvalidInput(field, f"not a JSON object such as '{{\"confidence\": 0.9}}' ({exc})") from None
+        raise InvalidInput(field, f"is not a JSON object such as '{{\"confidence\": 0.9}}' ({exc})") from None
 
 
 def drop_none(**options: Any) -> dict[str, Any]:
-    """The options that were given."""
+    """Return the options that were given."""
     return {name: value for name, value in options.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Commands on the configuration: init and config show."""
+"""Commands for the configuration: init and config show."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ TEMPLATE = Path(__file__).with_name("memory.toml")
 
 def register(app: typer.Typer) -> None:
     command(app, "init")(init)
-    config = typer.Typer(help="What is configured, and where each value came from.", no_args_is_help=True)
+    config = typer.Typer(
+        help="Show the configuration, and where each value comes from.", no_args_is_help=True
+    )
     command(config, "show")(config_show)
     app.add_typer(config, name="config")
 
 
 def init(
     cli: Cli,
-    force: Annotated[bool, typer.Option("--force", help="Replace a memory.toml that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace memory.toml if it exists.")] = False,
 ) -> None:
     """Write a commented memory.toml for a local database into the working directory."""
     from memory.domain.errors import InvalidInput
@@ -32,14 +34,15 @@ def init(
 
     if cli.config is not None:
         raise InvalidInput(
-            "--config", "has no meaning for init, which writes memory.toml into the working directory"
+            "--config",
+            "cannot be combined with init: init always writes memory.toml into the working directory",
         )
     path = Path.cwd() / FILE_NAME
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(TEMPLATE.read_text(encoding="utf-8"))
     except FileExistsError:
-        raise InvalidInput(FILE_NAME, f"{path} is there already; --force replaces it") from None
+        raise InvalidInput(FILE_NAME, f"{path} already exists; use --force to replace it") from None
     cli.emit(
         {"written": str(path)},
         lambda out: out.print(f"wrote {path}; try: memory doctor", markup=False, soft_wrap=True),
@@ -48,7 +51,7 @@ def init(
 
 def config_show(
     cli: Cli,
-    origin: Annotated[bool, typer.Option("--origin", help="Say where each value came from.")] = False,
+    origin: Annotated[bool, typer.Option("--origin", help="Show where each value comes from.")] = False,
 ) -> None:
     """Show every setting in use. Passwords are hidden."""
     from memory.cli import show
