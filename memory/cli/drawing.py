@@ -1,11 +1,10 @@
-"""A picture of what is linked to an entry, as SVG: from nodes and relations to text,
-and nothing else.
+"""Draw the entries linked to an entry, as SVG text.
 
-It is read from the middle. What points at the entry stands on its left, what it points
-to on its right, two steps away in the outer columns beside what they were reached by.
-So every entry has a row of its own, and no two boxes meet however many there are; why
-no library places them is told in docs/decisions/064. The same expansion gives the same
-picture.
+The picture is read from the middle. Entries that point at the entry are on its left;
+entries to which it points are on its right. Entries two steps away are in the outer
+columns, beside the entry through which they were reached. So every entry has a row of
+its own, and boxes never overlap. docs/decisions/064 explains why no layout library is
+used. The same expansion always gives the same picture.
 """
 
 from __future__ import annotations
@@ -23,24 +22,20 @@ if TYPE_CHECKING:
     from memory.orchestrator.entries.graph import Expansion
 
 WIDTH, HEIGHT = 240, 40
-"""Of an entry's box, in pixels."""
+"""The size of an entry's box, in pixels."""
 COLUMN, ROW = WIDTH + 190, HEIGHT + 12
-"""From one box to the next."""
+"""The distance from one box to the next, in pixels."""
 MARGIN = 28
 ROUND = 140
-"""What a link takes beside the outermost column that leads from an entry there to
-another.
-"""
+"""Room beside the outermost column for links between two entries of that column."""
 TO_LABEL = 62
-"""From a box to the middle of what a link means, along which each line is alone."""
+"""The distance from a box to the middle of a label; each line runs alone there."""
 A_SIDE = 12
-"""Rows from which on a side gives what it should have to the other, where that has
-fewer.
-"""
+"""The number of rows of a side from which entries go to the other, shorter side."""
 TITLE = 31
-"""Latin letters of a title that fit into a box; a Chinese one counts for two."""
+"""Latin letters of a title that fit into a box; a wide letter counts as two."""
 TOLD = 600
-"""Characters of an entry that are told to who points at its box."""
+"""Characters of an entry in the tooltip of its box."""
 COLOURS = {
     "relates_to": "#5f6b7a",
     "refines": "#1a6fb5",
@@ -51,7 +46,7 @@ COLOURS = {
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
-"""What would turn the reading direction of what stands behind it."""
+"""Characters that would change the reading direction of the text after them."""
 
 _STYLE = """
 text { font-family: system-ui, "DejaVu Sans", "Noto Sans", sans-serif; text-anchor: middle; unicode-bidi: plaintext; }
@@ -73,8 +68,9 @@ text { font-family: system-ui, "DejaVu Sans", "Noto Sans", sans-serif; text-anch
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the middle of a box is, and in which column: 0 is the entry's, negative
-    ones lie on its left.
+    """The middle of a box, and its column.
+
+    Column 0 holds the entry itself; negative columns are on its left.
     """
 
     column: int
@@ -83,7 +79,7 @@ class Place:
 
 
 def draw(found: Expansion) -> str:
-    """The picture, as an SVG document."""
+    """Return the picture as an SVG document."""
     at = places(found)
     beside = MARGIN + ROUND * any(
         at[one.source_id].column == at[one.target_id].column for one in found.relations
@@ -98,7 +94,7 @@ def draw(found: Expansion) -> str:
     )
     notes = [
         *found.notices,
-        *["dashed and grey: retired, shown for what it superseded or was superseded by"]
+        *["dashed and grey: a retired entry, shown because it superseded another or was superseded"]
         * bool(found.retired),
     ]
     bottom = foot + 18 * len(notes)
@@ -107,7 +103,7 @@ def draw(found: Expansion) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{right - left:.0f}" height="{bottom - top:.0f}" '
             f'viewBox="{left:.0f} {top:.0f} {right - left:.0f} {bottom - top:.0f}">',
-            f"<title>{_text('What is linked to: ' + _label(seed), TOLD)}</title>",
+            f"<title>{_text('Entries linked to: ' + _label(seed), TOLD)}</title>",
             f"<style>{_STYLE}</style>",
             "<defs>" + "".join(_arrow(label) for label in COLOURS) + "</defs>",
             f'<rect x="{left:.0f}" y="{top:.0f}" width="100%" height="100%" fill="#ffffff"/>',
@@ -130,12 +126,14 @@ def draw(found: Expansion) -> str:
     )
 
 
-# -- where everything stands -----------------------------------------------------------
+# -- placement ------------------------------------------------------------------------
 
 
 def places(found: Expansion) -> dict[str, Place]:
-    """Where each entry's box stands: one step away in the columns beside the entry, two
-    steps away beside what it was reached by.
+    """Return the place of each entry's box.
+
+    Entries one step away are in the columns beside the entry. Entries two steps away
+    are beside the entry through which they were reached.
     """
     seed, near = found.nodes[0].entry.id, [node.entry.id for node in found.nodes if node.depth == 1]
     behind = _behind(found, near)
@@ -166,7 +164,7 @@ def places(found: Expansion) -> dict[str, Place]:
 
 
 def _behind(found: Expansion, near: Iterable[str]) -> dict[str, list[str]]:
-    """Of each entry one step away those two steps away that it is the first to lead to."""
+    """Return, for each entry one step away, the entries that it is the first to reach."""
     linked: dict[str, set[str]] = defaultdict(set)
     for relation in found.relations:
         linked[relation.source_id].add(relation.target_id)
@@ -178,12 +176,13 @@ def _behind(found: Expansion, near: Iterable[str]) -> dict[str, list[str]]:
     return behind
 
 
-# -- what is drawn ---------------------------------------------------------------------
+# -- shapes ----------------------------------------------------------------------------
 
 
 def _links(found: Expansion, at: dict[str, Place]) -> list[str]:
-    """The lines below the boxes, then what they mean. Links of one direction between
-    two entries share a line.
+    """Return the lines, which lie below the boxes, then their labels.
+
+    Links of one direction between two entries share a line.
     """
     labels: dict[tuple[str, str], list[str]] = defaultdict(list)
     for relation in sorted(found.relations, key=lambda one: (one.created_at, one.id)):
@@ -203,11 +202,9 @@ def _links(found: Expansion, at: dict[str, Place]) -> list[str]:
 
 
 def _way(source: Place, target: Place, beside: float) -> tuple[str, tuple[float, float]]:
-    """A curve from the edge of one box to that of another, and where on it there is
-    room to say what it means.
-    """
+    """Return a curve from the edge of one box to another, and the place of its label."""
     outward = 1 if source.column > 0 or target.column > 0 else -1
-    if source.column == target.column:  # round the outside of their column
+    if source.column == target.column:  # around the outside of their column
         bend = outward * (60 + abs(source.y - target.y) / 12)
         out, back = (outward, bend), (outward, bend)
     else:
@@ -235,7 +232,7 @@ def _on_the_way(points: tuple[tuple[float, float], ...], part: float) -> tuple[f
 
 
 def _box(entry: Entry, at: Place, *, is_seed: bool, is_retired: bool) -> str:
-    """A box, which shows nothing beyond its edges."""
+    """Return a box. It clips its content at its edges."""
     kind = " ".join(["entry", *["seed"] * is_seed, *["retired"] * is_retired])
     until = f" · until {entry.valid_to:%Y-%m-%d}" if is_retired and entry.valid_to is not None else ""
     about = f"{entry.type.value} · {entry.valid_from:%Y-%m-%d}{until}"
@@ -264,7 +261,7 @@ def _label(entry: Entry) -> str:
 
 
 def cut(text: str, room: int = TITLE) -> str:
-    """What fits into one line of a box; what was cut ends in an ellipsis."""
+    """Shorten a text to one line of a box; a shortened text ends in an ellipsis."""
     line, left = " ".join(text.split()), float(room)
     for place, char in enumerate(line):
         left -= 0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
@@ -274,8 +271,10 @@ def cut(text: str, room: int = TITLE) -> str:
 
 
 def _text(text: str, most: int | None = None) -> str:
-    """A text of a user's as XML: escaped, and without what XML forbids or what turns
-    the reading direction.
+    """Escape a stored text for XML.
+
+    Characters that XML forbids are replaced; those that change the reading direction
+    are removed.
     """
     said = text if most is None or len(text) <= most else text[: most - 1] + "…"
     return escape(_FORBIDDEN.sub("\ufffd", _TURNING.sub("", said)))

@@ -217,7 +217,7 @@ async def search(
         str | None, typer.Option(metavar="ID", help="Search the entries of this session too.")
     ] = None,
     no_age_decay: Annotated[
-        bool, typer.Option("--no-age-decay", help="Rank old entries as high as new ones.")
+        bool, typer.Option("--no-age-decay", help="Do not rank older entries lower.")
     ] = False,
     messages: Annotated[
         bool,

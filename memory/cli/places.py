@@ -1,4 +1,4 @@
-"""Commands on the stores: stats, doctor, vacuum and route."""
+"""Commands for the stores: stats, doctor, vacuum, reindex and route."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 LISTED = 20
-"""So many of what is lost, or left, are shown to people."""
+"""The largest number of lost or remaining items shown to people."""
 
 
 def register(app: typer.Typer) -> None:
@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 async def stats(cli: Cli) -> None:
-    """How much each tier holds."""
+    """Show how many entries each tier holds, and their size."""
     async with cli.memory() as memory:
         counted = await memory.admin.stats()
         tenant = memory.tenant
@@ -35,26 +35,26 @@ async def stats(cli: Cli) -> None:
 
 
 def stats_json(counted: Stats) -> dict[str, Any]:
-    """The tiers with counts and sizes, for programs."""
+    """Return the tiers with counts and sizes, for programs."""
     return counted.to_dict()
 
 
 def show_stats(out: Any, counted: Stats) -> None:
-    """The tiers with counts and sizes, for people."""
+    """Show the tiers with counts and sizes to people."""
     from memory.cli import show
 
     rows = [
         [show.tier(part.tier), part.store, part.entries, show.size(part.bytes), part.replicas, part.owed]
         for part in counted.tiers
     ]
-    figures = ("entries", "size", "replicas", "behind")
+    figures = ("entries", "size", "replicas", "pending")
     out.print(show.table("Tiers", ["tier", "store", *figures], rows, right=figures))
     if counted.by_type:
         out.print(show.table("Types", ["type", "entries"], list(counted.by_type.items()), right=("entries",)))
     if counted.owed:
         out.print(
             show.plain(
-                f"{_pending_text(counted.owed)}; sweeps do that, and `memory doctor` tells what cannot be done"
+                f"{_pending_text(counted.owed)}; sweeps complete them, and `memory doctor` names those that cannot be completed"
             )
         )
     in_quarantine = [
@@ -66,7 +66,7 @@ def show_stats(out: Any, counted: Stats) -> None:
 
 
 def _pending_text(owed: int) -> str:
-    return "1 record owes a step" if owed == 1 else f"{owed:,} records owe a step"
+    return "1 record has pending steps" if owed == 1 else f"{owed:,} records have pending steps"
 
 
 async def doctor(
@@ -75,14 +75,14 @@ async def doctor(
         bool,
         typer.Option(
             "--audit",
-            help="Also name damaged records; compare word indexes and statistics with records, and stores. Reads everything.",
+            help="Read everything: name damaged records, and compare word indexes, statistics and stores with the records.",
         ),
     ] = False,
     repair: Annotated[
         bool,
         typer.Option(
             "--repair",
-            help="Audit, and put right what differs: from the records, and from the other stores where one was set back.",
+            help="Audit, and repair differences: from the records, and from the other stores if a store was rolled back.",
         ),
     ] = False,
     forget_store: Annotated[
@@ -90,12 +90,14 @@ async def doctor(
         typer.Option(
             "--forget-store",
             metavar="NAME",
-            help="First note that this store, which was used before, is not needed any more.",
+            help="First record that this store, which was used before, is no longer needed.",
         ),
     ] = None,
 ) -> int:
-    """Check the configuration and every store, also those that do not open, and do what
-    is owed. Makes no store. Ends with 1 when a check failed.
+    """Check the configuration and every store, and complete pending steps.
+
+    Stores that do not open are reported too. No store is created. Exits with 1 if a
+    check failed.
     """
     from memory.cli.transfer import progress
     from memory.facade.build import build_engine
@@ -107,7 +109,7 @@ async def doctor(
     if forget_store is not None:
         async with cli.memory() as memory:
             named = await memory.admin.forget_store(forget_store)
-        cli.say(f"store '{forget_store}' is forgotten by {named} stores")
+        cli.say(f"{named} stores no longer expect store '{forget_store}'")
     config = cli.settings()
     file = sorted(
         {origin.rpartition(":")[0] or origin for origin in config.origins.values() if ".toml" in origin}
@@ -157,7 +159,7 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
     for store in data["stores"]:
         absent = store["ok"] and not store["version"] and store["detail"].endswith("makes it")
         state = (
-            show.plain("not there yet", "yellow")
+            show.plain("not created yet", "yellow")
             if absent
             else show.plain("ok", "green")
             if store["ok"]
@@ -165,11 +167,11 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
         )
         facts = {
             "tiers": ", ".join(store["tiers"]),
-            "lies in": store["path"],
-            "says": store["detail"] if store["detail"] != store["path"] else "",
+            "location": store["path"],
+            "detail": store["detail"] if store["detail"] != store["path"] else "",
             "version": store["version"],
-            "answers in": f"{store['latency_ms']:.1f} ms" if store["version"] else "",
-            "can": ", ".join(
+            "latency": f"{store['latency_ms']:.1f} ms" if store["version"] else "",
+            "capabilities": ", ".join(
                 name.replace("_", " ") for name, claim in store["capabilities"].items() if claim is True
             ),
             "embedder": store["embedder"],
@@ -191,16 +193,16 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
     for problem in data["problems"]:
         out.print(show.plain(f"\n{problem}", "bold red"))
     if data["owed"]:
-        out.print(show.plain(f"\n{_pending_text(data['owed'])} still", "yellow"))
+        out.print(show.plain(f"\nnot completed: {_pending_text(data['owed'])}", "yellow"))
     if data["reindex"]:
         out.print(show.plain(f"\n{data['reindex']}", "yellow"))
     for sentence in (*data["overdue"], *data["healed"]):
         out.print(show.plain(f"- {sentence}", "yellow"))
     for one in data["rolled_back_stores"]:
         remedy = (
-            "it was not healed"
+            "it was not repaired"
             if "compared" in data and data["compared"]["repaired"]
-            else "`memory doctor --repair` heals what can be healed"
+            else "`memory doctor --repair` repairs it as far as the other stores allow"
         )
         out.print(show.plain(f"\n{one['said']}; {remedy}", "bold red"))
     if "compared" in data:
@@ -221,7 +223,7 @@ def _show_audited(out: Any, one: dict[str, Any]) -> None:
     if one["damaged"]:
         out.print(
             show.plain(
-                f"{one['store']}: these records are damaged; delete them, or write what is known of them anew:",
+                f"{one['store']}: these records are damaged; delete them, or write their content again:",
                 "bold red",
             )
         )
@@ -239,22 +241,26 @@ def _show_compared(out: Any, came: dict[str, Any]) -> None:
             show.plain(f"the stores could not be compared with each other: {came['error']}", "bold red")
         )
     elif not came["differs"] and not came["lost"]:
-        out.print(show.plain(f"{entries} compared between the stores, nothing differs", "green"))
+        out.print(show.plain(f"{entries} compared between the stores; nothing differs", "green"))
     else:
         remedy = (
-            "it was put right"
+            "and were repaired"
             if came["repaired"]
-            else "`memory doctor --repair` puts it right as far as the stores can tell"
+            else "and `memory doctor --repair` repairs them as far as the stores allow"
         )
-        out.print(show.plain(f"{entries} compared between the stores; this differed, {remedy}:", "yellow"))
+        out.print(
+            show.plain(
+                f"{entries} compared between the stores; these differences were found {remedy}:", "yellow"
+            )
+        )
     for what, count in came["differs"].items():
         out.print(show.plain(f"- {count:,}: {what}"))
     for sentence in came["left"][:LISTED]:
         out.print(show.plain(f"- {sentence}", "yellow"))
     lost = came["lost"]
     if lost:
-        what = "is lost" if came["repaired"] else "cannot be brought back"
-        out.print(show.plain(f"{len(lost):,} time{'s' * (len(lost) != 1)} something {what}:", "bold red"))
+        what = "lost" if came["repaired"] else "that cannot be restored"
+        out.print(show.plain(f"{len(lost):,} write{'s' * (len(lost) != 1)} {what}:", "bold red"))
     for one in lost[:LISTED]:
         out.print(show.plain(f"- {one['id']} of {one['tenant']}: {one['said']}"))
     if len(lost) > LISTED:
@@ -265,20 +271,21 @@ def _show_compared(out: Any, came: dict[str, Any]) -> None:
 
 def _audit_text(one: dict[str, Any]) -> str:
     if one["error"]:
-        return f"{one['store']} could not be looked through: {one['error']}"
+        return f"{one['store']} could not be audited: {one['error']}"
     if not one["problems"]:
-        return f"{one['store']}: {one['checked']:,} records looked at, what is derived from them is right"
+        return f"{one['store']}: {one['checked']:,} records checked; indexes and statistics match them"
     remedy = (
-        "made anew from the records"
+        "and was rebuilt from the records"
         if one["repaired"]
-        else "`memory doctor --repair` makes it anew from the records"
+        else "and `memory doctor --repair` rebuilds it from the records"
     )
-    return f"{one['store']}: {one['checked']:,} records looked at; this differed, {remedy}:"
+    return f"{one['store']}: {one['checked']:,} records checked; derived data differed {remedy}:"
 
 
 async def vacuum(cli: Cli) -> int:
-    """Have every store give back the room that deleted content takes. Ends with 1 when
-    one could not be asked.
+    """Reclaim the space that deleted content takes, in every store.
+
+    Exits with 1 if a store could not be reached.
     """
     async with cli.memory() as memory:
         stores = await memory.admin.vacuum()
@@ -293,24 +300,25 @@ def _show_vacuum(out: Any, stores: list[VacuumReport]) -> None:
     from memory.cli import show
 
     rows = [
-        [one.store, show.size(one.bytes), one.error or ("" if one.bytes else "nothing to give back")]
+        [one.store, show.size(one.bytes), one.error or ("" if one.bytes else "nothing to reclaim")]
         for one in stores
     ]
-    out.print(show.table("Room given back", ["store", "size", "about"], rows, right=("size",)))
+    out.print(show.table("Reclaimed space", ["store", "size", "about"], rows, right=("size",)))
 
 
 async def reindex(cli: Cli) -> int:
-    """Make all vectors anew with the embedder that is configured, of every tenant,
-    while answers are served.
+    """Rebuild all vectors, of every tenant, with the configured embedder.
 
-    Memories with this embedder open from its beginning on, and those with the one
-    before until its end; each finds by meaning what has a vector of its own by then.
-    Run it again where it was cut off, or where something was left: then it ends with 1.
+    Searches are answered meanwhile. Processes with the new embedder can open the memory
+    as soon as the reindex has begun; processes with the earlier embedder can until it
+    ends. Each finds by meaning only the records that have a vector of its own embedder
+    by then. Run it again if it was interrupted or left records. Exits with 1 if records
+    are left.
     """
     from memory.cli.transfer import progress
 
     memory = cli.memory()
-    with progress(cli, "making vectors") as advance:
+    with progress(cli, "rebuilding vectors") as advance:
         came = await memory.admin.reindex(progress=advance)
     cli.emit(came.to_dict(), lambda out: _show_reindexed(out, came))
     return 0 if came.ended else 1
@@ -319,7 +327,7 @@ async def reindex(cli: Cli) -> int:
 def _show_reindexed(out: Any, came: ReindexReport) -> None:
     from memory.cli import show
 
-    made = "1 vector was" if came.made == 1 else f"{came.made:,} vectors were"
+    made = "1 vector" if came.made == 1 else f"{came.made:,} vectors"
     end = (
         "none is left"
         if came.ended
@@ -327,7 +335,7 @@ def _show_reindexed(out: Any, came: ReindexReport) -> None:
         if came.left
         else "some may be left; run it again"
     )
-    out.print(show.plain(f"{made} made anew with {came.model}: {end}", "" if came.ended else "yellow"))
+    out.print(show.plain(f"{made} rebuilt with {came.model}: {end}", "" if came.ended else "yellow"))
     for sentence in came.waiting:
         out.print(show.plain(f"- {sentence}", "yellow"))
 
@@ -335,13 +343,16 @@ def _show_reindexed(out: Any, came: ReindexReport) -> None:
 async def route(
     cli: Cli,
     scope: Annotated[
-        str, typer.Argument(metavar="SCOPE", help="Whose record it would be, such as user:ada or session:s1.")
+        str, typer.Argument(metavar="SCOPE", help="The scope of the record, such as user:ada or session:s1.")
     ],
-    collection: Annotated[str, typer.Option(metavar="NAME", help="What kind of record.")] = "entries",
-    explain: Annotated[bool, typer.Option("--explain", help="Say why, a sentence a decision.")] = False,
+    collection: Annotated[
+        str, typer.Option(metavar="NAME", help="The kind of record, such as entries or messages.")
+    ] = "entries",
+    explain: Annotated[bool, typer.Option("--explain", help="Explain each decision in a sentence.")] = False,
 ) -> None:
-    """Where a new record would be born, and which tiers would hold copies of it. Makes
-    no store.
+    """Show where a new record would be stored, and which tiers would hold copies.
+
+    No store is created.
     """
     from memory.domain.scope import Scope
     from memory.facade.explain import explain_unopened

@@ -1,4 +1,4 @@
-"""Commands on what rules do: plan, why and sweep."""
+"""Commands for rules and maintenance: plan, why and sweep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 LISTED = 20
-"""So many records of those planned alike are shown to people."""
+"""The largest number of records with the same plan that are shown to people."""
 
 
 def register(app: typer.Typer) -> None:
@@ -26,8 +26,9 @@ def register(app: typer.Typer) -> None:
 
 
 async def plan(cli: Cli) -> None:
-    """What a sweep run now would do, of every tenant, and why, and what it would leave.
-    Does none of it.
+    """Show what a sweep would do now, for all tenants, and why.
+
+    The plan also names what the sweep would leave as it is. Nothing is changed.
     """
     async with cli.memory() as memory:
         made = await memory.admin.plan()
@@ -42,9 +43,9 @@ def _show_plan(out: Any, made: Plan) -> None:
     if not made.planned:
         all_was_asked = not (made.stays or made.waiting)
         out.print(
-            "No rule takes anything now, and nothing has expired."
+            "No rule applies to any record now, and nothing has expired."
             if all_was_asked
-            else "Nothing would be done now, as far as is known."
+            else "A sweep would do nothing now, as far as is known."
         )
     alike = show.group_by(
         made.planned,
@@ -86,13 +87,13 @@ def _show_plan(out: Any, made: Plan) -> None:
             [one.id, f"{one.tenant}\n{one.scope}\n{_action_text(one)}: {one.because}"]
             for one in made.stays[:LISTED]
         ]
-        out.print(show.table("Stays", ["id", "tenant, scope, and what is not done"], rows))
+        out.print(show.table("Stays", ["id", "tenant, scope, and the action that is not taken"], rows))
         if len(made.stays) > LISTED:
             out.print(f"and {len(made.stays) - LISTED:,} more; --json lists them all")
     for sentence in made.waiting[:LISTED]:
         out.print(show.plain(f"- not known: {sentence}", "yellow"))
     if len(made.waiting) > LISTED:
-        out.print(f"and {len(made.waiting) - LISTED:,} more that is not known; --json lists it all")
+        out.print(f"and {len(made.waiting) - LISTED:,} more that are not known; --json lists them all")
 
 
 def _action_text(one: Stays) -> str:
@@ -101,9 +102,11 @@ def _action_text(one: Stays) -> str:
 
 async def why(
     cli: Cli,
-    entry_id: Annotated[str, typer.Argument(metavar="ID", help="Its id, or its short id: #42 or 42.")],
+    entry_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The id of the entry, or its short id: #42 or 42.")
+    ],
 ) -> None:
-    """Which rules will act on an entry, when, and why the others do not."""
+    """Show which rules will act on an entry, when, and why the others do not."""
     async with cli.memory() as memory:
         report = await memory.admin.why(await id_of(memory, entry_id))
     cli.emit(report.to_dict(), lambda out: _show_why(out, report))
@@ -124,11 +127,11 @@ def _show_why(out: Any, report: WhyReport) -> None:
     )
     following = report.next
     if following is None:
-        out.print("If it stays as it is, no sweep moves it.")
+        out.print("No sweep moves it unless it changes.")
     else:
         out.print(show.plain(f"Next: {following.rule} {_does(following)} {_when(following)}."))
     rows = [
-        [rule.rule, f"{_does(rule)}\n{_when(rule)}" if rule.takes else "does not take it", _because(rule)]
+        [rule.rule, f"{_does(rule)}\n{_when(rule)}" if rule.takes else "does not apply", _because(rule)]
         for rule in report.rules
     ]
     out.print(show.table("Rules", ["rule", "what it does", "because"], rows))
@@ -148,7 +151,7 @@ def _when(rule: Forecast) -> str:
     from memory.cli import show
 
     return (
-        f"with the first sweep from {show.moment(rule.when)} on"
+        f"with the first sweep at or after {show.moment(rule.when)}"
         if rule.when is not None
         else f"on {rule.on.replace('_', ' ')}"
     )
@@ -159,8 +162,11 @@ def _because(rule: Forecast) -> str:
 
 
 async def sweep(cli: Cli) -> int:
-    """Do maintenance now, for all tenants: finish what is owed, forget what has served,
-    follow the rules. Ends with 1 where something has to wait or needs looking at.
+    """Run maintenance once, for all tenants.
+
+    A sweep completes pending steps, deletes data that is no longer needed, and applies
+    the rules. Exits with 1 if a step has to wait or needs attention, or if another
+    process is running a sweep.
     """
     async with cli.memory() as memory:
         report = await memory.admin.sweep()
@@ -172,7 +178,7 @@ def _show_sweep(out: Any, report: SweepReport) -> None:
     from memory.cli import show
 
     if not report.ran:
-        out.print("Another process is at it.")
+        out.print("Another process is running a sweep.")
     did = {
         name.replace("_", " "): count
         for name, count in report.to_dict().items()
@@ -181,6 +187,6 @@ def _show_sweep(out: Any, report: SweepReport) -> None:
     if did:
         out.print(show.table("Done", ["what", "how many"], list(did.items()), right=("how many",)))
     elif report.ran:
-        out.print("There was nothing to do.")
+        out.print("Nothing to do.")
     for sentence in (*report.waiting, *report.stays):
         out.print(show.plain(f"- {sentence}", "yellow"))

@@ -1,4 +1,4 @@
-"""Commands on scratchpads: what agents note for themselves."""
+"""Commands for scratchpads: the notes of agents."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from memory.cli.command import Cli, command
 
 Agent = Annotated[
     str | None,
-    typer.Option("--agent", "-a", metavar="NAME", help="Whose; without, the one that all agents share."),
+    typer.Option(
+        "--agent", "-a", metavar="NAME", help="The agent; by default the scratchpad that all agents share."
+    ),
 ]
 
 
 def register(app: typer.Typer) -> None:
     scratchpad = typer.Typer(
-        help="Scratchpads: plain text that agents note for themselves.", no_args_is_help=True
+        help="Show, append to and clear scratchpads: plain-text notes of agents.", no_args_is_help=True
     )
     command(scratchpad, "show")(show)
     command(scratchpad, "append")(append)
@@ -26,7 +28,10 @@ def register(app: typer.Typer) -> None:
 
 
 async def show(cli: Cli, agent: Agent = None) -> int:
-    """Show what stands there. Ends with 1 where nothing was ever appended."""
+    """Show a scratchpad.
+
+    Exits with 1 if nothing was ever appended to it.
+    """
     from memory.cli import show as shown
 
     async with cli.memory() as memory:
@@ -40,21 +45,25 @@ async def show(cli: Cli, agent: Agent = None) -> int:
 
 async def append(
     cli: Cli,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to note; - reads standard input.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text to append; - reads standard input.")],
     agent: Agent = None,
 ) -> None:
-    """Append a text under a header with the moment."""
+    """Append a text to a scratchpad, under a header with the time."""
     from memory.cli import show as shown
 
     async with cli.memory() as memory:
         size = await memory.scratchpads.append(sys.stdin.read() if text == "-" else text, agent)
     cli.emit(
-        {"agent": agent, "size": size}, lambda out: out.print(shown.plain(f"{size:,} bytes stand there now."))
+        {"agent": agent, "size": size},
+        lambda out: out.print(shown.plain(f"The scratchpad holds {size:,} bytes now.")),
     )
 
 
 async def clear(cli: Cli, agent: Agent = None) -> int:
-    """Take away what stands there. Ends with 1 where it was empty."""
+    """Delete the content of a scratchpad.
+
+    Exits with 1 if it was empty.
+    """
     from memory.cli import show as shown
 
     async with cli.memory() as memory:

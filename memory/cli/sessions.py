@@ -1,4 +1,4 @@
-"""Commands on conversations: `memory session …`."""
+"""Commands for conversations: `memory session …`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from memory.domain.message import Message
     from memory.domain.session import Context, HistoryItem, SessionInfo
 
-SessionId = Annotated[str, typer.Argument(metavar="ID", help="The session.")]
+SessionId = Annotated[str, typer.Argument(metavar="ID", help="The id of the session.")]
 SAID = 160
-"""Characters of a message that a table shows."""
+"""The largest number of characters of a message in a table."""
 
 
 def register(app: typer.Typer) -> None:
     sessions = typer.Typer(
-        help="Conversations: what was said, and what of it a model would be sent.", no_args_is_help=True
+        help="List, show, import, export, fork, end and delete conversations.", no_args_is_help=True
     )
     command(sessions, "list")(list_sessions)
     command(sessions, "show")(show_session)
@@ -43,16 +43,23 @@ def register(app: typer.Typer) -> None:
 async def list_sessions(
     cli: Cli,
     status: Annotated[
-        str | None, typer.Option(metavar="STATUS", help="Only those that are active, archived or ended.")
+        str | None,
+        typer.Option(metavar="STATUS", help="Only sessions with this status: active, archived or ended."),
     ] = None,
-    user: Annotated[str | None, typer.Option(metavar="NAME", help="Only this user's.")] = None,
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="Only sessions of this user.")] = None,
     tag: TagsOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="The largest number of sessions.")] = 50,
     cursor: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="Go on behind an earlier page, which names it.")
+        str | None,
+        typer.Option(
+            metavar="CURSOR", help="Continue after an earlier page, with the cursor that it printed."
+        ),
     ] = None,
 ) -> int:
-    """The sessions, the last used first. Ends with 1 where there is none."""
+    """List sessions, last used first.
+
+    Exits with 1 if there is none.
+    """
     from memory.cli import show
 
     async with cli.memory() as memory:
@@ -78,7 +85,7 @@ async def list_sessions(
 
 
 def _about(session: SessionInfo) -> str:
-    """What people know a session by."""
+    """Return the text by which people recognise a session."""
     return session.title or session.preview or ""
 
 
@@ -86,10 +93,13 @@ async def show_session(
     cli: Cli,
     session_id: SessionId,
     last: Annotated[
-        int, typer.Option("--last", "-n", metavar="N", help="So many of the newest messages.")
+        int, typer.Option("--last", "-n", metavar="N", help="The number of newest messages to show.")
     ] = 10,
 ) -> None:
-    """A session: what is known of it, its newest messages, and what became of each."""
+    """Show a session: its metadata, its newest messages and its compactions.
+
+    Each message says whether the window of the session holds it.
+    """
     from memory.cli import show
 
     async with cli.memory() as memory:
@@ -141,7 +151,7 @@ def _body(item: HistoryItem) -> Any:
 
 
 def _says(message: Any) -> str:
-    """What a message says, or asks for, in a line."""
+    """Return the text and the tool calls of a message in one line."""
     calls = ", ".join(f"{call.name}({call.arguments})" for call in message.tool_calls)
     parts = (
         []
@@ -152,9 +162,9 @@ def _says(message: Any) -> str:
 
 
 def _fate(item: HistoryItem) -> str:
-    """Whether a model would be sent it."""
+    """Return whether a model would receive the message, or why not."""
     return item.excluded or (
-        "compacted" if item.archived_by else "in it" if item.message.is_final else "being said"
+        "compacted" if item.archived_by else "in window" if item.message.is_final else "streaming"
     )
 
 
@@ -162,14 +172,17 @@ async def context(
     cli: Cli,
     session_id: SessionId,
     budget: Annotated[
-        int | None, typer.Option("--budget", "-b", metavar="N", help="So many tokens at most.")
+        int | None, typer.Option("--budget", "-b", metavar="N", help="The budget in tokens.")
     ] = None,
     last: Annotated[
-        int | None, typer.Option("--last", "-n", metavar="N", help="Only so many of the newest messages.")
+        int | None, typer.Option("--last", "-n", metavar="N", help="Use only this number of newest messages.")
     ] = None,
-    turns: Annotated[bool, typer.Option("--turns", help="Cut between turns only.")] = False,
+    turns: Annotated[bool, typer.Option("--turns", help="Cut the window only between turns.")] = False,
 ) -> None:
-    """What a model would be sent, what each message takes, and what was left out."""
+    """Show the messages that a model would receive, and what is left out.
+
+    Each message is shown with its size in tokens.
+    """
     async with cli.memory() as memory:
         session = memory.session(session_id, create=False)
         found = await session.context(budget, last=last, by="turns" if turns else "blocks")
@@ -189,7 +202,7 @@ async def context(
 
 
 SHOWN = 5
-"""Messages that were left out, of which people see how they begin."""
+"""The largest number of omitted messages whose beginning is shown to people."""
 
 
 def _show_context(out: Console, found: Context, left: list[Message], budget: int | None) -> None:
@@ -205,17 +218,17 @@ def _show_context(out: Console, found: Context, left: list[Message], budget: int
     if found.over_budget:
         out.print(
             show.plain(
-                f"{found.over_budget:,} tokens over the budget: system messages, summaries and the last user message are kept",
+                f"{found.over_budget:,} tokens over the budget: system messages, summaries and the last user message are always kept",
                 "yellow",
             )
         )
     if left:
-        out.print(show.plain(f"{len(left)} left out, the newest of them:"))
+        out.print(show.plain(f"{len(left)} messages left out; the newest of them:"))
         for message in left[-SHOWN:]:
             out.print(show.plain(f"  {message.id}  {_says(message)}", "dim", limit=SAID))
     for names, what in (
-        (found.invalid, "results that answer no call"),
-        (found.interrupted, "calls without a result"),
+        (found.invalid, "tool results without a call"),
+        (found.interrupted, "tool calls without a result"),
     ):
         if names:
             out.print(show.plain(f"{len(names)} {what}: {', '.join(names[:SHOWN])}", "yellow"))
@@ -224,48 +237,65 @@ def _show_context(out: Console, found: Context, left: list[Message], budget: int
 async def import_messages(
     cli: Cli,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="JSON Lines, or one JSON array; - reads standard input.")
+        str,
+        typer.Argument(
+            metavar="FILE", help="A file with JSON Lines or one JSON array; - reads standard input."
+        ),
     ],
     session_id: Annotated[
         str | None,
         typer.Option(
-            "--id", metavar="ID", help="The session; by default the file's name. Needed for standard input."
+            "--id",
+            metavar="ID",
+            help="The session; by default the name of the file. Needed for standard input.",
         ),
     ] = None,
-    user: Annotated[str | None, typer.Option("--user", metavar="ID", help="Whose session it is.")] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="ID", help="The user of a new session.")
+    ] = None,
     agent: Annotated[
-        str | None, typer.Option("--agent", metavar="NAME", help="With which agent it is.")
+        str | None, typer.Option("--agent", metavar="NAME", help="The agent of a new session.")
     ] = None,
     namespace: Annotated[
-        str | None, typer.Option("--namespace", metavar="NAME", help="In which namespace it is.")
+        str | None, typer.Option("--namespace", metavar="NAME", help="The namespace of a new session.")
     ] = None,
     revive: Annotated[
-        bool, typer.Option("--revive", help="Write also what was erased, edited or deleted since.")
+        bool,
+        typer.Option(
+            "--revive", help="Also write messages that were erased or edited, and sessions that were deleted."
+        ),
     ] = False,
 ) -> int:
-    """Append the messages of a file to a session: OpenAI's, Anthropic's, LangChain's,
-    plain {role, content}, or our own.
+    """Append the messages of a file to a session.
 
-    Every line is checked before the first is written. The same file again, an export of
-    the session, or either when it has grown, adds only what is not there yet. Messages
-    without ids are compared with the session's from its beginning. Where there is no
-    such session it is created with --user, --agent and --namespace, and a system
-    message at the beginning is its own; one that exists with others is refused.
-    Messages that were erased or edited in the session stay so, and a session that was
-    deleted stays deleted, unless --revive. Ends with 1 where the file holds no message.
+    The file holds messages of OpenAI, Anthropic or LangChain, plain {role, content}, or
+    our own format. Every line is checked before the first is written.
+
+    Importing the same file again adds only messages that the session lacks; so does an
+    export of the session, and a file that has grown. Messages without ids are compared
+    with the session's messages from its beginning.
+
+    A missing session is created with --user, --agent and --namespace; a system message
+    at the beginning becomes its system message. A session that exists with other values
+    is refused. Messages that were erased or edited stay so, and a deleted session stays
+    deleted, unless --revive is given.
+
+    Exits with 1 if the file holds no message.
     """
     from memory.domain.errors import InvalidInput
     from memory.facade.chat_files import import_chat, read_messages
 
     name = "stdin" if file == "-" else Path(file).name
     if session_id is None and file == "-":
-        raise InvalidInput("--id", "is needed for standard input: which session it is")
+        raise InvalidInput(
+            "--id", "is needed for standard input, which has no name; set it to the id of the session"
+        )
     with open_input(file) as stream:
         messages = read_messages(stream, name)
     if not messages:
         cli.emit(
             {"session_id": session_id, "messages": 0, "new": 0, "left_out": 0, "already_there": 0},
-            lambda _out: cli.say(f"{name} holds no message"),
+            lambda _out: cli.say(f"{name} holds no messages"),
         )
         return 1
     async with cli.memory() as memory:
@@ -274,7 +304,7 @@ async def import_messages(
             def report_progress(done: int, total: int) -> None:
                 advance(done, total)
                 cli.kept[:] = [
-                    f"{done} of {total} messages are kept; import the same file again for the rest, nothing is said twice"
+                    f"{done} of {total} messages are stored; import the same file again for the rest (no message is added twice)"
                 ]
 
             session = session_id or Path(file).stem
@@ -289,9 +319,11 @@ async def import_messages(
                 revive=revive,
             )
     said = f"{name}: {result.new} messages added to session {result.session_id}"
-    said += f"; {result.already_there} were there already, not added twice" if result.already_there else ""
     said += (
-        f"; {result.left_out} erased or edited since, not written again (--revive does)"
+        f"; {result.already_there} already existed and were not added again" if result.already_there else ""
+    )
+    said += (
+        f"; {result.left_out} were erased or edited since and were not written (--revive writes them)"
         if result.left_out
         else ""
     )
@@ -303,7 +335,7 @@ async def export_messages(
     cli: Cli,
     session_id: SessionId,
     format: Annotated[
-        str, typer.Option("--as", metavar="FORMAT", help="openai, anthropic, langchain or plain.")
+        str, typer.Option("--as", metavar="FORMAT", help="The format: openai, anthropic, langchain or plain.")
     ] = "plain",
     output: Annotated[
         Path | None,
@@ -312,13 +344,12 @@ async def export_messages(
         ),
     ] = None,
 ) -> None:
-    """Write all messages of a session, compacted ones too, as JSON Lines in this
-    format; with --json as one array.
+    """Write all messages of a session as JSON Lines, compacted ones too.
 
-    Messages that came in this format are written as they came, each with its time: when
-    it was said or, if no file gave that, when it was stored. OpenAI's messages are as
-    its own API wants them, also if they came from a server without ids of calls.
-    `memory session import` reads it.
+    With --json the output is one array. Messages that came in the requested format are
+    written as they came. Each has its time: when it was said or, if the file did not
+    tell, when it was stored. OpenAI messages match OpenAI's own API, even if they came
+    from a server without call ids. `memory session import` reads the output.
     """
     from memory.domain import validation
     from memory.facade.chat_files import export_chat
@@ -347,20 +378,25 @@ async def fork(
     at: Annotated[
         str | None,
         typer.Option(
-            "--at", metavar="MESSAGE", help="The last message to take along; by default all of them."
+            "--at",
+            metavar="MESSAGE",
+            help="The id of the last message to copy; by default all messages are copied.",
         ),
     ] = None,
     new_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="The new session; by default an id of its own.")
+        str | None,
+        typer.Option("--id", metavar="ID", help="The id of the new session; by default a generated one."),
     ] = None,
 ) -> None:
-    """Begin another session with copies of what a model was sent up to a message: to
-    ask again otherwise, or to be answered again.
+    """Start a new session with copies of the messages of a session.
+
+    It copies the messages that a model would receive, up to --at. Use it to ask
+    differently, or to get another answer.
     """
     async with cli.memory() as memory:
         forked = await memory.session(session_id, create=False).fork(at, new_id)
         info = await forked.info()
-    said = f"session {info.id} begins with {info.message_count} messages of {session_id}"
+    said = f"session {info.id} starts with {info.message_count} messages of {session_id}"
     cli.emit(
         {"session_id": info.id, "messages": info.message_count, "forked_from": session_id},
         lambda out: out.print(said, markup=False),
@@ -368,8 +404,9 @@ async def fork(
 
 
 async def end(cli: Cli, session_id: SessionId) -> None:
-    """End a session: nothing is appended until it is resumed, and rules move its entries
-    to later tiers.
+    """End a session: nothing can be appended until it is resumed.
+
+    Rules then move its entries to later tiers.
     """
     from memory.cli import show
 
@@ -387,18 +424,21 @@ async def end(cli: Cli, session_id: SessionId) -> None:
 async def delete(
     cli: Cli,
     session_id: SessionId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> int:
-    """Erase a session with everything said in it, and the entries of its scope. There
-    is no way back. Ends with 1 where there was none.
+    """Erase a session, all its messages, and the entries of its scope.
+
+    This cannot be undone. Exits with 1 if there is no such session.
     """
     from memory.domain.errors import InvalidInput
 
     if not yes:
         if cli.json or not sys.stdin.isatty():
-            raise InvalidInput("--yes", f"is needed to erase session {session_id} without being asked")
+            raise InvalidInput(
+                "--yes", f"is needed with --json or without a terminal, to erase session {session_id}"
+            )
         typer.confirm(
-            f"Erase session {session_id} and everything said in it? There is no way back.",
+            f"Erase session {session_id} and all its messages? This cannot be undone.",
             abort=True,
             err=True,
         )

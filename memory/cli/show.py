@@ -1,5 +1,6 @@
-"""How things look to people: Rich tables and blocks. What was stored is shown as text,
-never as markup or control codes.
+"""Rich tables and blocks for people.
+
+Stored text is shown as text, never as markup or control codes.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ K = TypeVar("K")
 WHOLE = frozenset(
     "# score relevance tier store scope type id entry role version since setting from to turn home".split()
 )
-"""Columns whose cells are never broken: what is read or copied as one."""
+"""Columns whose cells are never broken, because they are read or copied whole."""
 TERMS = 5
-"""So many terms of a score are shown by name."""
+"""The largest number of terms of a score that are shown by name."""
 TIER_STYLE = {"short": "yellow", "mid": "cyan", "long": "green"}
 
 
 def plain(text: object, style: str = "", limit: int | None = None) -> Text:
-    """Stored text, harmless: control characters become spaces, and what is cut ends in
-    an ellipsis.
+    """Return stored text that is safe to print.
+
+    Control characters become spaces. A text that is cut ends in an ellipsis.
     """
     cleaned = "".join(char if char.isprintable() or char == "\n" else " " for char in str(text))
     if limit is not None and len(cleaned) > limit:
@@ -47,7 +49,7 @@ def plain(text: object, style: str = "", limit: int | None = None) -> Text:
 def table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()
 ) -> Table:
-    """A table of plain cells; the columns of numbers are aligned right."""
+    """Return a table of plain cells; the columns in `right` are aligned right."""
     made = Table(
         title=title or None, box=SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False
     )
@@ -61,8 +63,9 @@ def table(
 
 
 def facts(title: str, state: Text, values: Mapping[str, object]) -> Group:
-    """One thing and what is known of it, a line each; long ones go on under their
-    beginning.
+    """Return a heading and its facts, one on each line.
+
+    Long values continue below their beginning.
     """
     grid = Table.grid(padding=(0, 2))
     grid.add_column(no_wrap=True, style="dim")
@@ -82,7 +85,7 @@ def moment(when: datetime | None) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes in the unit that people read."""
+    """Return a number of bytes in a readable unit."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:
@@ -92,12 +95,12 @@ def size(count: int) -> str:
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:
-    """An entry for programs: every field, the scope in its canonical form."""
+    """Return every field of an entry for programs; the scope in canonical form."""
     return entry.to_dict()
 
 
 def entry_block(entry: Entry, numbers: Mapping[str, int]) -> Group:
-    """An entry in full."""
+    """Return a block with the whole entry."""
     lines: list[Text] = []
     if entry.title:
         lines.append(plain(entry.title, "bold"))
@@ -130,19 +133,19 @@ def entry_block(entry: Entry, numbers: Mapping[str, int]) -> Group:
 
 
 def number(thing_id: str, numbers: Mapping[str, int]) -> str:
-    """What people may type instead of an id, where it has a number."""
+    """Return the short id such as `#42`, or nothing if the thing has none."""
     return f"#{numbers[thing_id]}" if thing_id in numbers else ""
 
 
 def _artifact(entry: Entry) -> str:
-    """What an entry points to."""
+    """Describe the artifact to which an entry refers."""
     if entry.artifact is None:
         return entry.artifact_id or ""
     return f"{entry.artifact.path} ({entry.artifact.media_type}, {size(entry.artifact.size)}), {entry.artifact.id}"
 
 
 def entries(listed: Iterable[Entry], numbers: Mapping[str, int], limit: int = 200) -> Table:
-    """Entries, a row each: the beginning of what they say, and what they are."""
+    """Return a table of entries: the beginning of the text, and key fields."""
     rows = []
     for entry in listed:
         about = " · ".join(
@@ -164,11 +167,11 @@ def entries(listed: Iterable[Entry], numbers: Mapping[str, int], limit: int = 20
                 Group(*title, plain(entry.content, limit=limit), plain(about, "dim")),
             ]
         )
-    return table("", ["since", "tier", "what is remembered"], rows)
+    return table("", ["since", "tier", "entry"], rows)
 
 
 def versions(listed: Iterable[Entry], entry_id: str) -> Table:
-    """What an entry said, version by version; dimmed what it took the place of."""
+    """Return a table of versions; those of superseded entries are dimmed."""
     rows = []
     for one in listed:
         style = "" if one.id == entry_id else "dim"
@@ -177,7 +180,7 @@ def versions(listed: Iterable[Entry], entry_id: str) -> Table:
         rows.append(
             [moment(one.updated_at), ended, Group(*title, plain(one.content, style, limit=200)), one.version]
         )
-    return table("Versions", ["since", "retired", "what was said", "version"], rows, right=("version",))
+    return table("Versions", ["since", "retired", "text", "version"], rows, right=("version",))
 
 
 def hit_json(hit: FoundEntry | FoundMessage) -> dict[str, Any]:
@@ -209,20 +212,23 @@ def hits(
     explain: bool,
     limit: int | None = 400,
 ) -> Table:
-    """Search results, best first; explained, each with how it came to its place."""
+    """Return a table of search results, best first.
+
+    With `explain`, each shows how it got its place.
+    """
     rows = []
     for place, hit in enumerate(found, start=1):
         in_tier, said = _tier_and_text(hit, numbers, limit)
         body = Group(*said, *(explanation_lines(hit.explanation) if explain else []))
         rows.append([str(place), sort_key(hit.score), relevance(hit.relevance), in_tier, body])
-    columns = ["#", "score", "relevance", "tier", "what was found"]
+    columns = ["#", "score", "relevance", "tier", "result"]
     return table("", columns, rows, right=("#", "score", "relevance"))
 
 
 def _tier_and_text(
     hit: FoundEntry | FoundMessage, numbers: Mapping[str, int], limit: int | None
 ) -> tuple[Text, list[Text]]:
-    """The tier and the text of a hit, and what it is."""
+    """Return the tier, the text and a description of a hit."""
     if isinstance(hit, FoundMessage):
         by = hit.speaker or hit.message.role.value
         about = plain(
@@ -278,12 +284,12 @@ def explanation_lines(explanation: Mapping[str, Any]) -> list[Text]:
 
 
 def ranks_text(ranks: Mapping[str, int | None]) -> str:
-    """The rank by each way that found it."""
+    """Return the rank in each list that found the hit."""
     return " · ".join(f"{_humanize(way)} #{rank}" for way, rank in ranks.items() if rank is not None)
 
 
 def _sum(terms: Mapping[str, float]) -> str:
-    """The largest terms, and what the others come to."""
+    """Return the largest terms, and the sum of the others."""
     ordered = sorted(terms.items(), key=lambda term: -abs(term[1]))
     told = [*ordered[:TERMS], ("others", sum(value for _, value in ordered[TERMS:]))]
     signed = [
@@ -299,7 +305,7 @@ def _humanize(name: str) -> str:
 
 
 def left_out(left: Mapping[str, Any]) -> Text:
-    """How much was found and is not shown, by why."""
+    """Return how many results are not shown, by reason."""
     counted = {why: what if isinstance(what, int) else len(what) for why, what in left.items()}
     return plain(
         "not shown: " + ", ".join(f"{count} {_humanize(why)}" for why, count in counted.items()), "dim"
@@ -307,16 +313,14 @@ def left_out(left: Mapping[str, Any]) -> Text:
 
 
 def report_json(report: PromotionReport) -> dict[str, Any]:
-    """What was moved and what stayed, for programs."""
+    """Return the moved and kept entries for programs."""
     return report.to_dict()
 
 
 def promotion(out: Console, report: PromotionReport) -> None:
-    """What was made of what was said, what was moved and what stayed, and why; equal
-    reasons once.
-    """
+    """Print derived, moved, copied and kept entries with the reasons, each once."""
     if report.derived:
-        out.print(plain(f"{len(report.derived)} entries made of its messages"))
+        out.print(plain(f"{len(report.derived)} entries made from its messages"))
     for (rule, because, start, end), moved in group_by(
         report.moved, lambda item: (item.rule, item.because, item.from_tier, item.to_tier)
     ).items():
@@ -349,7 +353,7 @@ def promotion(out: Console, report: PromotionReport) -> None:
 
 
 def group_by(items: Iterable[T], reason: Callable[[T], K]) -> dict[K, list[T]]:
-    """The items by what they have in common, in the order they came."""
+    """Group items by a common property, in the order of their arrival."""
     groups: dict[K, list[T]] = {}
     for item in items:
         groups.setdefault(reason(item), []).append(item)

@@ -1,4 +1,4 @@
-"""Commands that carry conversations in and entries out: import and export."""
+"""Commands that move data in and out: import and export."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memory.cli.options import OptionalScope
 if TYPE_CHECKING:
     from memory.facade.importing import ImportReport
 
-SHOWN = 5  # bad lines that are spelled out
+SHOWN = 5  # the largest number of bad lines that are described
 
 
 def register(app: typer.Typer) -> None:
@@ -29,54 +29,64 @@ def register(app: typer.Typer) -> None:
 async def import_file(
     cli: Cli,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="JSON Lines, or one JSON array; - reads standard input.")
+        str,
+        typer.Argument(
+            metavar="FILE", help="A file with JSON Lines or one JSON array; - reads standard input."
+        ),
     ],
     scope: OptionalScope = None,
     session: Annotated[
         str | None,
         typer.Option(
             metavar="ID",
-            help="The session the messages belong to; by default the file's name; needed for standard input.",
+            help="The session of the messages; by default the name of the file. Needed for standard input.",
         ),
     ] = None,
     same_ids: Annotated[
         bool,
         typer.Option(
             "--same-ids",
-            help="Exported entries keep their ids, versions and kept versions, in a store that has none of them.",
+            help="Keep the ids, versions and kept versions of exported entries. The store must have none of them.",
         ),
     ] = False,
     skip_bad: Annotated[
         bool,
-        typer.Option("--skip-bad", help="Leave bad lines out, naming them, instead of importing nothing."),
+        typer.Option("--skip-bad", help="Skip bad lines and name them, instead of importing nothing."),
     ] = False,
     revive: Annotated[
-        bool, typer.Option("--revive", help="Write also what was deleted after an earlier import.")
+        bool, typer.Option("--revive", help="Also import records that were deleted after an earlier import.")
     ] = False,
     acks: Annotated[
         bool,
         typer.Option(
-            "--acks", help="After each committed batch, say how many lines are safe (standard error)."
+            "--acks", help="Print the number of stored lines to standard error after each committed batch."
         ),
     ] = False,
 ) -> int:
-    """Import a conversation: objects {role, content, time?, id?, name?, session_id?},
-    or the lines of an export.
+    """Import a conversation, or the lines of an export.
 
-    Every line is checked before the first is written. A message's id, or else the
-    file's name and its position, is its key: importing the same file again writes
-    nothing twice, and nothing again that was deleted since. Other fields of a message
-    (tags and metadata among them) are kept. Who spoke (name), in which conversation
-    (session_id, or else the file's) and the how-manieth there is told of each, and
-    helps to find it. An exported entry gets a new id, and what names it in the file
-    follows, unless --same-ids: then a line whose id is taken, or belongs to another
-    tenant, is refused alone, and the end is 6.
+    A line of a conversation is an object {role, content, time?, id?, name?,
+    session_id?}. Other fields, such as tags and metadata, are kept. Every line is
+    checked before the first is written.
+
+    The key of a message is its id, or else the file's name and its position. So
+    importing the same file again writes nothing twice. It does not bring back deleted
+    records, unless --revive is given.
+
+    Each message is stored with its speaker (name), its conversation (session_id, or
+    else the file's) and its position there. These help to find it.
+
+    An exported entry gets a new id, and references to it in the file follow. With
+    --same-ids it keeps its id. A line whose id is taken or belongs to another tenant is
+    then refused on its own.
+
+    Exits with 1 if the file holds no lines, and with 6 if lines were refused.
     """
     from memory.domain.errors import InvalidInput
     from memory.facade.importing import BadFile
 
     if scope is not None and session is not None:
-        raise InvalidInput("--session", "and --scope exclude each other")
+        raise InvalidInput("--session", "cannot be combined with --scope; give one of them")
     messages_to = (
         f"session:{session or Path(file).stem}"
         if scope is None and (session is not None or file != "-")
@@ -92,7 +102,7 @@ async def import_file(
                     read = total
                     advance(done, total)
                     cli.kept[:] = [
-                        f"{done} of {total} lines are kept; import the same file again for the rest, nothing is written twice"
+                        f"{done} of {total} lines are stored; import the same file again for the rest (no line is written twice)"
                     ]
                     if acks:
                         sys.stderr.write(json.dumps({"committed": done}) + "\n")
@@ -131,9 +141,11 @@ def _spell_out(what: str, problems: Sequence[str]) -> None:
 def _summary(result: ImportReport) -> str:
     parts = [f"{result.file}: {result.imported} imported"]
     if result.already_there:
-        parts.append(f"{result.already_there} were there already, not imported twice")
+        parts.append(f"{result.already_there} already existed and were not imported again")
     if result.deleted_earlier:
-        parts.append(f"deleted earlier: {result.deleted_earlier}, not brought back (--revive does)")
+        parts.append(
+            f"{result.deleted_earlier} were deleted earlier and were not imported (--revive imports them)"
+        )
     if result.versions:
         parts.append(f"{result.versions} earlier versions")
     if result.versions_left_out:
@@ -160,8 +172,9 @@ def _summary(result: ImportReport) -> str:
 
 @contextmanager
 def progress(cli: Cli, what: str = "importing") -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error where that is a terminal; what it yields is told
-    how many are done, and of how many.
+    """Show a progress bar on standard error, if that is a terminal.
+
+    Yields a function that takes how many items are done, and of how many.
     """
     if cli.json or not sys.stderr.isatty():
         yield lambda done, total: None
@@ -184,12 +197,12 @@ async def export(
         ),
     ] = None,
 ) -> int:
-    """Write every live entry, retired ones too, with its earlier versions, relations,
-    sessions and what else belongs to them, as JSON Lines.
+    """Write all entries as JSON Lines, with all that belongs to them.
 
-    `memory import` reads them back. Artifacts stand in it whole, as base64.
+    That is every live entry, retired ones too, with its earlier versions, relations and
+    sessions. Artifacts are included whole, as base64. `memory import` reads the output.
 
-    Ends with 1 where there is none.
+    Exits with 1 if there is nothing to export.
     """
     from memory.facade.artifact_lines import ARTIFACT_FORMAT
     from memory.facade.transfer import FORMAT, VERSION_FORMAT

@@ -1,4 +1,4 @@
-"""Commands on sources: block a source, and revert what it wrote."""
+"""Commands for sources: block a source, and revert its writes."""
 
 from __future__ import annotations
 
@@ -16,22 +16,20 @@ if TYPE_CHECKING:
 
 SourceOption = Annotated[
     str | None,
-    typer.Option(
-        "--source", metavar="NAME", help="A source, as it was named when it wrote: web:example.com."
-    ),
+    typer.Option("--source", metavar="NAME", help="The source, as its writes name it: web:example.com."),
 ]
-AgentOption = Annotated[str | None, typer.Option("--agent", metavar="NAME", help="An agent.")]
-RunOption = Annotated[str | None, typer.Option("--run", metavar="ID", help="A run of an agent.")]
+AgentOption = Annotated[str | None, typer.Option("--agent", metavar="NAME", help="The agent.")]
+RunOption = Annotated[str | None, typer.Option("--run", metavar="ID", help="The run of an agent.")]
 SinceOption = Annotated[
     str | None,
-    typer.Option("--since", metavar="TIME", help="Only what it wrote from then on, in ISO 8601 with a zone."),
+    typer.Option(
+        "--since", metavar="TIME", help="Only its writes from this time on, in ISO 8601 with a zone."
+    ),
 ]
 
 
 def register(app: typer.Typer) -> None:
-    sources = typer.Typer(
-        help="Sources of entries: hide what a source wrote, or revert it.", no_args_is_help=True
-    )
+    sources = typer.Typer(help="Block sources of entries, or revert their writes.", no_args_is_help=True)
     command(sources, "block")(block)
     command(sources, "unblock")(unblock)
     command(sources, "list")(list_blocked)
@@ -41,7 +39,7 @@ def register(app: typer.Typer) -> None:
 
 async def block(
     cli: Cli,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="The reason for the block.")],
     source: SourceOption = None,
     agent: AgentOption = None,
     run: RunOption = None,
@@ -51,7 +49,7 @@ async def block(
     ] = False,
     by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who blocks it.")] = None,
 ) -> None:
-    """Hide all that a source, an agent or a run wrote, and what was derived from it."""
+    """Block a source, an agent or a run: hide its entries and those derived from them."""
     async with cli.memory() as memory:
         blocked = await memory.admin.block_source(
             source=source,
@@ -68,7 +66,10 @@ async def block(
 async def unblock(
     cli: Cli, source: SourceOption = None, agent: AgentOption = None, run: RunOption = None
 ) -> int:
-    """Unblock a source, an agent or a run; its entries are found again."""
+    """Unblock a source, an agent or a run; searches find its entries again.
+
+    Exits with 1 if it was not blocked.
+    """
     async with cli.memory() as memory:
         unblocked = await memory.admin.unblock_source(source=source, agent=agent, run=run)
     cli.emit([one.to_dict() for one in unblocked], lambda out: _show(out, unblocked, "It was not blocked."))
@@ -92,14 +93,15 @@ async def revert(
         bool, typer.Option("--erase", help="Erase the entries that it created, instead of retiring them.")
     ] = False,
     derived: Annotated[
-        bool, typer.Option("--derived", help="Retire or erase the entries derived from its own too.")
+        bool, typer.Option("--derived", help="Also retire or erase the entries derived from its own.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")
     ] = False,
 ) -> None:
-    """Revert all that a source, an agent or a run wrote. Block it first: what it writes
-    meanwhile stays.
+    """Revert all writes of a source, an agent or a run.
+
+    Block it first: this command does not revert what it writes meanwhile.
     """
     async with cli.memory() as memory:
         report = await memory.admin.revert_source(

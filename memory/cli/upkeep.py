@@ -1,4 +1,4 @@
-"""Commands that keep a memory up: `worker`."""
+"""The command `memory worker`, which runs maintenance."""
 
 from __future__ import annotations
 
@@ -37,25 +37,28 @@ async def worker(
         typer.Option(
             parser=_length,
             metavar="TIME",
-            help="How long to rest when there is nothing to do.",
+            help="The pause after a round that left nothing to do, such as 5m.",
             show_default="5m",
         ),
     ] = timedelta(minutes=5),
     budget: Annotated[
         timedelta,
         typer.Option(
-            parser=_length, metavar="TIME", help="How long one round takes at most.", show_default="30s"
+            parser=_length,
+            metavar="TIME",
+            help="The longest time of one round, such as 30s.",
+            show_default="30s",
         ),
     ] = timedelta(seconds=30),
     rate: Annotated[
-        float | None, typer.Option(min=0.001, metavar="N", help="Change at most N records a second.")
+        float | None, typer.Option(min=0.001, metavar="N", help="Change at most N records per second.")
     ] = None,
 ) -> None:
-    """Do maintenance until stopped: deliver, move, retire, forget. Run as many as you
-    like, on as many machines.
+    """Run maintenance until stopped: deliver, move, retire and delete records.
 
-    One works at a time; another takes over where it ends or dies. SIGTERM or Ctrl-C
-    ends it after the records it is at; twice at once.
+    Run as many workers as you like, on any number of machines. One works at a time;
+    another takes over when it ends or dies. SIGTERM or Ctrl-C stops a worker after its
+    current records; a second signal stops it at once.
     """
     import asyncio
 
@@ -72,7 +75,7 @@ async def worker(
     loop = asyncio.get_running_loop()
 
     def asked_to_end(number: signal.Signals) -> None:
-        cli.say("ending after what is under way; once more ends at once")
+        cli.say("stopping after the current records; a second signal stops at once")
         working.stop()
         loop.remove_signal_handler(number)
 
@@ -80,21 +83,21 @@ async def worker(
         loop.add_signal_handler(number, asked_to_end, number)
     async with memory:
         cli.say(
-            f"working: a round takes at most {show_duration(budget)}, the rest between is {show_duration(every)}; Ctrl-C ends"
+            f"working: a round takes at most {show_duration(budget)}, the pause between rounds is {show_duration(every)}; Ctrl-C stops the worker"
         )
         await working.run()
-    cli.say("ended; what is left is done by the next worker")
+    cli.say("stopped; the next worker continues")
 
 
 def _tell(cli: Cli, report: SweepReport) -> None:
-    """A line for each round: of JSON for programs, else in words."""
+    """Print a line for each round: JSON for programs, else words."""
     said = report.to_dict()
     if cli.json:
         sys.stdout.write(json.dumps(said, default=str) + "\n")
         sys.stdout.flush()
         return
     if not report.ran:
-        cli.say("another worker is at it")
+        cli.say("another worker is running")
         return
     done = [
         f"{name.replace('_', ' ')} {count}" for name, count in said.items() if type(count) is int and count

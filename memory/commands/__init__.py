@@ -1,10 +1,9 @@
-"""The `/mem` language: what an agent or a chat writes to read its memory and to add to
-it, and what it is answered.
+"""The `/mem` language: commands by which an agent or a chat reads and adds memory.
 
-`parse` finds the commands of a text, `run` answers each over a `Reach`, `render` writes
-what an agent reads, and `escape` keeps stored text from looking like a frame or a
-command. Nothing here knows a memory or a store: the facade's noun, `memory.commands`,
-has a memory answer a `Reach`.
+`parse` finds the commands in a text, `run` answers each over a `Reach`, and `render`
+writes what an agent reads. `escape` keeps stored text from looking like a frame or a
+command. This package knows neither a memory nor a store: the facade's `memory.commands`
+provides the `Reach` for a memory.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""What commands ask of a memory, and are answered. Whoever answers keeps to one tenant,
-to what may be read and to where is written.
+"""The interface through which commands use a memory, and its results.
+
+An implementation keeps to one tenant, to the scopes that may be read, and to the scope
+that is written.
 """
 
 from __future__ import annotations
@@ -14,25 +16,27 @@ from memory.domain.entry import Entry, EntryType
 
 TYPES = tuple(EntryType)
 MOST_ENTRIES = 100
-"""That are listed (D112)."""
+"""The largest number of entries in a list."""
 MOST_HITS = 10
-"""That a search shows (D94)."""
+"""The largest number of hits that a search shows."""
 LINKS_A_SIDE = 50
-"""Of an entry, that are shown (D117)."""
+"""The largest number of links shown on each side of an entry."""
 MOST_SUPERSEDED = 32
 MOST_BODY_BYTES = 32 * 1024
-"""Of what an agent writes or reads at once (D3)."""
+"""The largest text, in bytes, that an agent writes or reads at once."""
 
 
 def as_typed(named: str) -> str:
-    """What names something, as a person writes it."""
+    """Return a short id or an id as a person writes it."""
     return f"#{named}" if named.isdigit() else named
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Entries in order; `more` says whether others follow. `notes` tell what the answer
-    lacks, here and everywhere below.
+    """Entries in order.
+
+    `more` says whether others follow. Here and below, `notes` tell what the answer
+    lacks.
     """
 
     entries: Sequence[Entry]
@@ -42,7 +46,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """What a search found, the best first, and in which other words it looked (D91)."""
+    """The hits of a search, best first; `also` has other queries that were searched."""
 
     entries: Sequence[Entry]
     also: Sequence[str] = ()
@@ -51,7 +55,7 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A relation; of an entry at its end that is retired there is None."""
+    """A relation between two entries. Either may be retired."""
 
     label: str
     source_id: str
@@ -60,8 +64,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The links of an entry and those at their other ends that may be read, by id; None
-    for one that is retired (D113).
+    """The links of an entry, and by id the readable entries at their other ends.
+
+    `others` has None for an entry that is retired.
     """
 
     outgoing: Sequence[Link]
@@ -69,12 +74,12 @@ class Around:
     others: Mapping[str, Entry | None]
     more: bool = False
     artifact: Artifact | None = None
-    """To which the entry points."""
+    """The artifact to which the entry refers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What is linked to an entry, itself first; each link once (D117)."""
+    """The entries linked to an entry, itself first, and each link once."""
 
     entries: Sequence[Entry]
     links: Sequence[Link]
@@ -83,7 +88,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """How closely an entry is linked (D118)."""
+    """How closely an entry is linked to others."""
 
     outgoing: int
     incoming: int
@@ -96,38 +101,43 @@ class Linked:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What stands in a scratchpad; `exists` once anything was written there (D132)."""
+    """The content of a scratchpad; `exists` is true once anything was written to it."""
 
     content: str
     exists: bool
 
 
 class Reach(Protocol):
-    """Every call may raise a `MemoryTiersError`, which is answered as ERR."""
+    """A memory as commands see it.
+
+    Every call may raise a `MemoryTiersError`, which is answered as ERR.
+    """
 
     @property
     def conversation(self) -> str | None:
-        """The active one, to which what is added is pinned."""
+        """The active conversation, to which new entries are pinned."""
 
     @property
     def now(self) -> datetime: ...
 
     async def find(self, named: Sequence[str]) -> Mapping[str, Entry]:
-        """The active entries that may be read, by what names them: digits, or a UUID.
-        What names none of these is left out.
+        """Return the readable, active entries by the digits or UUIDs that name them.
 
-        Raises `InvalidInput` where it is an artifact that is named, and may be read.
+        Names that match no such entry are left out.
+
+        Raises:
+            InvalidInput: A name is that of an artifact that may be read.
         """
 
     async def numbers(
         self, ids: Iterable[str], kind: Literal["entry", "artifact"] = "entry"
     ) -> Mapping[str, int]:
-        """The running numbers of entries, or artifacts, of those of which one can be
-        told. Never fails.
+        """Return the short ids of those entries or artifacts that have one. Never
+        fails.
         """
 
     async def list_entries(self, types: Sequence[str], tag: str | None, limit: int) -> Listed:
-        """The newest entries of these types, with this tag."""
+        """List the newest entries of these types, with this tag."""
 
     async def around(self, entry: Entry) -> Around: ...
 
@@ -138,31 +148,35 @@ class Reach(Protocol):
     async def density(self, entry_id: str) -> Linked: ...
 
     async def artifact(self, named: str) -> Artifact | None:
-        """What is known of an artifact that may be read. Raises `InvalidInput` where it
-        is an entry that is named, and may be read.
+        """Return the description of an artifact that may be read.
+
+        Raises:
+            InvalidInput: The name is that of an entry that may be read.
         """
 
     async def beginning(self, artifact_id: str, most: int) -> bytes:
-        """Of an artifact's bytes the first, at most so many."""
+        """Return the first bytes of an artifact, at most `most`."""
 
     async def add(
         self, kind: str, title: str, content: str, supersedes: Sequence[str], artifact: str | None
     ) -> tuple[Entry, Sequence[str]]:
-        """Write an entry, in the place of others. The entry, and what is to be said
-        beside it.
+        """Write an entry, which supersedes others.
+
+        Returns the entry, and the notes to show beside it.
         """
 
     async def link(self, source_id: str, label: str, target_id: str) -> None: ...
 
     async def invalidate(self, entry_id: str) -> bool:
-        """False where there is no such entry that is active."""
+        """Invalidate an entry. Return False if it does not exist or is not active."""
 
     async def write(self, text: str, *, shared: bool) -> int:
-        """Append to the agent's scratchpad, or to that which all share; how many bytes
-        stand there then.
+        """Append to the agent's scratchpad, or to the shared one.
+
+        Returns how many bytes it holds then.
         """
 
     async def scratchpad(self, *, shared: bool) -> Noted: ...
 
     async def clear(self, *, shared: bool) -> bool:
-        """False where it was empty."""
+        """Clear a scratchpad. Return False if it was empty."""

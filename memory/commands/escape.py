@@ -1,7 +1,7 @@
-"""Text that is no command and no frame, whatever it says. Pure.
+"""Escape text so that it cannot be taken for a command or a frame. Pure.
 
-A line ends wherever `str.splitlines` ends one, here and where commands are read: a
-reader who knows fewer ends sees no more lines than are looked at.
+Lines end where `str.splitlines` ends them, here and where commands are read. A reader
+that knows fewer line ends sees no line that is not checked here.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ _UNSEEN = (
     "\\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""What may stand before a frame or a command, or in one, so that it still looks like
-one.
-"""
+"""Characters that may precede or interrupt a frame or command and leave it readable."""
 
 
 def _word_pattern(word: str) -> str:
-    """The word, whatever stands unseen between its letters, blanks aside."""
+    """Return a pattern of the word with invisible characters between its letters.
+
+    Whitespace between letters does not match.
+    """
     return rf"(?:(?!\s)[{_UNSEEN}])*".join(word)
 
 
@@ -33,8 +34,9 @@ _CUT = "…"
 
 
 def escape_text(text: str) -> str:
-    """The text with a backslash before what begins a line like a frame or a command;
-    `unescaped` gives the text back, to the letter.
+    """Put a backslash before each line that begins like a frame or a command.
+
+    `unescape_text` restores the exact text.
     """
     return "".join(
         _TO_ESCAPE.sub(r"\1\\", line, count=1) if _TO_ESCAPE.match(line) else line
@@ -43,7 +45,7 @@ def escape_text(text: str) -> str:
 
 
 def unescape_text(text: str) -> str:
-    """The text without these backslashes."""
+    """Remove the backslashes that `escape_text` adds."""
     return "".join(
         _ESCAPED.sub(r"\1", line, count=1) if _ESCAPED.match(line) else line
         for line in text.splitlines(keepends=True)
@@ -51,15 +53,17 @@ def unescape_text(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text as one line: blanks and ends of lines are single blanks, and what cannot
-    be printed or written is replaced.
+    """Return the text as one line.
+
+    Whitespace and line ends become single blanks. Unprintable characters and those that
+    cannot be encoded are replaced.
     """
     return _CONTROL.sub("\ufffd", " ".join(text.split()))
 
 
 def excerpt_line(text: str, most: int) -> str:
-    """The text as one line of so many bytes at most, cut between characters."""
-    flat = one_line(text[: 4 * most])  # blanks may go
+    """Return the text as one line of at most `most` bytes, cut between characters."""
+    flat = one_line(text[: 4 * most])  # some whitespace may be removed
     data = flat.encode()
     if len(data) <= most and len(text) <= 4 * most:
         return flat

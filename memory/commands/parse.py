@@ -1,11 +1,12 @@
-"""Commands of a text. Pure, and it never fails: what is wrong is a command too, which
-says how it is used.
+"""Parse the commands of a text. Pure; it never fails.
 
-A command is a line that begins with `/mem`; all other lines are prose and ignored. `add
-entry` has a body, the lines up to one that is `/endmem`, or up to the end of the text,
-and `write` has one where its line says nothing. A body is never looked at for commands.
-Nor is what stands between a command that nobody knows and an `/endmem`: whoever wrote
-that meant a body.
+A wrong command is parsed too, as `Wrong`, which says how the command is used.
+
+A command is a line that begins with `/mem`. All other lines are prose and are ignored.
+`add entry` has a body: the lines up to a line `/endmem`, or up to the end of the text.
+`write` has a body if its line has no text. Commands inside a body are not read. The
+lines between an unknown command and an `/endmem` are not read either, because their
+author meant them as a body.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _DEPTH = re.compile(r"depth=(-?)([0-9]+)")
 MOST_STEPS = 2
 SHARED, RERANK, ARTIFACT, SUPERSEDES = "--shared", "--rerank", "--artifact", "--supersedes"
 _FLAG = re.compile(r"--[a-z]", re.IGNORECASE)
-"""How an option begins, also one that nobody knows: a title that speaks of one puts it
-in quotes, and a query may say anything (D62).
+"""How an option begins, known or not.
+
+A title that mentions an option puts it in quotes. A query may contain anything.
 """
 
 USAGE: Mapping[str, str] = {
@@ -39,23 +41,23 @@ USAGE: Mapping[str, str] = {
     "add link": "/mem add link <id> <relation> <id>",
     "invalidate": "/mem invalidate <id>",
     "read": "/mem read <artifact id>",
-    "write": "/mem write [--shared] <text>; of several lines the text goes on up to a line /endmem",
+    "write": "/mem write [--shared] <text>; a text of several lines ends with a line /endmem",
     "scratchpad": "/mem scratchpad [--shared]",
     "clear": "/mem clear [--shared]",
 }
-"""What there is, and how it is used."""
+"""The commands, and how each is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command; `said` is its line as it was written, blanks aside."""
+    """One command; `said` is its line as written, with whitespace collapsed."""
 
     said: str
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong(Command):
-    """What is no command, and how one is written, or each."""
+    """A wrong command, with its usage, or the usage of every command."""
 
     usage: tuple[str, ...]
 
@@ -69,7 +71,7 @@ class ListEntries(Command):
 @dataclass(frozen=True, slots=True)
 class ShowEntry(Command):
     id: str
-    """Of digits, or a UUID; so is every id of a command."""
+    """Digits or a UUID, like every id of a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class Density(Command):
 
 @dataclass(frozen=True, slots=True)
 class AddEntry(Command):
-    """`body` is None where it was not closed."""
+    """Add an entry; `body` is None if it was not closed."""
 
     type: str
     title: str
@@ -119,7 +121,7 @@ class ReadArtifact(Command):
 
 @dataclass(frozen=True, slots=True)
 class Write(Command):
-    """`text` is None where a body was not closed."""
+    """Append to a scratchpad; `text` is None if a body was not closed."""
 
     text: str | None
     shared: bool = False
@@ -137,11 +139,11 @@ class Clear(Command):
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The line of a command, taken apart, and the body that follows it."""
+    """The parts of a command's line, and the body that follows it."""
 
     said: str
     words: Sequence[str]
-    """What stands behind the name of the command."""
+    """The words after the name of the command."""
     body: str | None = None
 
     @property
@@ -150,11 +152,11 @@ class _Line:
 
 
 class _Misused(Exception):
-    """A command is not used as it is to be."""
+    """A command does not follow its usage."""
 
 
 def commands_in(text: str) -> list[Command]:
-    """The commands of a text, in order."""
+    """Return the commands of a text, in order."""
     lines = text.splitlines(keepends=True)
     words = {number: line.split() for number, line in enumerate(lines) if _is_command(line)}
     ends = [number for number, line in enumerate(lines) if line.strip() == ENDS]
@@ -180,12 +182,15 @@ def _is_command(line: str) -> bool:
 
 
 def _opens(said: Sequence[str]) -> bool:
-    """Whether a body follows, closed or not."""
+    """Return whether a body follows, closed or not."""
     return list(said[1:3]) == ["add", "entry"] or (list(said[1:2]) == ["write"] and set(said[2:]) <= {SHARED})
 
 
 def _may_open(said: Sequence[str]) -> bool:
-    """Whether a body follows where one is closed: of `write`, and of what nobody knows."""
+    """Return whether the command has a body if an `/endmem` closes one.
+
+    That holds for `write` and for unknown commands.
+    """
     return list(said[1:2]) == ["write"] or _name(said[1:]) is None
 
 
@@ -195,14 +200,14 @@ def _from(numbers: Sequence[int], number: int, otherwise: int) -> int:
 
 
 def _body(lines: Sequence[str]) -> str:
-    """The text of a body, without the end of its last line."""
+    """Return the text of a body, without the end of its last line."""
     text = unescape_text("".join(lines))
     last = text.splitlines(keepends=True)[-1:]
     return text[: len(text) - len(last[0]) + len(last[0].splitlines()[0])] if last else text
 
 
 def _name(words: Sequence[str]) -> str | None:
-    """The name of the command, of one word or two."""
+    """Return the name of the command, of one word or two."""
     return next((name for name in (" ".join(words[:2]), *words[:1]) if name in USAGE), None)
 
 
@@ -217,7 +222,7 @@ def _command(said: str, words: Sequence[str], body: str | None, has_body: bool) 
         return Wrong(said, (USAGE[name],))
 
 
-# -- one by one ------------------------------------------------------------------------
+# -- each command ----------------------------------------------------------------------
 
 
 def _entries(line: _Line) -> Command:
@@ -249,7 +254,10 @@ def _add_entry(line: _Line) -> Command:
         raise _Misused
     given: dict[str, list[str]] = {}
     for at, end in pairwise([*flags, len(line.words)]):
-        if line.words[at] not in (ARTIFACT, SUPERSEDES):  # of a title that ate a flag nobody would see
+        if line.words[at] not in (
+            ARTIFACT,
+            SUPERSEDES,
+        ):  # nobody would notice an option that became part of the title
             raise _Misused
         named = [_id(one.strip()) for one in " ".join(line.words[at + 1 : end]).split(",")]
         given[line.words[at]] = given.get(line.words[at], []) + named
@@ -269,7 +277,7 @@ def _add_entry(line: _Line) -> Command:
 
 def _add_link(line: _Line) -> Command:
     words = list(line.words)
-    for at in (len(words) - 2, 0):  # of `# 1 supports # 2`
+    for at in (len(words) - 2, 0):  # as in `# 1 supports # 2`
         if 0 <= at < len(words) - 1 and words[at] == "#":
             words[at : at + 2] = [f"#{words[at + 1]}"]
     if len(words) != 3:
@@ -281,7 +289,7 @@ def _write(line: _Line, has_body: bool) -> Command:
     shared = line.words[:1] == [SHARED]
     if (
         not shared and line.words and _FLAG.match(line.words[0])
-    ):  # what was to be shared would be nobody else's
+    ):  # a misspelt --shared would write to the agent's own scratchpad
         raise _Misused
     begins = " ".join(line.words[1:] if shared else line.words)
     if not has_body:
@@ -297,7 +305,7 @@ def _is_shared(line: _Line) -> bool:
 
 
 def _id(text: str) -> str:
-    """Digits without zeros before them, or a UUID (D114)."""
+    """Return digits without leading zeros, or a UUID."""
     found = _ID.fullmatch(text)
     if found is None:
         raise _Misused

@@ -1,9 +1,9 @@
-"""What commands are answered, as an agent reads it. Pure.
+"""Render the answers of commands, as an agent reads them. Pure.
 
-Every answer is framed, and everything between `[/mem …]` and `[END MEMORY]` is escaped
-at once, here and nowhere else: no line of it begins like a frame or a command (D123).
-What has its place in a line is one line, without two blanks together: these stand only
-where we put them.
+Every answer has a frame. Everything between `[/mem …]` and `[END MEMORY]` is escaped
+once, only here: no line of it begins like a frame or a command. Values inside a line
+are put on one line without two adjacent blanks; two blanks appear only where this
+module puts them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from memory.domain.entry import Entry
 
 END = "[END MEMORY]"
 SAID_BYTES = 500
-"""Of a command, what its frame repeats."""
+"""The largest part of a command, in bytes, that its frame repeats."""
 EXCERPT_BYTES = 480
 EXCERPTS = 3
-"""Hits that are shown with the beginning of their text (D116)."""
+"""The number of hits that are shown with the beginning of their text."""
 UNTITLED_BYTES = 80
-"""Of the text of an entry without a title, what stands in its place."""
+"""The largest part, in bytes, of the text that stands in for a missing title."""
 UNAVAILABLE = "(unavailable)"
 
 Numbers = Mapping[str, int]
@@ -48,19 +48,23 @@ def error(problem: str) -> str:
 
 
 def usage(ways: Sequence[str]) -> str:
-    """How a command is written; of several, each in its line."""
+    """Return the usage of one command, or of several, each on its own line."""
     return (
         _lines(["ERR: usage:", *(f"- {way}" for way in ways)]) if len(ways) > 1 else f"ERR: usage: {ways[0]}"
     )
 
 
 def name(thing_id: str, numbers: Numbers) -> str:
-    """`#42`, or the id of what has no number."""
+    """Return the short id such as `#42`, or the id if there is none."""
     return f"#{numbers[thing_id]}" if thing_id in numbers else thing_id
 
 
 def line(entry: Entry, numbers: Numbers, now: datetime, *, mark: str = "") -> str:
-    """`- #42  [user] (2026-03-01 · superseded 2026-04-01)  title [tags]  (source: x)` (D115)."""
+    """Return an entry's line: id, type, date, title, tags and source.
+
+    For example `- #42  [user] (2026-03-01 · superseded 2026-04-01)  title [tags]
+    (source: x)`, on one line.
+    """
     ended = entry.valid_to is not None and entry.valid_to <= now
     days = [f"{entry.valid_from:%Y-%m-%d}", *([f"superseded {entry.valid_to:%Y-%m-%d}"] if ended else [])]
     tags = f" [{one_line(', '.join(entry.tags))}]" if entry.tags else ""
@@ -77,7 +81,7 @@ def entry_list(found: Listed, tag: str | None, numbers: Numbers, now: datetime) 
 
 
 def entry(shown: Entry, around: Around, numbers: Numbers, now: datetime) -> str:
-    """An entry with its text, what is attached and its links (D113)."""
+    """Return an entry with its text, its artifact and its links."""
     sides = [
         (
             "outgoing:",
@@ -92,12 +96,12 @@ def entry(shown: Entry, around: Around, numbers: Numbers, now: datetime) -> str:
         [artifact_line(around.artifact, numbers)] if around.artifact is not None else []
     )
     parts += ["\n".join([head, *links]) for head, links in sides if links]
-    parts += _notes(["more links are there; the newest are shown"]) if around.more else []
+    parts += _notes(["there are more links; the newest are shown"]) if around.more else []
     return "\n\n".join(part for part in parts if part)
 
 
 def hits(query: str, found: Hits, numbers: Numbers, now: datetime, conversation: str | None) -> str:
-    """What a search found (D91, D116)."""
+    """Return the hits of a search."""
     asked = one_line(query)
     also = [f"(also searched: {' | '.join(repr_of(one) for one in found.also)})"] if found.also else []
     if not found.entries:
@@ -112,7 +116,7 @@ def hits(query: str, found: Hits, numbers: Numbers, now: datetime, conversation:
 
 
 def linked_entries(found: Reached, depth: int, numbers: Numbers, now: datetime) -> str:
-    """What is linked to an entry (D117)."""
+    """Return the entries and relations around an entry."""
     first, *others = found.entries
     head = f"{name(first.id, numbers)} in {depth} step{'s' * (depth > 1)}: {len(others)} linked entries, {len(found.links)} relations"
     links = [f"- {_link(link, numbers)}" for link in found.links]
@@ -127,7 +131,7 @@ def linked_entries(found: Reached, depth: int, numbers: Numbers, now: datetime) 
 
 
 def density(entry_id: str, found: Linked, numbers: Numbers) -> str:
-    """How closely an entry is linked (D118)."""
+    """Return how closely an entry is linked."""
     labels = f" ({', '.join(found.labels)})" if found.labels else ""
     return _lines(
         [
@@ -143,13 +147,14 @@ def density(entry_id: str, found: Linked, numbers: Numbers) -> str:
 
 
 def artifact_line(found: Artifact, numbers: Numbers) -> str:
-    """What is known of an artifact, in a line (D18)."""
+    """Return the description of an artifact in one line."""
     return f"artifact: {name(found.id, numbers)}  {one_line(found.path)}  ({one_line(found.media_type)}, {found.size:,} bytes)"
 
 
 def artifact(found: Artifact, data: bytes, numbers: Numbers) -> str:
-    """An artifact with its text, or the beginning of it; of one that is no text what is
-    known of it.
+    """Return an artifact with its text or the beginning of it.
+
+    For a binary artifact only the description is returned.
     """
     text = data.decode(errors="ignore") if is_text(data, whole=len(data) >= found.size) else None
     if text is None:
@@ -159,8 +164,9 @@ def artifact(found: Artifact, data: bytes, numbers: Numbers) -> str:
 
 
 def is_text(data: bytes, *, whole: bool) -> bool:
-    """Whether these bytes are UTF-8, but for a character that is cut off at the end
-    where they are not the whole.
+    """Return whether the bytes are UTF-8.
+
+    If they are not the whole artifact, a character may be cut off at the end.
     """
     try:
         data.decode()
@@ -170,7 +176,7 @@ def is_text(data: bytes, *, whole: bool) -> bool:
 
 
 def scratchpad(found: Noted) -> str:
-    """A scratchpad; of a long one the end."""
+    """Return a scratchpad, or the end of a long one."""
     if not found.content:
         return "(empty)" if found.exists else "(empty: nothing was ever written)"
     data = found.content.encode()
@@ -199,13 +205,13 @@ def _link(link: Link, numbers: Numbers) -> str:
 
 
 def _notes(notes: Iterable[str]) -> list[str]:
-    """Each in brackets, which some have already."""
+    """Return each note in brackets; some have brackets already."""
     flat = [one_line(note) for note in notes]
     return [note if note.startswith("(") and note.endswith(")") else f"({note})" for note in flat]
 
 
 def _numbered_notes(notes: Iterable[str], numbers: Numbers) -> list[str]:
-    """Notes that name entries by their ids."""
+    """Return notes with short ids in place of ids."""
     said = list(notes)
     for entry_id in numbers:
         said = [note.replace(entry_id, name(entry_id, numbers)) for note in said]

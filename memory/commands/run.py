@@ -1,4 +1,4 @@
-"""Each command of a text is carried out, one after the other, and answered (D112–D125)."""
+"""Run the commands of a text in order, and answer each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from memory.domain.shown import Shown
 
 log = logging.getLogger(__name__)
 
-NO_MEMORY = "no memory is there"
+NO_MEMORY = "no memory is available"
 GONE = "entry {} not found or already invalidated"
 READS = (
     parse.ListEntries,
@@ -35,14 +35,16 @@ READS = (
     parse.ReadArtifact,
     parse.Scratchpad,
 )
-"""What changes nothing."""
+"""The commands that change nothing."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Result(Shown):
-    """The answer to one command: `text` is what an agent reads, in its frame.
-    `cacheable` says whether it may be shown again instead of asking again: never an
-    error (D123), nor what is not whole, nor what changed something.
+    """The answer to one command; `text` is what an agent reads, in its frame.
+
+    `cacheable` says whether the answer may be shown again instead of running the
+    command again. It is false for an error, an incomplete answer, and a command that
+    changes something.
     """
 
     command: str
@@ -52,7 +54,7 @@ class Result(Shown):
 
 
 class _Refused(Exception):
-    """A command that cannot be carried out, and why."""
+    """A command cannot be carried out; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,9 @@ class _Answer:
 
 
 async def answer(reach: Reach | None, text: str) -> list[Result]:
-    """One result for each command of the text, in its order; of prose none. Without a
-    memory each is an error (D124).
+    """Return one result for each command of the text, in order; prose has none.
+
+    Without a memory each result is an error.
     """
     return [await _result(reach, command) for command in parse.commands_in(text)]
 
@@ -83,9 +86,11 @@ async def _result(reach: Reach | None, command: parse.Command) -> Result:
         )
     except MemoryTiersError as failed:
         return _error(command, render.error(str(failed)))
-    except Exception as failed:  # what was answered before is told all the same
+    except Exception as failed:  # the results of earlier commands must not be lost
         log.exception("a command failed")
-        return _error(command, render.error(f"it failed ({type(failed).__name__}); the log says more"))
+        return _error(
+            command, render.error(f"the command failed ({type(failed).__name__}); see the log for details")
+        )
     return Result(
         command.said,
         render.frame_answer(command, said.text),
@@ -99,7 +104,7 @@ def _error(command: parse.Command, text: str) -> Result:
 
 
 async def _find_entries(reach: Reach, *named: str, missing: str = "entry {} not found") -> list[Entry]:
-    """The entries that are named: each must be one that may be read."""
+    """Return the named entries; each must be one that may be read."""
     found = await reach.find(named)
     if (lacks := next((one for one in named if one not in found), None)) is not None:
         raise _Refused(missing.format(as_typed(lacks)))
@@ -169,7 +174,7 @@ async def _add_entry(reach: Reach, command: parse.AddEntry) -> _Answer:
     content = _body(command.body, "entry")
     if len(command.supersedes) > MOST_SUPERSEDED:
         raise _Refused(
-            f"at most {MOST_SUPERSEDED} entries are superseded at once, not {len(command.supersedes)}: nothing was written"
+            f"at most {MOST_SUPERSEDED} entries can be superseded at once, not {len(command.supersedes)}: nothing was written"
         )
     old = (
         await _find_entries(reach, *command.supersedes, missing=f"{GONE}: nothing was written")
@@ -180,14 +185,14 @@ async def _add_entry(reach: Reach, command: parse.AddEntry) -> _Answer:
     artifact = None if command.artifact is None else (await _artifact(reach, command.artifact)).id
     added, notes = await reach.add(command.type, command.title, content, superseded, artifact)
     numbers = await reach.numbers([added.id, *superseded])
-    place = f", in the place of {_names(superseded, numbers)}" if superseded else ""
+    place = f", superseding {_names(superseded, numbers)}" if superseded else ""
     return _Answer(
         "\n".join([f"OK: entry {render.name(added.id, numbers)} added{place}", *map(one_line, notes)])
     )
 
 
 async def _add_link(reach: Reach, command: parse.AddLink) -> _Answer:
-    missing = "both entries must exist, be active and be of this memory"
+    missing = "both entries must exist, be active and belong to this memory"
     if command.source == command.target:
         raise _Refused("self-loops not allowed")
     source, target = (
@@ -210,7 +215,7 @@ async def _invalidate(reach: Reach, command: parse.Invalidate) -> _Answer:
 
 async def _write(reach: Reach, command: parse.Write) -> _Answer:
     size = await reach.write(_body(command.text, "text"), shared=command.shared)
-    return _Answer(f"OK: {size:,} bytes stand in the scratchpad")
+    return _Answer(f"OK: the scratchpad holds {size:,} bytes")
 
 
 async def _clear(reach: Reach, command: parse.Clear) -> _Answer:
@@ -218,7 +223,9 @@ async def _clear(reach: Reach, command: parse.Clear) -> _Answer:
 
 
 def _body(text: str | None, what: str) -> str:
-    """What is to be written (D3, D8, D119)."""
+    """Return the text to write, after checking that it is closed, not empty and not too
+    long.
+    """
     if text is None:
         raise _Refused(f"not closed with {parse.ENDS}: nothing was written")
     if not text.strip():

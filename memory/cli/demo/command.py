@@ -1,4 +1,4 @@
-"""`memory demo`: the main job on a bundled conversation, shown as it happens."""
+"""The command `memory demo`: the main job on a bundled conversation."""
 
 from __future__ import annotations
 
@@ -21,22 +21,21 @@ async def demo(
     keep: Annotated[
         Path | None,
         typer.Option(
-            "--keep", metavar="PATH", help="Keep the database in this file, to look around afterwards."
+            "--keep", metavar="PATH", help="Keep the database in this file, to explore it afterwards."
         ),
     ] = None,
 ) -> int:
-    """See it work: remember a conversation, answer questions about it, end the session;
-    and have it as an agent whose window is small.
+    """Run a demo: remember a conversation, answer questions, end the session.
 
-    Runs on one temporary SQLite file, or on the stores that --config names. Ends with 1
-    if a question's evidence was not among the first five.
+    It then has the same conversation as an agent whose window is small. It runs on one
+    temporary SQLite file, or on the stores that --config names. Exits with 1 if the
+    evidence for an answer is not among the first five results, or if the history lacks
+    a message.
     """
     from memory.domain.errors import InvalidInput
 
     if keep is not None and cli.config is not None:
-        raise InvalidInput(
-            "--keep", "and --config exclude each other: the configuration says where things are kept"
-        )
+        raise InvalidInput("--keep", "cannot be combined with --config, which already names the stores")
     with tempfile.TemporaryDirectory(prefix="memory-demo-") as folder:
         source = cli.config or str((keep or Path(folder) / "demo.db").absolute())
         return await _run_demo(cli, source, kept=keep)

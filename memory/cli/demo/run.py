@@ -1,8 +1,8 @@
-"""What the demo does, step by step; each step returns what it found as JSON. How it
-looks is `memory.cli.demo.show`'s story.
+"""Run the steps of the demo; each step returns its result as JSON.
 
-Nothing here knows an answer: the questions' file names the turns that hold the
-evidence, and each answer says whether search found them.
+`memory.cli.demo.show` displays them. Nothing here knows an answer: the file of
+questions names the turns that hold the evidence, and each answer says whether the
+search found them.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ BATCH = 10
 
 
 def asset(name: str) -> bytes:
-    """A file of the bundled conversation."""
+    """Read a file of the bundled conversation."""
     return files("memory.cli.demo").joinpath(name).read_bytes()
 
 
 def turns() -> list[Message]:
-    """The bundled conversation, checked as an import checks it."""
+    """Return the bundled conversation, checked as an import checks it."""
     found = list(read(io.BytesIO(asset("conversation.jsonl")), "conversation.jsonl", Reading(SESSION)))
     return [item for item in found if isinstance(item, Message)]
 
 
 class Demo:
-    """The main job, over an open memory."""
+    """The main job of the demo, on an open memory."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -50,7 +50,7 @@ class Demo:
         self._conversation: list[Entry] = []
 
     async def remember(self, told: Callable[[int, int], None]) -> dict[str, Any]:
-        """Write the conversation, as an import would, and what was known before it."""
+        """Write the conversation, as an import would, and the earlier knowledge."""
         started, drafts = micros(system_clock()), [message.draft for message in turns()]
         for start in range(0, len(drafts), BATCH):
             self._conversation += await self._memory.write_many(drafts[start : start + BATCH])
@@ -60,7 +60,7 @@ class Demo:
         }
         new = sum(
             entry.version >= started for entry in self._conversation
-        )  # versions are moments: what is older was here before
+        )  # versions are timestamps: older entries existed before
         known = [json.loads(line) for line in asset("knowledge.jsonl").splitlines()]
         self._known = await self._memory.write_many(known)
         return {
@@ -71,7 +71,7 @@ class Demo:
         }
 
     def routes(self) -> list[dict[str, Any]]:
-        """Where each kind of record went, and why."""
+        """Return where each kind of record went, and why."""
         kinds: dict[tuple[str, str], list[Entry]] = {}
         for entry in (*self._conversation, *self._known):
             kinds.setdefault((entry.scope.text, entry.type.value), []).append(entry)
@@ -89,13 +89,11 @@ class Demo:
         return rows
 
     async def answers(self) -> list[dict[str, Any]]:
-        """Every question, asked."""
+        """Answer every question."""
         return [await self.answer(**question) for question in json.loads(asset("questions.json"))]
 
     async def answer(self, question: str, evidence: list[str]) -> dict[str, Any]:
-        """The best hits for one question, and at which place the evidence stands among
-        them.
-        """
+        """Return the best hits for a question, and the rank of the evidence among them."""
         found = await self._memory.search(
             question, scope=USER, include_narrower=True, session_id=SESSION.id, limit=TOP, explain=True
         )
@@ -126,8 +124,9 @@ class Demo:
         }
 
     def _shared_words(self, question: str, evidence: list[str]) -> list[str]:
-        """The words, as stems, that the question has in common with the evidence: none
-        means it can only be found by meaning.
+        """Return the stems that the question shares with the evidence.
+
+        If there is none, only a search by meaning can find it.
         """
         said = {
             word
@@ -138,7 +137,7 @@ class Demo:
         return [word for word in query_words(question) if word in said]
 
     async def end_session(self) -> dict[str, Any]:
-        """End the session and tell which rule moved which turn, and what stayed."""
+        """End the session; return which rule moved which turn, and what stayed."""
         report = await self._memory.sessions.end(SESSION.id)
         said = {entry.id: entry.content for entry in self._conversation}
 
@@ -156,5 +155,5 @@ class Demo:
         }
 
     async def tiers(self) -> dict[str, Any]:
-        """The tiers with counts and sizes."""
+        """Return the tiers with counts and sizes."""
         return stats_json(await self._memory.admin.stats())

@@ -1,4 +1,4 @@
-"""How the demo looks to people."""
+"""Show the steps of the demo to people."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def opening(out: Console, config: MemoryConfig) -> None:
 
 def _imported_turns(out: Console, found: Mapping[str, Any]) -> None:
     _heading(out, 1, "Remember")
-    again = f", {found['already_there']} were there already" if found["already_there"] else ""
+    again = f", {found['already_there']} already existed" if found["already_there"] else ""
     out.print(
-        f"{found['turns']} turns of the conversation: {found['imported']} imported{again}; and {found['known_before']} things known before."
+        f"{found['turns']} turns of the conversation: {found['imported']} imported{again}. {found['known_before']} things were known before."
     )
 
 
@@ -51,7 +51,7 @@ def _routes(out: Console, rows: list[dict[str, Any]]) -> None:
     )
     for (home, because), alike in group_by(rows, lambda r: (r["tier"], r["because"])).items():
         scopes = ", ".join(dict.fromkeys(r["scope"] for r in alike))
-        out.print(Text.assemble(f"{scopes}: born in ", tier(home), f", because {because}"))
+        out.print(Text.assemble(f"{scopes}: stored in ", tier(home), f", because {because}"))
 
 
 def _answers(out: Console, answers: list[dict[str, Any]]) -> None:
@@ -128,17 +128,17 @@ def _tiers(out: Console, found: Mapping[str, Any]) -> None:
     )
     if len({part["store"] for part in found["tiers"]}) == 1:
         out.print(
-            "One store serves all three tiers here: a replica is the row itself, and a move one conditional write.",
+            "One store serves all three tiers here: a replica is the row itself, and a move is one conditional write.",
             style="dim",
         )
     if found["owed"]:
-        out.print(f"{found['owed']} steps are owed; a sweep will do them.")
+        out.print(f"{found['owed']} steps are pending; a sweep completes them.")
 
 
 def _window(out: Console, found: Mapping[str, Any]) -> None:
-    _heading(out, 7, "An agent's window, compacted while nothing is forgotten")
+    _heading(out, 7, "A small window is compacted, and no message is lost")
     out.print(
-        f"The same {found['said']} turns in a session, for a model that takes {found['budget']} tokens; its summaries are a scripted stand-in's."
+        f"The same {found['said']} turns in a session, for a model with a window of {found['budget']} tokens. A script writes the summaries."
     )
     rows = [
         [n, one["archived"], one["tokens_before"], one["tokens_after"]]
@@ -148,10 +148,10 @@ def _window(out: Console, found: Mapping[str, Any]) -> None:
     out.print(table("", columns, rows, right=columns))
     window = found["window"]
     out.print(
-        f"The model would be sent {window['messages']} messages now ({window['tokens']} tokens); the history has {found['kept']} of {found['said']}."
+        f"The model would receive {window['messages']} messages now ({window['tokens']} tokens); the history has {found['kept']} of {found['said']}."
     )
     for one in found["recalled"]:
-        where = "in the window still" if one["in_window"] else "no longer in the window"
+        where = "still in the window" if one["in_window"] else "no longer in the window"
         out.print()
         out.print(Text.assemble((one["question"], "bold cyan"), (f"   {where}", "dim")))
         if one["found_at"] is None:
@@ -165,7 +165,7 @@ def _window(out: Console, found: Mapping[str, Any]) -> None:
             out.print(
                 Text.assemble(
                     ("✓ ", "bold green"),
-                    f"found in the session at {one['found_at']}: ",
+                    f"found in the session, at rank {one['found_at']}: ",
                     plain(one["content"], limit=220),
                 )
             )
@@ -190,7 +190,7 @@ def closing(out: Console, document: Mapping[str, Any]) -> None:
     if document["kept_in"]:
         out.print(
             plain(
-                f"Kept in {document['kept_in']}. Look around: memory --config {document['kept_in']} search 'blue paint' --scope session:andorinha"
+                f"Kept in {document['kept_in']}. To explore it: memory --config {document['kept_in']} search 'blue paint' --scope session:andorinha"
             ),
             soft_wrap=True,
         )

@@ -1,5 +1,7 @@
-"""The demo's second half: an agent has the same conversation in a session, whose window
-is compacted again and again while nothing is forgotten.
+"""The second half of the demo: the same conversation, with a small window.
+
+An agent has it in a session. The window is compacted several times, and no message is
+lost.
 """
 
 from __future__ import annotations
@@ -13,22 +15,20 @@ from memory.facade.memory import Memory
 
 SESSION = "andorinha-refit"
 BUDGET = 400
-"""Tokens that the model of this agent would take: few, so that the conversation does
-not fit.
-"""
+"""The window of this agent's model, in tokens: too small for the conversation."""
 KEPT = 4
 
 
 def scripted_summary(messages: list[Message]) -> str:
-    """What a model would be asked for; this stand-in only says how many messages it
-    stands for.
-    """
+    """Stand in for a summary by a model: only name the number of messages."""
     return f"(A scripted stand-in for a summary of {len(messages)} messages.)"
 
 
 async def talk(memory: Memory, answers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Have the conversation, turn by turn, and look up in it what the window no longer
-    holds. Says nothing twice in a database that has it.
+    """Have the conversation, turn by turn, then search for messages that left the
+    window.
+
+    In a database that already has the conversation, no message is added twice.
     """
     session = memory.session(SESSION, user=USER.id, system="You help Ines restore her grandfather's boat.")
     said = [(str(turn.draft.key), str(turn.draft.metadata["role"]), turn.draft.content) for turn in turns()]
@@ -64,8 +64,9 @@ async def talk(memory: Memory, answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 async def _find_evidence(session: Any, answer: dict[str, Any], in_window: set[str | None]) -> dict[str, Any]:
-    """Where the evidence stands among what a search of the session finds, and whether
-    the model would be sent it anyway.
+    """Return the rank of the evidence in a search of the session.
+
+    The result also says whether the model would receive the evidence anyway.
     """
     found = [hit.message for hit in await session.search(answer["question"], limit=TOP)]
     places = [place for place, message in enumerate(found, start=1) if message.id in answer["expected"]]
