@@ -64,7 +64,7 @@ async def test_an_agent_remembers_links_replaces_and_notes_in_one_text_after_the
         "/mem entries learning\n/mem invalidate 1\n/mem invalidate 2",
         **agent,
     )
-    assert replaced == "OK: entry #3 added, in the place of #1"
+    assert replaced == "OK: entry #3 added, superseding #1"
     assert re.fullmatch(r"- #3  \[learning\] \(\d{4}-\d\d-\d\d\)  Deploys  \(source: agent\)", listed)
     assert (first, second) == ("ERR: entry #1 not found or already invalidated", "OK: entry #2 invalidated")
     (shown,) = await told(memory, "/mem entry 3", **agent)

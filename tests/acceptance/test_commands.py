@@ -151,7 +151,7 @@ async def test_links_to_what_may_not_be_read_take_no_place_and_are_not_counted(p
     )
     lines = (await said(plain, f"/mem entry {a}", reads="tenant")).splitlines()
     assert len([line for line in lines if line.startswith("- supports → ")]) == 50
-    assert lines[-1] == "(more links are there; the newest are shown)"
+    assert lines[-1] == "(there are more links; the newest are shown)"
 
 
 @pytest.mark.behaviour("D115")
@@ -713,7 +713,7 @@ async def test_without_a_memory_or_with_a_closed_one_every_command_is_an_error(m
     commands += "/mem write x\n/mem scratchpad\n/mem clear\n/mem read 1\n/mem add entry user t\nx\n/endmem\n"
     for result in await answer(None, commands):
         assert (result.is_error, result.cacheable) == (True, False)
-        assert result.text.splitlines()[1] == "ERR: no memory is there"
+        assert result.text.splitlines()[1] == "ERR: no memory is available"
     await memory.close()
     found = await run(memory, commands)
     assert len(found) == 12
@@ -782,7 +782,10 @@ async def test_what_nobody_foresaw_is_an_error_that_tells_no_secret_and_loses_no
     with patch.object(store, "query", fails):
         found = await run(plain, "/mem write a note\n/mem entries\n/mem write another")
     assert [one.is_error for one in found] == [False, True, False]
-    assert found[1].text == "[/mem entries]\nERR: it failed (RuntimeError); the log says more\n[END MEMORY]"
+    assert (
+        found[1].text
+        == "[/mem entries]\nERR: the command failed (RuntimeError); see the log for details\n[END MEMORY]"
+    )
 
 
 @pytest.mark.behaviour("D125", "D13")

@@ -51,7 +51,7 @@ def _routes(out: Console, rows: list[dict[str, Any]]) -> None:
     )
     for (home, because), alike in group_by(rows, lambda r: (r["tier"], r["because"])).items():
         scopes = ", ".join(dict.fromkeys(r["scope"] for r in alike))
-        out.print(Text.assemble(f"{scopes}: stored in ", tier(home), f", because {because}"))
+        out.print(Text.assemble(f"{scopes}: kept in ", tier(home), f", because {because}"))
 
 
 def _answers(out: Console, answers: list[dict[str, Any]]) -> None:

@@ -23,7 +23,7 @@ def test_artifacts_are_put_listed_fetched_and_deleted(memory: CommandLine) -> No
     assert "out/report.md" in memory.ok("artifact", "list", "s1")
     assert memory.json("artifact", "get", put["id"])["file"] == "out/report.md"
     assert (here / "out" / "report.md").read_bytes() == b"# Findings\n\x00"
-    assert "is there already" in memory("artifact", "get", "out/report.md", "-s", "s1").output
+    assert "already exists" in memory("artifact", "get", "out/report.md", "-s", "s1").output
     memory.ok("artifact", "get", "out/report.md", "-s", "s1", "--force")
     memory.ok("artifact", "get", put["id"], "-o", "copy.md")
     assert sorted(path.name for path in here.iterdir() if path.suffix != ".db") == [

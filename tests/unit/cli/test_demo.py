@@ -111,7 +111,7 @@ def test_people_see_the_conversation_remembered_searched_and_moved(demo: Command
 
 
 def test_a_kept_demo_can_be_looked_at_and_run_again(demo: CommandLine, tmp_path: Path) -> None:
-    assert "Look around: memory --config kept.db" in demo.ok("demo", "--keep", "kept.db")
+    assert "To explore it: memory --config kept.db" in demo.ok("demo", "--keep", "kept.db")
     again = demo.json("demo", "--keep", "kept.db")
     assert again["remembered"] == {"turns": 60, "imported": 0, "already_there": 60, "known_before": 5}
     assert again["promotion"]["moved"] == []

@@ -218,26 +218,44 @@ def test_nothing_found_is_exit_code_1_and_no_error(memory: CommandLine) -> None:
             ("search", "x", "-s", "user:ada", "--as-of", "yesterday"),
             "error: as_of: 'yesterday' is not an ISO 8601 moment",
         ),
-        (("write", "x", "-s", "user:ada", "--metadata", "{"), "error: metadata: not a JSON object such as"),
+        (
+            ("write", "x", "-s", "user:ada", "--metadata", "{"),
+            "error: metadata: is not a JSON object such as",
+        ),
         (("write", "x", "-s", "user:ada", "--type", "story"), "error: type: invalid type: 'story'"),
-        (("promote", "x"), "error: promote: takes either --to SCOPE or --tier TIER"),
-        (("promote", "x", "--tier", "mid", "--delete-original"), "error: --delete-original: belongs to --to"),
+        (("promote", "x"), "error: promote: takes exactly one of --to SCOPE and --tier TIER"),
+        (
+            ("promote", "x", "--tier", "mid", "--delete-original"),
+            "error: --delete-original: works only with --to",
+        ),
         (("promote", "x", "--tier", "attic"), "error: tier: invalid tier"),
-        (("forget",), "error: forget: takes one of: ids, --scope SCOPE, --user ID, or --tenant NAME alone"),
-        (("forget", "x", "--scope", "user:ada"), "error: forget: takes one of: ids, --scope SCOPE"),
+        (
+            ("forget",),
+            "error: forget: takes exactly one of: ids, --scope SCOPE, --user ID, or --tenant NAME alone",
+        ),
+        (("forget", "x", "--scope", "user:ada"), "error: forget: takes exactly one of: ids, --scope SCOPE"),
         (
             ("forget", "--user", "ada", "--scope", "user:ada"),
-            "error: forget: takes one of: ids, --scope SCOPE",
+            "error: forget: takes exactly one of: ids, --scope SCOPE",
         ),
-        (("forget", "--user", "ada"), "error: --yes: is needed to forget everything of user ada"),
-        (("forget", "--tenant", "acme"), "error: --yes: is needed to forget everything of tenant acme"),
+        (
+            ("forget", "--user", "ada"),
+            "error: --yes: is needed with --json or without a terminal, to delete everything of user ada",
+        ),
+        (
+            ("forget", "--tenant", "acme"),
+            "error: --yes: is needed with --json or without a terminal, to delete everything of tenant acme",
+        ),
         (("forget", "user:ada"), "error: id: 'user:ada' is a scope, not an id"),
         (
             ("forget", "--user", "user:ada", "--yes"),
             "error: user: 'user:ada' is a scope, not a user's id: pass the id alone, 'ada'",
         ),
-        (("forget", "x", "--dry-run"), "error: --dry-run: belongs to --scope, --user or --tenant"),
-        (("forget", "--scope", "user:ada"), "error: --yes: is needed to forget everything of user:ada"),
+        (("forget", "x", "--dry-run"), "error: --dry-run: works only with --scope, --user or --tenant"),
+        (
+            ("forget", "--scope", "user:ada"),
+            "error: --yes: is needed with --json or without a terminal, to delete everything of user:ada",
+        ),
     ],
 )
 def test_wrong_input_is_one_line_on_standard_error_and_exit_code_2(
@@ -309,7 +327,7 @@ def test_forget_reaches_a_user_or_a_tenant_and_counts_first(memory: CommandLine)
                 mine.session(f"s{number}", user="ada").append(turn)
             mine.session("other", user="bob").append({**turn, "name": "ada"})
     assert memory.ok("forget", "--scope", "user:ada", "--yes") == (
-        "1 entries of user:ada forgotten; 2 sessions with this user are left: `memory forget --user ada` reaches them\n"
+        "1 entries of user:ada forgotten; 2 sessions with this user are left; to delete them too, run `memory forget --user ada`\n"
     )
     reached = {"user": "ada", "sessions": 2, "messages": 1, "entries": 0, "held": []}
     assert memory.json("forget", "--user", "ada", "--dry-run") == {**reached, "dry_run": True}

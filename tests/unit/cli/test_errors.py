@@ -80,7 +80,7 @@ def test_interruption_and_typers_own_ends_are_left_as_they_are(capsys: pytest.Ca
     assert ended(KeyboardInterrupt(), Cli()) == 130
     assert (
         capsys.readouterr().err
-        == "interrupted; what was reported as done is kept; run it again to do the rest\n"
+        == "interrupted; everything reported as done is stored; run the command again for the rest\n"
     )
     assert ended(typer.Exit(7), Cli()) == 7
     with pytest.raises(typer.Abort):

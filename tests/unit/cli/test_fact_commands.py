@@ -169,7 +169,11 @@ def test_entries_are_shown_without_numbers_where_none_can_be_had(
 
     monkeypatch.setattr(ShortIds, "of", fails)
     result = memory("list", "-s", "user:ada")
-    assert (result.exit_code, entry in result.stdout, "without short ids" in result.stderr) == (0, True, True)
+    assert (result.exit_code, entry in result.stdout, "short ids are not shown" in result.stderr) == (
+        0,
+        True,
+        True,
+    )
 
 
 def test_scratchpads_are_appended_to_shown_and_cleared(memory: CommandLine) -> None:

@@ -37,7 +37,7 @@ def test_releasing_what_is_not_held_finds_nothing_and_a_hold_names_one_thing(mem
     both = memory("legal-holds", "add", "case-18", "--reason", "x", "--user", "ada", "--whole-tenant")
     assert (none.exit_code, both.exit_code) == (2, 2)
     for refused in (none, both):
-        assert "hold: must be over exactly one of --scope, --user, --entry, --whole-tenant" in " ".join(
+        assert "hold: takes exactly one of --scope, --user, --entry and --whole-tenant" in " ".join(
             refused.stderr.split()
         )
 

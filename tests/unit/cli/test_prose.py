@@ -155,7 +155,7 @@ def test_the_default_file_is_not_made_by_asking_and_named_when_it_is_made(memory
     assert list(memory.folder.iterdir()) == []
     first = plain("write", "x", "-s", "user:ada")
     assert (
-        f"a new memory is made in {file}; --config, MEMORY_CONFIG or `memory init` name another place"
+        f"creating a new memory in {file}; to use another place, set --config or MEMORY_CONFIG, or run `memory init`"
         in first.stderr
     )
     assert file.exists()
@@ -197,7 +197,7 @@ def test_forget_names_the_store_it_is_about_to_empty(memory: CommandLine) -> Non
     os.close(theirs)
     assert process.returncode == 1
     assert (
-        f"Forget everything of user:ada in sqlite ({memory.folder / 'memory.db'}), tenant default? There is no way back."
+        f"Delete everything of user:ada in sqlite ({memory.folder / 'memory.db'}), tenant default? This cannot be undone."
         in said
     )
     assert memory.json("stats")["by_type"] == {"context": 1}
@@ -212,11 +212,11 @@ def test_a_full_disk_says_what_was_kept_and_what_to_do(capsys: pytest.CaptureFix
 
     assert run(Cli(), fails) == 3
     said = capsys.readouterr().err
-    assert said == "error: store 'main': the disk is full; nothing of this call was kept; " + (
-        "make room (`memory forget`, then `memory vacuum`), and run it again\n"
+    assert said == "error: store 'main': the disk is full; nothing of this call was stored; " + (
+        "free some space (`memory forget`, then `memory vacuum`) and run the command again\n"
     )
-    assert run(Cli(kept=["200 of 500 lines are kept"]), fails) == 3
-    assert "the disk is full; 200 of 500 lines are kept; make room" in capsys.readouterr().err
+    assert run(Cli(kept=["200 of 500 lines are stored"]), fails) == 3
+    assert "the disk is full; 200 of 500 lines are stored; free some space" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_an_import_that_ends_early_says_how_much_is_kept(
     ended = memory("import", file)
     assert ended.exit_code == (130 if isinstance(failure, KeyboardInterrupt) else 3)
     assert (
-        "200 of 450 lines are kept; import the same file again for the rest, nothing is written twice"
+        "200 of 450 lines are stored; import the same file again for the rest (no line is written twice)"
         in ended.stderr
     )
 
@@ -258,14 +258,14 @@ def test_an_audit_finds_nothing_in_a_sound_store_and_is_made_only_when_asked_for
         assert [
             (one["store"], one["problems"], one["error"], one["repaired"]) for one in report["audits"]
         ] == [("sqlite", [], "", option == "--repair")]
-        assert "derived from them is right" in memory.ok("doctor", option)
+        assert "indexes and statistics match them" in memory.ok("doctor", option)
 
 
 def test_vacuum_says_what_each_store_gave_back(memory: CommandLine, filled: list[str]) -> None:
     report = memory.json("vacuum")
     assert [one["store"] for one in report["stores"]] == ["sqlite"]
     assert report["bytes"] == sum(one["bytes"] for one in report["stores"]) >= 0
-    assert "Room given back" in memory.ok("vacuum")
+    assert "Reclaimed space" in memory.ok("vacuum")
 
 
 @pytest.fixture
@@ -294,7 +294,7 @@ def test_what_an_audit_finds_ends_with_1_and_a_repair_says_what_it_was(
     shown = memory("doctor", "--audit")
     assert shown.exit_code == 1
     assert (
-        "12 records looked at; this differed, `memory doctor --repair` makes it anew from the records:"
+        "12 records checked; derived data differed and `memory doctor --repair` rebuilds it from the records:"
         in shown.stdout
     )
     assert "- 2 dead records have words" in shown.stdout
@@ -335,7 +335,7 @@ def test_doctor_tells_what_is_owed_and_why_it_cannot_be_done(narrow: CommandLine
     assert report["healed"] == []
     shown = narrow.ok("doctor")
     assert max(map(len, shown.splitlines())) <= 80
-    assert "1 record owes a step still" in shown
+    assert "not completed: 1 record has pending steps" in shown
     assert owing in shown
     assert "a newer one left it" in " ".join(shown.split())
 
@@ -343,7 +343,7 @@ def test_doctor_tells_what_is_owed_and_why_it_cannot_be_done(narrow: CommandLine
 def test_doctor_finds_nothing_owed_where_nothing_is(narrow: CommandLine, filled: list[str]) -> None:
     report = narrow.json("doctor")
     assert (report["owed"], report["overdue"], report["healed"]) == (0, [], [])
-    assert "owes a step" not in narrow.ok("doctor")
+    assert "pending steps" not in narrow.ok("doctor")
 
 
 def test_stats_tell_what_is_owed_and_where_to_ask_why(narrow: CommandLine, owing: str) -> None:
@@ -351,8 +351,9 @@ def test_stats_tell_what_is_owed_and_where_to_ask_why(narrow: CommandLine, owing
     assert (report["owed"], report["stuck"], report["degraded"]) == (1, [], [])
     shown = narrow.ok("stats")
     assert max(map(len, shown.splitlines())) <= 80
-    assert "1 record owes a step; sweeps do that, and `memory doctor` tells what cannot be done" in " ".join(
-        shown.split()
+    assert (
+        "1 record has pending steps; sweeps complete them, and `memory doctor` names those that cannot be completed"
+        in " ".join(shown.split())
     )
 
 
@@ -428,5 +429,5 @@ def test_an_expiry_may_be_a_length_of_time(memory: CommandLine) -> None:
     refused = memory("write", "x", "-s", "user:ada", "--expires", "3600")
     assert refused.exit_code == 2
     assert (
-        "'3600' is neither a length of time such as 30d or 1h30m, nor a moment such as 2026" in refused.stderr
+        "'3600' is neither a length of time such as 30d or 1h30m, nor a time such as 2026" in refused.stderr
     )

@@ -25,7 +25,7 @@ def test_it_makes_all_vectors_with_the_embedder_that_is_configured(
     fill(tmp_path)
     memory = CommandLine(tmp_path, {**memory.environ, "MEMORY__EMBEDDER": "wordllama"})
     assert "memory reindex" in memory("search", "beverage", "--scope", USER, *CONFIG).stderr
-    assert memory.ok("reindex", *CONFIG).startswith("3 vectors were made anew with wordllama")
+    assert memory.ok("reindex", *CONFIG).startswith("3 vectors rebuilt with wordllama")
     assert memory.json("reindex", *CONFIG) | {"model": ""} == {
         "model": "",
         "ended": True,

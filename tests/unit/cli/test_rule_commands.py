@@ -58,8 +58,8 @@ def test_a_plan_says_what_a_sweep_then_does(ruled: CommandLine, ids: list[str]) 
     assert [one["id"] for one in ruled.json("plan")["planned"]] == ids[:2]
     assert ruled.json("sweep")["moved"] == 2
     assert ruled.json("plan")["planned"] == []
-    assert "No rule takes anything now, and nothing has expired." in ruled.ok("plan")
-    assert "There was nothing to do." in ruled.ok("sweep")
+    assert "No rule applies to any record now, and nothing has expired." in ruled.ok("plan")
+    assert "Nothing to do." in ruled.ok("sweep")
 
 
 def test_a_plan_names_what_the_end_of_a_session_does_and_what_a_quota_refuses_or_has_go(
@@ -141,10 +141,10 @@ def test_why_says_which_rules_act_and_when(ruled: CommandLine, ids: list[str]) -
     newest = ruled.json("why", ids[3])
     assert newest["next"] is None
     assert newest["rules"][0]["because"] == "among the newest 2 of its scope"
-    assert "If it stays as it is, no sweep moves it." in ruled.ok("why", ids[3])
+    assert "No sweep moves it unless it changes." in ruled.ok("why", ids[3])
     ruled.ok("promote", ids[0], "--tier", "mid")
     shown = ruled.ok("why", ids[0])
-    assert "Next: aged moves it to long with the first sweep from" in shown
+    assert "Next: aged moves it to long with the first sweep at or after" in shown
     assert max(map(len, shown.splitlines())) <= 80
     assert ruled.json("why", "01900000-0000-8000-8000-000000000000", code=1)["error"]["exit"] == 1
 

@@ -156,9 +156,7 @@ def test_the_same_file_again_says_nothing_twice_and_what_it_has_grown_by_once(ch
     chat.write_lines(
         "chat.jsonl", *OPENAI, {"role": "user", "content": "hello"}, {"role": "user", "content": "hello"}
     )
-    assert "2 messages added to session chat; 5 were there already" in chat.ok(
-        "session", "import", "chat.jsonl"
-    )
+    assert "2 messages added to session chat; 5 already existed" in chat.ok("session", "import", "chat.jsonl")
     assert len(chat.json("session", "export", "chat")) == 7
 
 
@@ -275,7 +273,7 @@ def test_an_import_that_ends_early_says_how_much_is_kept_and_goes_on(
     ended = memory("session", "import", "chat.jsonl")
     assert ended.exit_code == 130
     assert (
-        "200 of 450 messages are kept; import the same file again for the rest, nothing is said twice"
+        "200 of 450 messages are stored; import the same file again for the rest (no message is added twice)"
         in ended.stderr
     )
     monkeypatch.setattr(Conversation, "carry_in", real)
@@ -315,7 +313,7 @@ def test_a_file_brings_nothing_back_that_was_erased_edited_or_deleted_since(memo
             "m3 stays",
             "",
         ]
-    assert "3 erased or edited since, not written again (--revive does)" in memory.ok(
+    assert "3 were erased or edited since and were not written (--revive writes them)" in memory.ok(
         "session", "import", "chat.jsonl"
     )
     assert memory.json("session", "import", "chat.jsonl", "--revive")["left_out"] == 0
@@ -372,7 +370,7 @@ def test_context_shows_what_a_model_would_be_sent_and_what_was_left_out(chat: Co
     shown = chat.ok("session", "context", "chat", "--budget", str(budget))
     for words in (
         f"3 messages, {budget} tokens of {budget}",
-        "2 left out",
+        "2 messages left out",
         'look({"who": "Ada"})',
         *some["left_out"],
     ):
@@ -387,7 +385,7 @@ def test_show_tells_what_became_of_each_message(chat: CommandLine) -> None:
     assert (shown["message_count"], [item["number"] for item in shown["newest"]]) == (5, [4, 5])
     assert shown["newest"][1]["message"]["content"] == "In Porto."
     text = chat.ok("session", "show", "chat")
-    for words in ("chat: active", "Where does Ada live?", "in it"):
+    for words in ("chat: active", "Where does Ada live?", "in window"):
         assert words in text
 
 
@@ -400,7 +398,7 @@ def test_a_session_is_forked_at_a_message_and_the_first_stays(chat: CommandLine)
         "forked_from": "chat",
     }
     assert unnoted(lines(chat.ok("session", "export", "again", "--as", "openai")), OPENAI) == OPENAI[:2]
-    assert "begins with 5 messages of chat" in chat.ok("session", "fork", "chat")
+    assert "starts with 5 messages of chat" in chat.ok("session", "fork", "chat")
     assert chat.json("session", "show", "chat") == first
     refused = chat("session", "fork", "chat", "--at", "nothing")
     assert (refused.exit_code, "message not found: nothing" in refused.stderr) == (1, True)

@@ -51,7 +51,7 @@ def test_doctor_names_the_store_and_repair_heals_it_and_says_what_is_lost(
     assert "compared" not in named
     shown = memory("doctor", *CONFIG).stdout
     assert "store 'mid' was set back to" in shown
-    assert "`memory doctor --repair` heals" in " ".join(shown.split())
+    assert "`memory doctor --repair` repairs" in " ".join(shown.split())
     assert memory.json("stats", *CONFIG)["rolled_back_stores"] == [named["rolled_back_stores"][0]["said"]]
     found = memory.json("doctor", "--audit", *CONFIG, code=1)["compared"]
     assert (found["differs"], found["repaired"]) == ({"older at home than its replica": 1}, False)
@@ -75,11 +75,11 @@ def test_doctor_names_the_store_and_repair_heals_it_and_says_what_is_lost(
 def test_what_repair_did_is_shown_to_people(edited: str, memory: CommandLine) -> None:
     prose = " ".join(memory.ok("doctor", "--repair", *CONFIG).split())
     assert (
-        "1 entry compared between the stores; this differed, it was put right: - 1: older at home than its replica"
+        "1 entry compared between the stores; these differences were found and were repaired: - 1: older at home than its replica"
         in prose
     )
     assert f"- {edited} of default: its versions between" in prose
-    assert "1 entry compared between the stores, nothing differs" in " ".join(
+    assert "1 entry compared between the stores; nothing differs" in " ".join(
         memory.ok("doctor", "--audit", *CONFIG).split()
     )
 

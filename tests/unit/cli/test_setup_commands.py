@@ -49,7 +49,7 @@ def test_init_never_overwrites_without_force(memory: CommandLine, tmp_path: Path
     (tmp_path / "memory.toml").write_text("# mine")
     refused = memory("init")
     assert refused.exit_code == 2
-    assert "is there already; --force replaces it" in refused.stderr
+    assert "already exists; use --force to replace it" in refused.stderr
     assert (tmp_path / "memory.toml").read_text() == "# mine"
     assert memory.json("init", "--force") == {"written": str(tmp_path / "memory.toml")}
     assert "tenant" in (tmp_path / "memory.toml").read_text()

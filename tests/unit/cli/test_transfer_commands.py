@@ -26,7 +26,9 @@ def count(memory: CommandLine) -> int:
 def test_importing_again_imports_nothing_twice_and_says_so(memory: CommandLine) -> None:
     file = memory.write_lines("chat.jsonl", HELLO, REPLY)
     assert memory.ok("import", file) == "chat.jsonl: 2 imported\n"
-    assert memory.ok("import", file) == "chat.jsonl: 0 imported; 2 were there already, not imported twice\n"
+    assert (
+        memory.ok("import", file) == "chat.jsonl: 0 imported; 2 already existed and were not imported again\n"
+    )
     assert count(memory) == 2
 
 
@@ -64,7 +66,10 @@ def test_what_was_deleted_since_an_import_is_not_imported_again_unless_told_so(m
     memory.ok("import", file)
     hit, _beside = memory.json("search", "hello", "-s", "session:chat")["results"]
     memory.ok("forget", hit["entry"]["id"], "--yes")
-    said = "chat.jsonl: 0 imported; 1 were there already, not imported twice; deleted earlier: 1, not brought back (--revive does)\n"
+    said = (
+        "chat.jsonl: 0 imported; 1 already existed and were not imported again; "
+        "1 were deleted earlier and were not imported (--revive imports them)\n"
+    )
     assert memory.ok("import", file) == said
     assert count(memory) == 1
     report = memory.json("import", file, "--revive")
