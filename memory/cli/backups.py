@@ -42,11 +42,10 @@ async def restore(
         ),
     ] = False,
 ) -> None:
-    """Replace the memory's SQLite file with a backup. No process may have that file
-    open.
+    """Replace the memory's SQLite file with a backup.
 
-    The old file is renamed, not deleted. Delete it when you no longer need it: it also
-    holds data that was erased since the backup.
+    No process may have that file open. The old file is renamed, not deleted. Delete it
+    when you no longer need it: it also holds data that was erased since the backup.
     """
     from memory.cli import show
     from memory.facade.backups import restore as restored_from

@@ -56,7 +56,10 @@ async def write(
             help="The type: user, feedback, project, reference, learning or context.",
         ),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="A title, found before the text.")] = None,
+    title: Annotated[
+        str | None,
+        typer.Option(help="The title. A search gives its words more weight than those of the text."),
+    ] = None,
     source: Annotated[
         str | None, typer.Option(help="The source of the text, such as web:example.com.")
     ] = None,
@@ -209,7 +212,7 @@ async def search(
         typer.Option(metavar="RELEVANCE", help="Show only hits of at least this relevance, from 0 to 1."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only entries created at or after this time.")
+        str | None, typer.Option(metavar="TIME", help="Only results created at or after this time.")
     ] = None,
     as_of: AsOfOption = None,
     known_at: KnownAtOption = None,
