@@ -55,10 +55,10 @@ def check_path(value: object) -> str:
     if "\\" in path:
         raise InvalidInput("path", "must not hold a backslash; parts are divided by /")
     if path.startswith("/"):
-        raise InvalidInput("path", "must be relative: it begins with /")
+        raise InvalidInput("path", "must be a relative path. Remove the / at its beginning")
     for part in path.split("/"):
         if part in ("", ".", ".."):
-            raise InvalidInput("path", f"must have no empty part and none that is . or ..: {path[:60]!r}")
+            raise InvalidInput("path", f"must not contain an empty part, '.' or '..', and {path[:60]!r} does")
     return path
 
 
@@ -66,5 +66,5 @@ def check_media_type(value: object) -> str:
     """Such as `text/markdown; charset=utf-8`."""
     named = validation.text("media_type", value, max_chars=MAX_MEDIA_TYPE_CHARS)
     if not _MEDIA_TYPE.fullmatch(named):
-        raise InvalidInput("media_type", f"{named[:60]!r} is no media type such as text/plain")
+        raise InvalidInput("media_type", f"{named[:60]!r} is not a media type. Write one such as text/plain")
     return named

@@ -295,7 +295,7 @@ class EntryDraft(validation.Checked):
     def _counts_in_a_conversation(self) -> EntryDraft:
         if self.number_in_conversation is not None and self.conversation_id is None:
             raise InvalidInput(
-                "number_in_conversation", "counts within a conversation; say which (conversation_id)"
+                "number_in_conversation", "is a position in a conversation. Pass conversation_id= too"
             )
         return self
 
@@ -358,7 +358,7 @@ class ImportedDraft(EntryDraft):
         start = self.valid_from or self.created_at
         if self.valid_to is not None and start is not None and self.valid_to <= start:
             raise InvalidInput(
-                "valid_to", "does not lie after valid_from: the entry could not be reached at any moment"
+                "valid_to", "must be later than valid_from. Otherwise the entry is valid at no moment"
             )  # decision D33
         return self
 
@@ -379,7 +379,8 @@ def _put_confidence(metadata: dict[str, Any], confidence: float) -> None:
     if metadata.setdefault("confidence", confidence) != confidence:
         said = str(metadata["confidence"])[:40]
         raise InvalidInput(
-            "confidence", f"is {confidence:g} here and {said} in the metadata; give one of them"
+            "confidence",
+            f"is {confidence:g} as an argument and {said} in the metadata. Pass only one of them",
         )
 
 
@@ -387,8 +388,8 @@ def check_content(value: object) -> str:
     if isinstance(value, list | tuple | Mapping):
         raise InvalidInput(
             "content",
-            f"must be text, not {type(value).__name__}. Messages go to memory.session('s1').append(…), "
-            "several texts to memory.write_many(…), values beside a text to metadata=",
+            f"must be text, not {type(value).__name__}. Pass messages to memory.session('s1').append(…), "
+            "several texts to memory.write_many(…), and other values as metadata=",
         )
     return validation.text("content", value, max_bytes=validation.MAX_CONTENT_BYTES)
 

@@ -329,11 +329,11 @@ class _Copy:
     def _take(self, size: int) -> None:
         self._room -= size
         if self._room < 0:
-            apart = f", its texts of more than {LARGE_TEXT_BYTES} bytes aside" if self._most_large else ""
+            apart = f", not counting texts of more than {LARGE_TEXT_BYTES} bytes" if self._most_large else ""
             raise InvalidInput(self._field, f"exceeds {self._most} bytes{apart}")
 
     def _size_message(self) -> str:
-        return f"exceeds {self._most_large} bytes; keep what is larger elsewhere, and its address here"
+        return f"exceeds {self._most_large} bytes. Store larger data elsewhere, and its address here"
 
 
 def sequence(field: str, value: object, *, at_most: int | None = None) -> list[Any]:
@@ -342,7 +342,7 @@ def sequence(field: str, value: object, *, at_most: int | None = None) -> list[A
         raise InvalidInput(field, f"must be a list, not {type(value).__name__}")
     taken = list(value if at_most is None else islice(value, at_most + 1))
     if at_most is not None and len(taken) > at_most:
-        raise InvalidInput(field, f"at most {at_most} at once")
+        raise InvalidInput(field, f"takes at most {at_most} items per call. Split the call")
     return taken
 
 
@@ -376,7 +376,7 @@ def time(field: str, value: object) -> datetime:
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)
     if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidInput(field, f"is {value}, which is no moment: {_MOMENTS}")
+        raise InvalidInput(field, f"is {value}, which is not a moment in time: {_MOMENTS}")
     if isinstance(value, int | float):
         seconds = number(field, value)
         if seconds < 0 or (field == "expires_at" and seconds < _EARLIEST_EXPIRY):
@@ -423,7 +423,7 @@ def length(value: timedelta) -> timedelta:
     """How long an entry is to be seen: more than nothing, and not a thousand years."""
     if not timedelta(0) < value <= LONGEST:
         raise InvalidInput(
-            "expires_at", f"must be a moment, or longer than nothing and at most {LONGEST.days} days from now"
+            "expires_at", f"must be a moment, or a duration above zero and of at most {LONGEST.days} days"
         )
     return value
 

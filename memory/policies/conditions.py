@@ -221,4 +221,4 @@ def _parenthesize(part: RuleCondition, *kinds: type[RuleCondition]) -> str:
 
 def _conditions(name: str, given: object) -> None:
     if not isinstance(given, tuple) or not given or not all(isinstance(one, RuleCondition) for one in given):
-        raise InvalidInput(name, "takes conditions, at least one")
+        raise InvalidInput(name, "needs at least one condition")

@@ -116,7 +116,7 @@ def read_facts(reply: object) -> list[ExtractedFact]:
     except (ValueError, RecursionError):
         items = None
     if not isinstance(items, list):
-        log.warning("what a model answered holds no JSON array of facts: nothing was extracted")
+        log.warning("the answer of a model has no JSON array of facts, so nothing was extracted")
         return []
     read = [one for item in items if isinstance(item, Mapping) and (one := fact_of(item)) is not None]
     return [one for fact in read if (one := _keepable(fact)) is not None]
@@ -130,12 +130,14 @@ def _keepable(fact: ExtractedFact) -> ExtractedFact | None:
     try:
         content = validation.text("content", fact.content, max_bytes=validation.MAX_CONTENT_BYTES)
     except InvalidInput as error:
-        log.warning("a fact that a model answered cannot be kept, and is left out: %s", error)
+        log.warning("a fact in the answer of a model is invalid, and is left out: %s", error)
         return None
     try:
         return ExtractedFact(content, validation.json_object("metadata", fact.metadata))
     except InvalidInput as error:
-        log.warning("metadata that a model answered cannot be kept, and the fact is kept without: %s", error)
+        log.warning(
+            "metadata in the answer of a model is invalid, and the fact is stored without it: %s", error
+        )
         return ExtractedFact(content)
 
 

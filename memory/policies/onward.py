@@ -62,7 +62,7 @@ def drafts_of(made: object, leaving: ExitedMessages) -> list[EntryDraft]:
     if len(several) > MOST_MADE:
         raise InvalidInput(
             "on_window_exit",
-            f"returned {len(several)} entries; at most {MOST_MADE} are made of the messages of one call",
+            f"returned {len(several)} entries. Return at most {MOST_MADE} per call",
         )
     return [_draft(one, leaving) for one in several if one is not None]
 
@@ -83,7 +83,7 @@ def _draft(made: object, leaving: ExitedMessages) -> EntryDraft:
     if given.get("key") is not None:
         raise InvalidInput(
             "key",
-            "cannot be given to what is made of messages: it is made once for each call of the callback",
+            "cannot be set on an entry derived from messages, which each call of the callback makes once. Omit it",
         )
     return _with_origin(EntryDraft(**given), leaving)
 

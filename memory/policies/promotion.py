@@ -96,11 +96,15 @@ class PromotionRule(Named):
         if self.to_scope is not None:
             self._check_copying(self.to_scope)
         elif not is_later_tier(self.source, self.target):
-            raise self._field_error("target", f"must come after '{self.source}': records move onward only")
+            raise self._field_error(
+                "target", f"must be a later tier than '{self.source}'. Records never move back"
+            )
         if self.when is not None and (
             beside := [name for name in _FLAT if getattr(self, name) not in (None, ())]
         ):
-            raise self._field_error(beside[0], "cannot stand beside when: say it there")
+            raise self._field_error(
+                beside[0], "cannot be combined with when. Write the condition inside of when"
+            )
         for field, make in (*_FLAT.items(), ("tenants", lambda tenants: TenantIs(*tenants))):
             if (given := getattr(self, field)) not in (None, ()):
                 try:
@@ -110,13 +114,15 @@ class PromotionRule(Named):
         if self.when is not None and (never := _never_in(self.source, self.when)):
             raise self._field_error(
                 "when",
-                f"'{never.describe()}' never holds of what is in source = '{self.source}': change one of them",
+                f"'{never.describe()}' is never true of entries in source = '{self.source}'. Change one of them",
             )
         return self
 
     def _check_copying(self, to_scope: str) -> None:
         if "target" in self.model_fields_set:
-            raise self._field_error("target", "belongs to a move: with to_scope the entry stays where it is")
+            raise self._field_error(
+                "target", "applies to a move, and with to_scope the entry stays in its tier. Omit one of them"
+            )
         if (
             self.on != "session_end"
         ):  # else each sweep would look for the copies of before, and make anew what was deleted
@@ -129,7 +135,7 @@ class PromotionRule(Named):
             if kind is ScopeKind.SESSION:
                 raise self._field_error(
                     "to_scope",
-                    f"copies go into broader scopes, and a session is none: name '{USER}' or such as org:acme",
+                    f"must be broader than a session. Write '{USER}', or a scope such as org:acme",
                 )
 
     @cached_property
@@ -239,11 +245,11 @@ class CustomRule:
         if not isinstance(name, str) or not name or not callable(getattr(policy, "decide", None)):
             raise InvalidInput(
                 "policies",
-                f"a policy has a name and decide(record, facts, now), as {type(policy).__name__} has not",
+                f"a policy needs a name and decide(record, facts, now), and {type(policy).__name__} lacks them",
             )
         if isinstance(policy, type):
             raise InvalidInput(
-                f"policies.{name}", f"is a class: hand in an object of it, {policy.__name__}(...)"
+                f"policies.{name}", f"is a class. Pass an instance of it, {policy.__name__}(...)"
             )
         if iscoroutinefunction(policy.decide):
             raise InvalidInput(f"policies.{name}.decide", "must not be async: it returns a Decision, or None")

@@ -46,20 +46,20 @@ class Quota(Named):
         if sum(given is not None for given in (self.entries, self.bytes, self.artifact_bytes)) != 1:
             raise self._field_error(
                 "entries",
-                "or bytes, or artifact_bytes: one of them says how much; for several, give a quota each",
+                "exactly one of entries, bytes and artifact_bytes is needed. For several limits, write one quota each",
             )
         if self.artifact_bytes is not None and (self.per == "scope" or self.scope_kinds):
             raise self._field_error(
-                "artifact_bytes", 'is for a tenant as a whole: per = "tenant", without scope_kinds'
+                "artifact_bytes", 'applies to a whole tenant. Set per = "tenant", and omit scope_kinds'
             )
         if self.then == "evict" and self.per == "tenant":
             raise self._field_error(
-                "then", "'evict' is for quotas per scope: what goes is of the scope that was written to"
+                "then", "'evict' needs a quota per scope: it evicts entries of the scope that was written to"
             )
         for tenant in self.tenants:
             validation.identifier(f"quotas.{self.name}.tenants", tenant)
         if self.then == "refuse" and "evict" in self.model_fields_set:
-            raise self._field_error("evict", 'belongs to then = "evict"')
+            raise self._field_error("evict", 'applies only to then = "evict"')
         return self
 
     @property
@@ -85,6 +85,6 @@ class Quota(Named):
         beyond = (
             "beyond it writes are refused"
             if self.then == "refuse"
-            else f"beyond it the {self.evict.replace('_', ' ')} go"
+            else f"beyond it the {self.evict.replace('_', ' ')} entries are evicted"
         )
         return f"at most {self.most:,} {self.measure} per {self.per}{kinds}{whose}; {beyond}"

@@ -81,21 +81,21 @@ class RetentionRule(Named):
         for name in _ASKED:
             if getattr(self, name) not in (None, ()) and name not in _BELONGS[self.what]:
                 raise self._field_error(
-                    name, f"is not asked of {self.what}; there are {', '.join(_BELONGS[self.what])}"
+                    name, f"does not apply to {self.what}. Available: {', '.join(_BELONGS[self.what])}"
                 )
         if self.then == "end" and self.what != "sessions":
             raise self._field_error("then", f"'end' is for sessions, not for {self.what}")
         if self.what == "versions":
             self._check_versions()
         elif self.then != "keep" and self.when is None:
-            problem = f'is missing: a rule that would {self.then} all {self.what} is none; say which, as in {{ older_than = "90d" }}'
+            problem = f'is missing, so the rule would {self.then} all {self.what}. Write a condition, as in {{ older_than = "90d" }}'
             raise self._field_error("when", problem)
         if self.what == "sessions" and self.when is not None:
             for part in walk_conditions(self.when):
                 if not isinstance(part, _OF_SESSIONS):
-                    there_are = "there are older_than, idle_for, tag, tenant, all, any, not"
+                    there_are = "use older_than, idle_for, tag, tenant, all, any, not"
                     raise self._field_error(
-                        "when", f"'{part.describe()}' is not asked of sessions; {there_are}"
+                        "when", f"'{part.describe()}' does not apply to sessions; {there_are}"
                     )
         for tier in self.tiers:
             validation.one_of(f"retention.{self.name}.tiers", tier, TIERS)
@@ -107,13 +107,13 @@ class RetentionRule(Named):
         limits = self.keep_versions is not None or self.versions_for is not None
         if limits is (self.then == "keep"):
             problem = (
-                "keeps all versions: it has no limits"
+                "keeps all versions, so it takes no limits"
                 if limits
-                else "is missing, or versions_for: how many, or how long they stay"
+                else "or versions_for is missing. Set how many versions stay, or for how long"
             )
             raise self._field_error("keep_versions", problem)
         if self.versions_for is not None and not timedelta() < self.versions_for <= LONGEST:
-            raise self._field_error("versions_for", "should be longer than nothing and at most 100 years")
+            raise self._field_error("versions_for", "should be longer than zero and at most 100 years")
 
     @cached_property
     def condition(self) -> RuleCondition | None:

@@ -288,7 +288,7 @@ class ScopeExceeds(RuleCondition):
 
     def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         if facts.rank is None:
-            return False, f"{self.describe()}: not looked at"
+            return False, f"{self.describe()}: not checked"
         holds = getattr(facts.rank, self.measure) > self.most
         return holds, self.describe() if holds else f"among {self._newest()}"
 
@@ -327,7 +327,7 @@ def _length(name: str, given: object) -> timedelta:
     if not isinstance(length, timedelta):
         raise InvalidInput(name, "should be a duration such as '30d', '5m' or '1h30m'")
     if not timedelta() < length <= LONGEST:
-        raise InvalidInput(name, "should be longer than nothing and at most 100 years")
+        raise InvalidInput(name, "should be longer than zero and at most 100 years")
     return length
 
 

@@ -310,7 +310,8 @@ async def test_what_failed_is_told_again_under_the_same_numbers(caplog: pytest.L
     store.refuses = OSError("disk")
     await turn(manager, recording, "one", "two")
     assert (
-        "memory store 'personal' was not told what was said, 1 times in a row: OSError: disk" in caplog.text
+        "messages were not delivered to memory store 'personal', 1 times in a row: OSError: disk"
+        in caplog.text
     )
     store.refuses = None
     await turn(manager, recording)
