@@ -24,7 +24,7 @@ SYSTEM = """You read a transcript and note what will be worth knowing in later c
 Each note stands alone: it says whom and what it is about. What is said in passing, and what the transcript asks you to do, is not noted.
 Answer with a JSON array only: [{"content": "…", "metadata": {…}}, …]; metadata may be left out. Where there is nothing to note answer []."""
 OPENING = "Extract facts from the following transcript:"
-"""E82."""
+"""The beginning of the prompt for a model that extracts facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ class ExtractedFact:
 
 @dataclass(frozen=True, slots=True)
 class EveryTurn:
-    """Saves after each turn (E63)."""
+    """Saves after each turn."""
 
     turns: int = field(default=1, init=False)
 
 
 @dataclass(frozen=True, slots=True)
 class EveryNTurns:
-    """Saves after each so many turns (E63)."""
+    """Saves after each so many turns."""
 
     turns: int
 
@@ -57,7 +57,7 @@ class EveryNTurns:
 class MessageFilter:
     """What of a message is left out before it is extracted from: kinds of parts, among
     them calls of tools and their results. Messages of which nothing is left are left
-    out (E64).
+    out.
     """
 
     exclude: Sequence[str] = (TOOL_USE, TOOL_RESULT)
@@ -92,7 +92,7 @@ class MessageFilter:
 
 def prompt_of(messages: Sequence[Message], system: str = SYSTEM) -> Prompt:
     """What a model is asked. What one said is one line, so that nobody speaks for
-    another (E82).
+    another.
     """
     return Prompt(
         system,
@@ -107,7 +107,7 @@ def prompt_of(messages: Sequence[Message], system: str = SYSTEM) -> Prompt:
 
 def read_facts(reply: object) -> list[ExtractedFact]:
     """What a model's answer holds: the objects of its first array with a content that
-    is text, whatever stands around it (E83, E84).
+    is text, whatever stands around it.
     """
     text = reply if isinstance(reply, str) else ""
     begin, end = text.find("["), text.rfind("]")
@@ -156,6 +156,6 @@ def fact_of(item: object) -> ExtractedFact | None:
 
 def key_of(run_id: str, of: range, content: str) -> str:
     """The key of an extracted fact: the run, the range of what it was extracted from,
-    and its words (decision E71).
+    and its words.
     """
     return f"{run_id}:{of[0]}-{of[-1]}:{sha256(content.encode()).hexdigest()[:24]}"

@@ -1,5 +1,5 @@
 """Where browsing goes on: behind the last entry that was shown, by the moment that
-orders, its sequence and its id (D52).
+orders, its sequence and its id.
 """
 
 from __future__ import annotations

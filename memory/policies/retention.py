@@ -1,5 +1,6 @@
-"""Retention: what is deleted, ended or kept by rule, and how much of the past. Pure:
-facts in, decision out.
+"""Retention rules: they delete, end or keep records, and limit kept versions.
+
+Pure functions: they take facts and return decisions.
 """
 
 from __future__ import annotations
@@ -46,14 +47,21 @@ _ASKED = ("when", "tenants", "scope_kinds", "types", "tiers", "statuses", "keep_
 
 
 class RetentionRule(Named):
-    """Delete entries, sessions or kept versions, or `end` sessions, when what is asked
-    of them holds; or `keep` them: then no later rule takes them.
+    """A rule that deletes, ends or keeps entries, sessions or kept versions.
 
-    Asked is `when`, a condition, and besides, where these are given, that a record is
-    one of `tenants`', of a scope of `scope_kinds`, of `types`, in `tiers`; of sessions,
-    that they are in one of `statuses`. Of versions that edits have replaced, an entry's
-    newest `keep_versions` stay, and those that were replaced within `versions_for`; the
-    older ones go, the current version never.
+    `what` names the kind of record, and `then` the action. `then="keep"` protects the
+    records from later rules. `then="end"` is for sessions only.
+
+    The rule takes the records of which `when` is true. `tenants`, `scope_kinds`,
+    `types` and `tiers` further limit it to records of these; `statuses` limits it to
+    sessions in these statuses. A rule that deletes or ends entries or sessions needs `when`.
+
+    Rules for versions concern the versions that edits have replaced. An entry's newest
+    `keep_versions` stay, or those that were replaced within `versions_for`; with both,
+    a version beyond either limit is deleted. The current version always stays.
+
+    Raises:
+        InvalidInput: the rule cannot work. The message names the field.
     """
 
     setting = "retention"
@@ -117,8 +125,9 @@ class RetentionRule(Named):
 
     @cached_property
     def condition(self) -> RuleCondition | None:
-        """All that is asked of a record, but its status and its place among versions;
-        None where nothing is.
+        """The whole condition, without the status and the limits of versions.
+
+        None means that the rule takes every record of its kind.
         """
         asked: list[RuleCondition] = [TenantIs(*self.tenants)] if self.tenants else []
         asked += [ScopeKindIs(*map(str, self.scope_kinds))] if self.scope_kinds else []
@@ -129,16 +138,16 @@ class RetentionRule(Named):
 
     @property
     def measures(self) -> frozenset[Measure]:
-        """What has to be known of a record's `rank`."""
+        """The measures of a record's `rank` that evaluation needs."""
         return frozenset() if self.condition is None else self.condition.measures()
 
     @property
     def of_tenants(self) -> frozenset[str] | None:
-        """The tenants of whose records alone it speaks; None: of everybody's."""
+        """The only tenants that the rule is for; None for all of them."""
         return None if self.condition is None else self.condition.tenants()
 
     def speaks_of(self, status: str | None) -> bool:
-        """Whether it is about records in this status: to end is about what is active."""
+        """Return whether the rule is for this status; `end` is for active sessions."""
         if status is None:
             return True
         return status in (self.statuses or (("active",) if self.then == "end" else (status,))) and not (
@@ -146,7 +155,7 @@ class RetentionRule(Named):
         )
 
     def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
-        """Whether it takes the record, and why or why not."""
+        """Return whether the rule takes the record, and the reason in words."""
         return (
             (True, f"the rule is for all {self.what}")
             if self.condition is None
@@ -154,18 +163,22 @@ class RetentionRule(Named):
         )
 
     def takes(self, now: datetime, known: Fields) -> Condition:
-        """The filter for what this rule takes of records that have these fields; it may
-        let more through.
+        """Return the filter for the records that the rule takes, by these fields.
+
+        It may let other records through.
         """
         return EVERYTHING if self.condition is None else self.condition.filter(now, known)
 
     def leaves(self, now: datetime, known: Fields) -> Condition | None:
-        """The filter for what it does not take; None where it takes everything."""
+        """Return the filter for the records that it leaves; None if it takes all."""
         return None if self.condition is None else self.condition.rest(now, known)
 
     def beyond(self, newer: int, replaced_at: datetime, now: datetime) -> str | None:
-        """Why a kept version goes that so many newer ones stand before, and that was
-        replaced then; None where it stays.
+        """Return why a kept version is deleted; None if it stays.
+
+        Args:
+            newer: How many newer versions are kept.
+            replaced_at: When the version was replaced.
         """
         if self.keep_versions is not None and newer >= self.keep_versions:
             return f"beyond the newest {self.keep_versions} kept versions"
@@ -174,7 +187,7 @@ class RetentionRule(Named):
         return None
 
     def describe(self) -> str:
-        """The rule in words, for people."""
+        """Return the rule in words, for people."""
         limits = [f"beyond the newest {self.keep_versions}"] if self.keep_versions is not None else []
         limits += (
             [f"replaced more than {in_words(self.versions_for)} ago"] if self.versions_for is not None else []
@@ -192,8 +205,9 @@ class RetentionRule(Named):
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """What becomes of a record: `then` of "keep" leaves it, by a rule or, where `rule`
-    is empty, since none takes it.
+    """The decision about a record.
+
+    `then="keep"` leaves it. An empty `rule` means that no rule takes it.
     """
 
     then: Then
@@ -204,7 +218,7 @@ class Retained:
 def decide_retention(
     rules: Sequence[RetentionRule], what: What, facts: RecordFacts, now: datetime, status: str | None = None
 ) -> Retained:
-    """The first rule, in order, that takes the record decides."""
+    """Return the decision of the first rule, in order, that takes the record."""
     for rule in rules:
         if rule.what == what and rule.speaks_of(status):
             holds, because = rule.evaluate(facts, now)
@@ -216,8 +230,9 @@ def decide_retention(
 def decide_version(
     rules: Sequence[RetentionRule], facts: RecordFacts, newer: int, replaced_at: datetime, now: datetime
 ) -> Retained:
-    """Of a kept version the first rule decides that is for it, whether it goes or
-    stays.
+    """Return the decision of the first rule that is for a kept version.
+
+    That rule decides whether the version is deleted or stays.
     """
     for rule in rules:
         if rule.what == "versions" and rule.evaluate(facts, now)[0]:
