@@ -63,9 +63,7 @@ class RuleCondition(ABC):
         return ()
 
     def turns(self, facts: RecordFacts) -> Iterator[datetime]:
-        """Yield the moments at which it may become true or false of an unchanged
-        record.
-        """
+        """Yield the moments at which its result may change for an unchanged record."""
         for part in self.parts():
             yield from part.turns(facts)
 

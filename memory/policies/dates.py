@@ -31,8 +31,7 @@ _MONTHS: Mapping[str, tuple[str, ...]] = {
         "december",
     ),
 }
-"""Months by name, in any case; "may" in lower case is a word and not included.
-"""
+"""Months by name, in any case; "may" in lower case is a word and not included."""
 _NUMBERS = {
     "a": 1,
     "one": 1,

@@ -41,9 +41,7 @@ class ExitedMessages:
 
     @property
     def scope(self) -> Scope:
-        """The default scope of derived entries: the user's, or without one the
-        session's.
-        """
+        """The default scope of derived entries: the user's, else the session's."""
         return Scope.session(self.session_id) if self.user is None else Scope.user(self.user)
 
 

@@ -54,7 +54,8 @@ class RetentionRule(Named):
 
     The rule takes the records of which `when` is true. `tenants`, `scope_kinds`,
     `types` and `tiers` further limit it to records of these; `statuses` limits it to
-    sessions in these statuses. A rule that deletes or ends entries or sessions needs `when`.
+    sessions in these statuses. A rule that deletes or ends entries or sessions needs
+    `when`.
 
     Rules for versions concern the versions that edits have replaced. An entry's newest
     `keep_versions` stay, or those that were replaced within `versions_for`; with both,

@@ -200,7 +200,7 @@ def test_bytes_that_are_not_utf8_are_a_bad_line() -> None:
         ('[\n{"role": "user", "content": "a"}\n{"role": "user"}]', 3, "the array is incomplete here"),
         ('[\n{"role": "user", "content": "a"},\n{"role": ', 3, "not JSON"),
         ('[{"role": "user", "content": "a"}', 1, "the array is incomplete here"),
-        ('[{"role": "user", "content": "a"}]\nmore', 2, "something follows"),
+        ('[{"role": "user", "content": "a"}]\nmore', 2, "there is text after the end"),
         ("[\n" + "[" * 100_000, 2, "nested too deeply"),
     ],
 )

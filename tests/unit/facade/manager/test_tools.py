@@ -112,7 +112,7 @@ async def test_a_model_s_limit_is_that_of_each_store() -> None:
         ("add_memory", {"entries": []}, "entries: must have at least one entry"),
         ("add_memory", {"entries": "tea"}, "entries: must be a list"),
         ("add_memory", {"entries": ["tea", " "]}, r"entries\[1\]: must not be blank"),
-        ("add_memory", {"entries": ["x"] * 101}, "entries: at most 100 at once"),
+        ("add_memory", {"entries": ["x"] * 101}, "entries: takes at most 100 items"),
         ("forget_memory", {}, "there is no tool 'forget_memory'; there are search_memory, add_memory"),
     ],
 )
