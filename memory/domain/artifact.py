@@ -1,4 +1,4 @@
-"""Artifacts: files that a session has, each under a path of its own (D6, D18)."""
+"""Artifacts: the files of a session, each with its own path."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ _MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}(?:\s*;\s*{_TOKEN}=(?:{_TOKEN}|\"[^
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Artifact(Shown):
-    """What is known of an artifact, its bytes aside: `size` in bytes, `sha256` in
-    hexadecimal digits.
+    """The description of an artifact, without its bytes.
 
-    The id stays where its path is written again, and is another where that was deleted
-    in between.
+    `size` is in bytes, and `sha256` in hexadecimal digits. The id stays the same when
+    its path is written again. It changes if the artifact was deleted in between.
     """
 
     id: str
@@ -39,8 +38,9 @@ class Artifact(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ArtifactPage(Shown):
-    """Some artifacts of a session, oldest first; `cursor` asks for those behind them,
-    None where there are none.
+    """A page of a session's artifacts, oldest first.
+
+    `cursor` gets the next page; None on the last one.
     """
 
     artifacts: list[Artifact]
@@ -48,23 +48,24 @@ class ArtifactPage(Shown):
 
 
 def check_path(value: object) -> str:
-    """A relative path with `/` between its parts, at most 1,024 bytes; nothing in it
-    climbs.
+    """Check a relative path with `/` between its parts, of at most 1,024 bytes.
+
+    No part may be empty, `.` or `..`.
     """
     path = validation.text("path", value, max_bytes=MAX_PATH_BYTES)
     if "\\" in path:
         raise InvalidInput("path", "must not hold a backslash; parts are divided by /")
     if path.startswith("/"):
-        raise InvalidInput("path", "must be relative: it begins with /")
+        raise InvalidInput("path", "must be a relative path. Remove the / at its beginning")
     for part in path.split("/"):
         if part in ("", ".", ".."):
-            raise InvalidInput("path", f"must have no empty part and none that is . or ..: {path[:60]!r}")
+            raise InvalidInput("path", f"must not contain an empty part, '.' or '..', and {path[:60]!r} does")
     return path
 
 
 def check_media_type(value: object) -> str:
-    """Such as `text/markdown; charset=utf-8`."""
+    """Check a media type, such as `text/markdown; charset=utf-8`."""
     named = validation.text("media_type", value, max_chars=MAX_MEDIA_TYPE_CHARS)
     if not _MEDIA_TYPE.fullmatch(named):
-        raise InvalidInput("media_type", f"{named[:60]!r} is no media type such as text/plain")
+        raise InvalidInput("media_type", f"{named[:60]!r} is not a media type. Write one such as text/plain")
     return named

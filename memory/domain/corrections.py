@@ -41,7 +41,8 @@ def explain_guesses(kind: type[C]) -> type[C]:
     """Make wrong arguments and unknown attributes of a class name the right ones.
 
     Public methods and the constructor raise `WrongArguments`, a `TypeError`, for
-    arguments that do not fit their signature. Unknown attributes raise `AttributeError`.
+    arguments that do not fit their signature. Unknown attributes raise
+    `AttributeError`.
     """
     for name, member in list(vars(kind).items()):
         if inspect.isfunction(member) and (name == "__init__" or not name.startswith("_")):
@@ -235,7 +236,7 @@ def _argument_hint(called: str, name: str, accepted: Collection[str], first: str
 
 
 def _applied(answer: Answer, called: str, accepted: Collection[str], first: str | None) -> str | None:
-    """An answer as the sentences of an error; None where it does not apply to the call."""
+    """Return an answer as sentences of an error; None if it does not apply."""
     where, example, note = (*answer, "")[:3]
     if where in accepted:
         given = example if where == first else f"..., {where}={example}"

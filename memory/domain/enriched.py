@@ -1,6 +1,4 @@
-"""What became of an entry's enrichment: tags that an advisor gave it, and older entries
-that it takes the place of (D109).
-"""
+"""Results of enrichment: tags by an advisor, and older entries that were superseded."""
 
 from __future__ import annotations
 
@@ -19,16 +17,18 @@ Pass: TypeAlias = Literal["auto_tag", "auto_supersede"]
 PASSES: tuple[Pass, ...] = get_args(Pass)
 
 NOTES = "enrichment"
-"""In the body of an entry's record: what came of it."""
+"""The field in the body of an entry's record that holds the result."""
 
 STILL_PENDING = "still pending"
-"""The note of enrichment that is not done yet; a reason may stand before it."""
+"""The note of enrichment that is not done yet. A reason may precede it."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AutoTag(Shown):
-    """Tags by an advisor. `added` are those that were put behind the caller's; where
-    none were, `note` says why.
+    """Tags by an advisor.
+
+    `added` holds the tags that were appended to the caller's. If none were, `note` says
+    why.
     """
 
     model: str | None
@@ -39,9 +39,11 @@ class AutoTag(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AutoSupersede(Shown):
-    """Older entries that an advisor was shown, as `candidates`, by their ids in the
-    order of their numbers, and those that gave way, `invalidated`. `note` is what the
-    advisor said of it, or why nothing gave way.
+    """Older entries that an advisor compared with a new entry.
+
+    `candidates` has the ids of the entries that it was shown, in the order of their
+    numbers. `invalidated` has the ids of those that were superseded. `note` is the
+    advisor's comment, or says why nothing was superseded.
     """
 
     model: str | None
@@ -53,7 +55,7 @@ class AutoSupersede(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ManuallySuperseded(Shown):
-    """Entries that the caller named (`supersedes=…`), and those that gave way."""
+    """Entries that `supersedes=…` named, and those that were superseded."""
 
     requested: tuple[str, ...]
     invalidated: tuple[str, ...]
@@ -61,8 +63,9 @@ class ManuallySuperseded(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AdviceCost(Shown):
-    """What one answer of an advisor cost, and for what it was asked; tokens where the
-    advisor says how many (see `Advice`).
+    """The cost of one answer of an advisor, and its purpose `of`.
+
+    Tokens are None unless the advisor reports them (see `Advice`).
     """
 
     of: Pass
@@ -86,9 +89,9 @@ class Enrichment(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WriteReport(Shown):
-    """An entry that was written, and what the write did besides (D109).
+    """A written entry, and what else the write did.
 
-    `entry` has the tags that it was given. A field is None where nothing was asked for.
+    `entry` includes the tags of an advisor. A field is None if that was not requested.
     """
 
     entry: Entry
@@ -121,9 +124,7 @@ class _CostNotes(Checked):
 
 
 class EnrichmentNotes(Checked):
-    """What an entry's record has of its enrichment, as it is checked where it comes out
-    of a file.
-    """
+    """The enrichment in an entry's record, as an import checks it."""
 
     auto_tag: _TagNotes | None = None
     auto_supersede: _SupersedeNotes | None = None

@@ -1,4 +1,4 @@
-"""Entries: what agents remember, as callers see it and hand it in."""
+"""Entries: the memories of agents, as callers read and write them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from memory.domain.shown import Brief
 
 
 class EntryType(StrEnum):
-    """What an entry is about (D1). The default is `context`."""
+    """The subject of an entry. The default is `context`."""
 
     USER = "user"
     FEEDBACK = "feedback"
@@ -40,7 +40,7 @@ class EntryType(StrEnum):
 
 
 class Contributor(BaseModel):
-    """Where one source of a compacted entry came from (A82)."""
+    """The origin of one source of a compacted entry."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -53,14 +53,13 @@ class Contributor(BaseModel):
 @explain_subscripts
 @explain_guesses
 class Entry(BaseModel):
-    """One remembered thing, as read: a copy of your own, changing it changes no store
-    (A10).
+    """One memory, as it was read. It is a copy: changing it changes no store.
 
-    `source`, `agent` and `run` say who gave what it says; `origins` what else went into
-    it: what it was made of, and who wrote it before (see `Provenance`). True from
-    `valid_from` until before `valid_to` (D20); not shown to anyone after `expires_at`
-    (A34). `version` grows with every edit. `metadata` is what the caller put there and
-    nothing else (A21), but for `created_in_session_id`, which promotion adds (A68).
+    `source`, `agent` and `run` say where its content comes from. `origins` lists what
+    else went into it: its sources, and earlier writers (see `Provenance`). The entry is
+    valid from `valid_from` until just before `valid_to`, and hidden after `expires_at`.
+    `version` grows with every edit. `metadata` holds only what the caller stored, and
+    `created_in_session_id`, which promotion adds.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -96,10 +95,12 @@ class Entry(BaseModel):
 
     @classmethod
     def as_stored(cls, values: dict[str, Any]) -> Entry:
-        """The entry with these values, one for each field, unchecked, and theirs from
-        now on: what `model_construct` makes, which spends most of a page's time on
-        asking each field whether it has an alias or a default. All share the set of
-        fields, which no entry changes.
+        """Return an entry with these values, without checks.
+
+        `values` has one value for each field, and belongs to the entry from now on. The
+        result equals that of `model_construct`, which would take most of the time of a
+        page: it looks for an alias and a default of each field. All entries share one
+        set of fields, which no entry changes.
         """
         made = cls.__new__(cls)
         object.__setattr__(made, "__dict__", values)
@@ -110,8 +111,9 @@ class Entry(BaseModel):
 
     @property
     def confidence(self) -> float | None:
-        """How sure whoever wrote it was, from 0 to 1: `metadata["confidence"]`; None
-        where that is no number.
+        """How sure the writer was, from 0 to 1: `metadata["confidence"]`.
+
+        None if that is not a number.
         """
         return confidence_of(self.metadata)
 
@@ -131,20 +133,21 @@ class Entry(BaseModel):
 
     @property
     def artifact(self) -> Artifact | None:
-        """Of an entry that `get` read, what is known of the artifact it points to
-        (D18). None of one that points to none, or to one that is gone, and of entries
-        in lists, which have the id.
+        """The description of the artifact that the entry points to, if `get` read it.
+
+        None if the entry points to no artifact, or to a deleted one. It is also None
+        for entries in lists, which only have the `artifact_id`.
         """
         return self._artifact
 
     def with_artifact(self, artifact: Artifact) -> Entry:
-        """The same entry, which tells of its artifact."""
+        """Return a copy of the entry that carries its artifact."""
         told = self.model_copy()
         told._artifact = artifact
         return told
 
     def __repr_args__(self) -> Any:
-        """What tells it from others, in one line."""
+        """Return the fields that distinguish the entry, for one line."""
         said = {
             "id": self.id,
             "scope": self.scope.text,
@@ -160,26 +163,29 @@ class Entry(BaseModel):
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field as JSON, the scope in its canonical form; with the artifact,
-        where that was read.
+        """Return every field as JSON, the scope in its canonical form.
+
+        The artifact is included if it was read.
         """
         said = {**self.model_dump(mode="json"), "scope": self.scope.text}
         return said if self._artifact is None else said | {"artifact": self._artifact.to_dict()}
 
     def is_active(self, now: datetime) -> bool:
-        """Whether its window contains now (decision D32)."""
+        """Return whether `now` lies in the entry's window of validity."""
         return self.valid_from <= now and (self.valid_to is None or now < self.valid_to)
 
 
 _FIELDS = set(Entry.model_fields)
 
 WHERE_SAID = ("conversation_id", "number_in_conversation", "speaker")
-"""In which conversation an entry was said, the how-manieth it was there, and by whom. A
-promotion keeps it too.
+"""The conversation of an entry, its position there, and its speaker.
+
+A promotion keeps them too.
 """
 CARRIED = ("artifact_id", *WHERE_SAID)
-"""What an entry may say of the artifact it points to, and of where it was said. Edits,
-exports and imports keep it.
+"""The fields for an entry's artifact, conversation, position and speaker.
+
+Edits, exports and imports keep them.
 """
 
 
@@ -202,7 +208,11 @@ Whole = Annotated[int | None, BeforeValidator(_whole)]
 
 
 class EntryDraft(validation.Checked):
-    """An entry as handed in. Everything is checked here, once (D11)."""
+    """An entry as the caller passes it. Everything is checked here, once.
+
+    Raises:
+        InvalidInput: a field is wrong. The error names it.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -278,8 +288,9 @@ class EntryDraft(validation.Checked):
 
     @property
     def is_pinned_alone(self) -> bool:
-        """Whether it names a session, and not where in a conversation it was said, or
-        by whom: that may have been held elsewhere (decision 066).
+        """Whether it names a session, but neither a position in it nor a speaker.
+
+        With one of these, the conversation may have been held elsewhere.
         """
         return (
             self.conversation_id is not None and self.number_in_conversation is None and self.speaker is None
@@ -295,14 +306,14 @@ class EntryDraft(validation.Checked):
     def _counts_in_a_conversation(self) -> EntryDraft:
         if self.number_in_conversation is not None and self.conversation_id is None:
             raise InvalidInput(
-                "number_in_conversation", "counts within a conversation; say which (conversation_id)"
+                "number_in_conversation", "is a position in a conversation. Pass conversation_id= too"
             )
         return self
 
     @model_validator(mode="after")
     def _says_something(self) -> EntryDraft:
         if not (self.title or "").strip() and not self.content.strip():
-            raise InvalidInput("content", "may be empty only where a title carries the entry")  # decision D8
+            raise InvalidInput("content", "may be empty only where a title carries the entry")
         return self
 
 
@@ -318,7 +329,7 @@ class ImportedDraft(EntryDraft):
     """An entry that was exported elsewhere, with its window of validity and where it
     came from.
 
-    The ids it names are the new store's already (decision A5), where what they name was
+    The ids it names are the new store's already, where what they name was
     exported with it.
     """
 
@@ -349,7 +360,7 @@ class ImportedDraft(EntryDraft):
 
     @model_validator(mode="after")
     def _says_something(self) -> ImportedDraft:
-        # it may have been edited to empty content since it was written (A52): what
+        # it may have been edited to empty content since it was written: what
         # could be stored can be imported
         return self
 
@@ -358,13 +369,13 @@ class ImportedDraft(EntryDraft):
         start = self.valid_from or self.created_at
         if self.valid_to is not None and start is not None and self.valid_to <= start:
             raise InvalidInput(
-                "valid_to", "does not lie after valid_from: the entry could not be reached at any moment"
-            )  # decision D33
+                "valid_to", "must be later than valid_from. Otherwise the entry is valid at no moment"
+            )
         return self
 
 
 def confidence_of(metadata: Mapping[str, Any]) -> float | None:
-    """The confidence that metadata tell; None where they tell none."""
+    """Return the confidence in metadata; None if there is none."""
     value = metadata.get("confidence")
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
@@ -379,7 +390,8 @@ def _put_confidence(metadata: dict[str, Any], confidence: float) -> None:
     if metadata.setdefault("confidence", confidence) != confidence:
         said = str(metadata["confidence"])[:40]
         raise InvalidInput(
-            "confidence", f"is {confidence:g} here and {said} in the metadata; give one of them"
+            "confidence",
+            f"is {confidence:g} as an argument and {said} in the metadata. Pass only one of them",
         )
 
 
@@ -387,8 +399,8 @@ def check_content(value: object) -> str:
     if isinstance(value, list | tuple | Mapping):
         raise InvalidInput(
             "content",
-            f"must be text, not {type(value).__name__}. Messages go to memory.session('s1').append(…), "
-            "several texts to memory.write_many(…), values beside a text to metadata=",
+            f"must be text, not {type(value).__name__}. Pass messages to memory.session('s1').append(…), "
+            "several texts to memory.write_many(…), and other values as metadata=",
         )
     return validation.text("content", value, max_bytes=validation.MAX_CONTENT_BYTES)
 
@@ -410,7 +422,7 @@ def check_source(value: object) -> str | None:
 
 
 def check_expiry(value: object) -> datetime | timedelta | None:
-    """A moment, or how long from the write on."""
+    """Check an expiry: a moment, or a duration from the write on."""
     return (
         None
         if value is None
@@ -421,7 +433,7 @@ def check_expiry(value: object) -> datetime | timedelta | None:
 
 
 def expiry(given: datetime | timedelta | None, now: datetime) -> datetime | None:
-    """The moment that a checked expiry means in a write made now."""
+    """Return the moment of a checked expiry for a write made now."""
     return now + given if isinstance(given, timedelta) else given
 
 
@@ -439,13 +451,13 @@ PATCHABLE: dict[str, Callable[[Any], Any]] = {
     "confidence": check_confidence,
     "expires_at": check_expiry,
 }
-"""What `update` may change (A48, D14), and the check of each. Everything else is
-immutable (A51, D17).
+"""What `update` may change, and the check of each. Everything else is
+immutable.
 """
 
 
 def check_patch(changes: dict[str, Any]) -> dict[str, Any]:
-    """The checked changes of an update. Empty content is a value like any other (A52)."""
+    """The checked changes of an update. Empty content is a value like any other."""
     for name in changes:
         if name not in PATCHABLE:
             raise InvalidInput(name, f"cannot be changed; update takes {', '.join(PATCHABLE)}")

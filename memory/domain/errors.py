@@ -1,5 +1,7 @@
-"""Every error a caller can meet. Each says what was wrong, where, and what to do; none
-prints a secret or shadows a builtin.
+"""All errors that the library raises on purpose.
+
+Each message says what was wrong, where, and what to do next. No message shows a secret,
+and no class has the name of a builtin.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ if TYPE_CHECKING:
     from memory.domain.hold import LegalHold
 
 NAMED = 20
-"""Ids that an error's text names; its attributes have them all."""
+"""How many ids the message of an error names. Its attributes hold all of them."""
 
 
 class Portable(Exception):
-    """An exception that can be copied and pickled whatever its constructor takes: its
-    arguments and attributes come back as they were.
+    """An exception that can be copied and pickled, whatever its constructor takes.
+
+    The copy has the same arguments and attributes.
     """
 
     def __reduce__(
@@ -37,14 +40,18 @@ def _as_it_was(
 
 
 class MemoryTiersError(Portable):
-    """The base of every error raised on purpose by this library. Each can be pickled,
-    and leaves a process pool as it was raised.
+    """The base class of all errors that this library raises on purpose.
+
+    Catch it to handle any of them. Every error can be pickled, so it leaves a process
+    pool as it was raised.
     """
 
 
 class InvalidInput(MemoryTiersError, ValueError):
-    """Input refused at the door, before any store was touched. `field` names what was
-    wrong.
+    """Raised for invalid input, before any store is touched.
+
+    Correct the argument or setting that `field` names, and call again. `problem` says
+    what is wrong with it.
     """
 
     def __init__(self, field: str, problem: str) -> None:
@@ -54,8 +61,10 @@ class InvalidInput(MemoryTiersError, ValueError):
 
 
 class WrongArguments(InvalidInput, TypeError):
-    """A call with arguments that its signature does not accept. Its text names the right
-    ones. It is a `TypeError`, as Python's own is, and an `InvalidInput`.
+    """Raised for a call with arguments that its signature does not accept.
+
+    Use the arguments that the message names. The error is both a `TypeError`, like
+    Python's own, and an `InvalidInput`.
     """
 
     def __init__(self, names: str, problem: str, *, field: str | None = None) -> None:
@@ -64,8 +73,10 @@ class WrongArguments(InvalidInput, TypeError):
 
 
 class NotFound(MemoryTiersError, LookupError):
-    """Nothing live under this id for this tenant: unknown, foreign, deleted, expired
-    and retired are one answer (D13, D23, D26).
+    """Raised where the tenant has nothing live with this id.
+
+    The error does not tell whether the id is unknown, of another tenant, deleted,
+    expired or retired. Check the id; `kind` says what it was looked up as.
     """
 
     def __init__(self, entry_id: str, kind: str = "entry") -> None:
@@ -75,11 +86,11 @@ class NotFound(MemoryTiersError, LookupError):
 
 
 class Conflict(MemoryTiersError):
-    """The call meets something already stored. `existing_id` names it where there is
-    one (D40, decision A5).
+    """Raised where a call conflicts with something that is already stored.
 
-    `deleted_at` says when it was deleted: then the key is taken, and nothing stands
-    under it.
+    Use the stored record, which `existing_id` names where there is one, or use another
+    id or key. `deleted_at` is set where the record was deleted: then the key is taken,
+    and no record exists under it.
     """
 
     def __init__(
@@ -97,23 +108,24 @@ _CHANGED_BY_UPDATE = {
     "metadata": "other metadata",
     "expires_at": "another expiry",
 }
-"""What a session is created with and `sessions.update` changes."""
+"""What a session is created with and `sessions.update` can change."""
 
 
 class SessionOwnerMismatch(Conflict):
-    """A session of this id exists and belongs to another user, agent or namespace, or
-    was created otherwise. Nothing of it was read.
+    """Raised where the session exists with another owner or other settings.
 
-    `field` names what differs. What is stored is not told: it is the owner's.
+    It belongs to another user, agent or namespace, or it was created with other
+    arguments. Nothing of it was read. `field` names what differs; the message says how
+    to proceed. The stored value is not shown, because it is the owner's.
     """
 
     def __init__(self, session_id: str, field: str, given: str | None, file: str | None = None) -> None:
-        """`file` is the name of an import whose session has this id."""
+        """`file` is the name of the imported file that holds a session of this id."""
         if file is not None:
-            whose = f"that of the file {'belongs to none' if given is None else f'is of {given!r}'}"
+            whose = f"the one in the file {'has none' if given is None else f'belongs to {given!r}'}"
             problem = (
                 f"{field}: session '{session_id}' exists and belongs to another {field}, and {whose}; nothing was imported from {file}. "
-                "Delete the session here, or leave that of the file out (skip_bad, on the command line --skip-bad)"
+                "Delete the session here, or skip the one in the file (skip_bad, on the command line --skip-bad)"
             )
         elif field == "shared":
             problem = f"shared: session '{session_id}' exists and is not shared. Omit shared=, or create a session of another id with shared=True"
@@ -134,19 +146,18 @@ class SessionOwnerMismatch(Conflict):
 
 
 class PartialWrite(Conflict):
-    """Of several drafts written together some were in conflict; every other one is
-    stored.
+    """Raised where some drafts of one call conflict; all other drafts are stored.
 
-    `written` holds the entries stored, or found stored before under their key, and
-    `conflicts` what stood against the rest; both by the position of their draft in the
-    call.
+    `written` maps the position of a draft in the call to its entry, whether this call
+    stored it or found it stored under its key. `conflicts` maps the positions of the
+    other drafts to their errors. Correct those drafts and write only them again.
     """
 
     def __init__(self, written: Mapping[int, Entry], conflicts: Mapping[int, Conflict]) -> None:
         first = min(conflicts)
         named = ", ".join(map(str, sorted(conflicts)[:20])) + ", …" * (len(conflicts) > 20)
         super().__init__(
-            f"of {len(written) + len(conflicts)} drafts {len(conflicts)} were not stored, at position {named}; all others are. "
+            f"{len(conflicts)} of {len(written) + len(conflicts)} drafts were not stored, at position {named}; all others are stored. "
             f"Position {first}: {conflicts[first]}"
         )
         self.existing_id = conflicts[first].existing_id
@@ -156,8 +167,10 @@ class PartialWrite(Conflict):
 
 
 class LegalHoldActive(MemoryTiersError):
-    """What was to be deleted, or overwritten so that its text is lost, is under legal
-    hold and stays as it is. `holds` has each.
+    """Raised where a legal hold protects what a call would delete or overwrite.
+
+    Overwriting counts where the earlier text would be lost. Nothing was changed.
+    Remove the holds first, with `admin.legal_holds.remove`; `holds` lists them.
     """
 
     def __init__(self, *holds: LegalHold) -> None:
@@ -166,16 +179,16 @@ class LegalHoldActive(MemoryTiersError):
         more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
         super().__init__(
             f"under legal hold {', '.join(map(repr, names[:NAMED]))}, over the {', the '.join(over[:NAMED])}{more}: "
-            "nothing was deleted or overwritten; remove the hold first (memory.admin.legal_holds.remove, `memory legal-holds remove`)"
+            "nothing was deleted or overwritten. Remove the hold first (memory.admin.legal_holds.remove, `memory legal-holds remove`)"
         )
         self.holds = holds
 
 
 class RejectedByGate(MemoryTiersError):
-    """The write gate refused a draft, or the draft comes from a blocked source.
+    """Raised where the write gate refuses a draft, or its source is blocked.
 
-    Nothing of the call was stored. `reason` says why; `position` is that of the first
-    refused draft in the call.
+    Nothing of the call was stored. `reason` says why. `position` is the position of the
+    first refused draft in the call: change that draft or leave it out.
     """
 
     def __init__(self, reason: str, position: int = 0) -> None:
@@ -185,11 +198,14 @@ class RejectedByGate(MemoryTiersError):
 
 
 class QuotaExceeded(MemoryTiersError):
-    """A write beyond a quota, of which nothing was stored. `quota` is its name; `most`,
-    `held` and `asked` are in its `measure`.
+    """Raised where a write would exceed a quota. Nothing of the write was stored.
 
-    Of an import beside other writers a part may be imported: `imported` names its file.
-    The message says how many lines are, and from which line on the rest begins.
+    Delete something, write less at once, or raise the quota that `quota` names. `most`,
+    `held` and `asked` are amounts in `measure`.
+
+    An import that runs beside other writers may be stored in part. Then `imported`
+    names its file, and the message says how many lines are imported and at which line
+    the rest begins.
     """
 
     def __init__(
@@ -203,9 +219,9 @@ class QuotaExceeded(MemoryTiersError):
         imported: str | None = None,
         so_far: str = "",
     ) -> None:
-        came = f"nothing was written: delete some, write less at once, or raise [[quotas]] '{quota}'"
+        came = f"nothing was written. Delete some, write less at once, or raise [[quotas]] '{quota}'"
         if imported is not None:
-            came = f"{so_far}: delete some, or raise [[quotas]] '{quota}', and import the same file again; nothing is written twice"
+            came = f"{so_far}. Delete some, or raise [[quotas]] '{quota}', and import the same file again; nothing is written twice"
         super().__init__(
             f"quota '{quota}': {where} holds {held:,} of at most {most:,} {measure}, and this would add {asked:,}; {came}"
         )
@@ -219,15 +235,17 @@ class QuotaExceeded(MemoryTiersError):
 
 
 class ScratchpadFull(MemoryTiersError):
-    """An append to a scratchpad beyond its cap (D130). Nothing was written; what stands
-    there stays as it is.
+    """Raised where an append would exceed the size limit of a scratchpad.
+
+    Nothing was written, and the stored text is unchanged. Clear the scratchpad first,
+    with `scratchpads.clear`. `most`, `held` and `asked` are in bytes.
     """
 
     def __init__(self, agent: str | None, most: int, held: int, asked: int) -> None:
         whose = "the shared scratchpad" if agent is None else f"the scratchpad of agent '{agent}'"
         super().__init__(
-            f"{whose} holds {held:,} of at most {most:,} bytes, and this would add {asked:,} with its header; nothing was written: "
-            "clear it first (memory.scratchpads.clear, `memory scratchpad clear`)"
+            f"{whose} holds {held:,} of at most {most:,} bytes, and this would add {asked:,} with its header; nothing was written. "
+            "Clear it first (memory.scratchpads.clear, `memory scratchpad clear`)"
         )
         self.agent = agent
         self.most = most
@@ -236,23 +254,27 @@ class ScratchpadFull(MemoryTiersError):
 
 
 class TooMuchContention(MemoryTiersError):
-    """Others changed the same entry all the time that there was for this change, which
-    was not made. No store is at fault; try again later.
+    """Raised where others kept changing the same record until the time was up.
+
+    The change was not made, and no store is at fault. Try again later. `waited` is how
+    long the call tried.
     """
 
     retryable = True
 
     def __init__(self, entry_id: str, waited: timedelta) -> None:
         super().__init__(
-            f"entry {entry_id} was being changed by others for {waited.total_seconds():g} s; nothing was changed by this call: try again"
+            f"entry {entry_id} was being changed by others for {waited.total_seconds():g} s; this call changed nothing. Try again"
         )
         self.entry_id = entry_id
         self.waited = waited
 
 
 class InvalidScopePromotion(MemoryTiersError):
-    """A promotion that the matrix of A59-A61 does not allow. Nothing was written or
-    deleted (A62).
+    """Raised for a promotion between scopes that is not allowed.
+
+    Nothing was written or deleted. Promote to another scope; `source` and `target` are
+    the kinds of the two scopes.
     """
 
     def __init__(self, source: str, target: str) -> None:
@@ -262,8 +284,10 @@ class InvalidScopePromotion(MemoryTiersError):
 
 
 class CompactionError(MemoryTiersError):
-    """A compaction that was refused or whose callback failed; sources are as they were
-    (A73-A78).
+    """Raised where a compaction is refused or its callback fails.
+
+    The sources are unchanged; `source_entry_ids` names all of them. The message says
+    what to correct before the next attempt.
     """
 
     def __init__(
@@ -277,8 +301,10 @@ class CompactionError(MemoryTiersError):
 
 
 class ProviderFailure(MemoryTiersError):
-    """Parts of a composite provider failed; every other one did what it was asked
-    (C51). `failed` has what each said, by its name.
+    """Raised where parts of a composite provider fail.
+
+    All other parts completed the call. `failed` maps the name of each failed part to
+    its error text.
     """
 
     def __init__(self, call: str, failed: Mapping[str, str]) -> None:
@@ -290,9 +316,10 @@ class ProviderFailure(MemoryTiersError):
 
 
 class StoreAddFailure(MemoryTiersError):
-    """Of what was to be kept in several stores something was not; all else is (E30,
-    E38). `stores` names those that failed, and `causes` has what each raised, in the
-    same order.
+    """Raised where some of several stores fail to add entries.
+
+    Everything else is stored. `stores` names the stores that failed, and `causes` holds
+    the error of each, in the same order.
     """
 
     def __init__(self, failed: int, entries: int, causes: Sequence[tuple[str, BaseException]]) -> None:
@@ -304,7 +331,10 @@ class StoreAddFailure(MemoryTiersError):
 
 
 class Unsupported(MemoryTiersError):
-    """A store was asked for what it does not claim. `missing` names the capabilities."""
+    """Raised where a store lacks a capability that a call or a tier needs.
+
+    Use another store for it. `missing` names the capabilities.
+    """
 
     def __init__(self, missing: str | Sequence[str], *, store: str, tier: str | None = None) -> None:
         self.missing = (missing,) if isinstance(missing, str) else tuple(missing)
@@ -315,8 +345,10 @@ class Unsupported(MemoryTiersError):
 
 
 class StoreError(MemoryTiersError):
-    """A store failed. `retryable` says whether the same call may succeed later; an
-    unknown failure is not retryable.
+    """Raised where a store fails; `problem` says how.
+
+    `retryable` says whether the same call may succeed later. An unknown failure is not
+    retryable.
     """
 
     retryable = False
@@ -328,28 +360,33 @@ class StoreError(MemoryTiersError):
 
 
 class StoreUnavailable(StoreError):
-    """The store could not be reached or refuses work for now. A write that raised this
-    may or may not have been applied.
+    """Raised where a store cannot be reached or refuses work for now.
+
+    Try again later. A write that raised this may or may not have been applied.
     """
 
     retryable = True
 
 
 class StoreTimeout(StoreUnavailable):
-    """The store did not answer in time. A write that raised this may or may not have
-    been applied.
+    """Raised where a store does not answer in time.
+
+    Try again later. A write that raised this may or may not have been applied.
     """
 
 
 class StoreFull(StoreError):
-    """The store has no room left (a full disk, a memory limit). Nothing of the failed
-    call was kept.
+    """Raised where a store has no room left: a full disk, or a memory limit.
+
+    Nothing of the failed call was stored. Make room, and call again.
     """
 
 
 class CorruptRecord(StoreError):
-    """A stored record fails its checksum or cannot be read. It is never served; its
-    neighbours are.
+    """Raised where a stored record fails its checksum or cannot be read.
+
+    The record is never returned; other records still are. `memory doctor` counts such
+    records. `record_id` is "-" where the whole store or file cannot be read.
     """
 
     def __init__(
@@ -365,20 +402,23 @@ class CorruptRecord(StoreError):
 
 
 class ConfigError(MemoryTiersError):
-    """The configuration cannot be used as it stands; the message names the setting and
-    what to change.
+    """Raised where the configuration cannot be used.
+
+    The message names the setting and what to change.
     """
 
 
 class EmbedderMismatch(ConfigError):
-    """Vectors were stored by one embedder and a different one was configured (model,
-    dimensions or metric differ).
+    """Raised where another embedder than the configured one made the stored vectors.
+
+    The model, the dimensions or the metric differ. Configure the embedder of the stored
+    vectors, or run `memory reindex` with the new one.
     """
 
     def __init__(self, store: str, stored: str, configured: str) -> None:
         super().__init__(
             f"store '{store}' holds vectors of {stored}, but the configured embedder is {configured}; "
-            "configure the embedder the vectors were made with, make them anew with this one (`memory reindex`), "
+            "configure the embedder that made the vectors, rebuild them with this one (`memory reindex`), "
             "or start a new store and import an export into it"
         )
         self.stored = stored
@@ -386,18 +426,18 @@ class EmbedderMismatch(ConfigError):
 
 
 class FormatMismatch(ConfigError):
-    """A store has a format that this version cannot use: a newer one, or an older one
-    that it may not upgrade.
+    """Raised where this version cannot use the format of a store.
 
-    `found` is the format of the store, `known` the one that this version reads and
-    writes.
+    The format is newer, or it is older and the store is opened to read only, so that it
+    cannot be upgraded. `found` is the format of the store, and `known` is the format
+    that this version reads and writes.
     """
 
     def __init__(self, store: str, found: str, known: int, *, read_only: bool = False) -> None:
         super().__init__(
             f"store '{store}': its data has format {found}, and this version of memory-tiers reads format {known}. "
             + (
-                "The store is opened to read only: open it once to write, which upgrades it"
+                "The store is opened to read only. Open it once to write, which upgrades it"
                 if read_only
                 else "Upgrade memory-tiers to the version that wrote it, or use another store"
             )
@@ -408,36 +448,40 @@ class FormatMismatch(ConfigError):
 
 
 class NotOpen(MemoryTiersError):
-    """A call before `open()` or after `close()`."""
+    """Raised for a call before `open()` or after `close()`. Open the memory first."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is not open: use 'async with', or await open() first")
 
 
 class ForkedProcess(NotOpen):
-    """A memory was used in a forked child of the process that opened it. `process` is
-    the id of the process that opened it.
+    """Raised where a memory is used in a forked child of the process that opened it.
+
+    Open a new memory after the fork. `process` is the id of the process that opened
+    this one.
     """
 
     def __init__(self, process: int) -> None:
         MemoryTiersError.__init__(
             self,
-            f"this memory was opened in process {process}, and process {os.getpid()} inherited it through fork: "
-            "open a new Memory after the fork. Connections and threads do not survive a fork",
+            f"this memory was opened in process {process}, and process {os.getpid()} inherited it through fork. "
+            "Open a new Memory after the fork: connections and threads do not survive a fork",
         )
         self.process = process
 
 
 class WrongEventLoop(NotOpen):
-    """An open memory was used from another event loop than the one it was opened on, to
-    which its connections belong.
+    """Raised where a memory is used on another event loop than the one that opened it.
+
+    Its connections belong to that loop. Open one memory per event loop, or use
+    `BlockingMemory`. `ended` says whether that loop has ended.
     """
 
     def __init__(self, *, ended: bool) -> None:
         MemoryTiersError.__init__(
             self,
             "this memory was opened on another event loop"
-            + (", which has ended: await close() lets go of it, then open it here" if ended else "")
+            + (", which has ended: await close(), then open it here" if ended else "")
             + "; open one Memory per event loop, or use BlockingMemory, which may be called from any thread",
         )
         self.ended = ended

@@ -2,8 +2,8 @@
 them.
 
 The guesses come from mem0, LangGraph's store, LangChain, Letta, Redis, Chroma and
-pgvector, and from names that this library had before its first release. Names that share
-an answer share a key, with spaces between them.
+pgvector, and from names that this library had before its first release. Names that
+share an answer share a key, with spaces between them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ Answer: TypeAlias = tuple[str, str] | tuple[str, str, str]
 """Where it applies, the example, and perhaps one sentence more.
 
 It applies to calls that accept the named argument (`scope`); then the example is that
-argument's value. Or it applies to a class (`Session`), to one call (`Memory.delete`), or
-to every call (an empty text); then the example is complete.
+argument's value. Or it applies to a class (`Session`), to one call (`Memory.delete`),
+or to every call (an empty text); then the example is complete.
 """
 
 PLACES = {

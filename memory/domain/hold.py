@@ -1,4 +1,4 @@
-"""Legal holds: what may not be deleted until its hold is removed."""
+"""Legal holds: they protect records from deletion until the hold is removed."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ Over: TypeAlias = Literal["tenant", "scope", "user", "entry"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LegalHold(Shown):
-    """A hold by its name, such as that of a case, over one thing: what it is `over`,
-    and `of` which (a scope, a user, an entry's id, the tenant).
+    """A hold over one target. Its name is, for example, that of a legal case.
 
-    Nothing under it is deleted: not by a caller, a rule, a quota or its own expiry, and
-    by no erasure. Nothing is overwritten of which no earlier version is kept: entries
-    may be edited, since they keep theirs; messages, a session's system message, title
-    and metadata, the title, result and metadata of a task, and the metadata of a run
-    may not. A user's hold is over the scope `user:<id>` and over the sessions with that
-    user, with what was said in them, their tasks and runs, and the entries of their
-    scopes. That of a session's scope is over all of these of it too.
+    `over` is the kind of the target, and `of` names it: a scope, a user, the id of an
+    entry, or the tenant.
+
+    Nothing under the hold is deleted: not by a caller, a rule, a quota, its own expiry
+    or an erasure. Data without kept versions is not overwritten either. So messages
+    cannot be changed, nor the system message, title and metadata of a session, the
+    title, result and metadata of a task, or the metadata of a run. Entries can be
+    edited, because they keep their earlier versions.
+
+    A hold over a user covers the scope `user:<id>` and the sessions with that user. It
+    includes the messages, tasks and runs of these sessions, and the entries of their
+    scopes. A hold over the scope of a session covers all of these of that session too.
     """
 
     name: str

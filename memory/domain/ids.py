@@ -51,7 +51,7 @@ def derived_id(tenant: str, scope: str, *source: str) -> str:
 
 
 def keyed_id(tenant: str, scope: str, key: str) -> str:
-    """The id of what is written under a key in this partition (decision A5)."""
+    """The id of what is written under a key in this partition."""
     return derived_id(tenant, scope, "key", key)
 
 

@@ -1,6 +1,4 @@
-"""Messages of a conversation, as callers see them and hand them in, whichever framework
-they come from.
-"""
+"""Messages of a conversation, as callers read and write them, from any framework."""
 
 from __future__ import annotations
 
@@ -16,11 +14,11 @@ from memory.domain.corrections import explain_guesses, explain_subscripts
 from memory.domain.shown import Brief
 
 SYSTEM = "system"
-"""The id of a session's system message, in every session (B14)."""
+"""The id of a session's system message, in every session."""
 
 
 class Role(StrEnum):
-    """Who speaks (C10)."""
+    """The role of the speaker of a message."""
 
     SYSTEM = "system"
     USER = "user"
@@ -29,29 +27,28 @@ class Role(StrEnum):
 
 
 class ToolCall(BaseModel):
-    """What an assistant asks a tool to do."""
+    """A call of a tool by an assistant."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
     name: str
     arguments: str = "{}"
-    """JSON text, as the model wrote it: given back to the letter."""
+    """JSON text exactly as the model wrote it, unchanged when it is read."""
 
 
 @explain_subscripts
 @explain_guesses
 class Message(BaseModel):
-    """One message: a copy of your own, changing it changes no store (C12).
+    """One message. It is a copy: changing it changes no store.
 
-    `content` is text, or a list of parts where it is more than text; each part is an
-    object with a `type`, as it was given. Of a tool's message `tool_call_id` names the
-    call it answers, and `is_error` says that the tool failed. `is_summary` marks what
-    stands for messages that left the window (B37). `is_final` is false while a message
-    is being said (`Session.stream`): no compaction archives it. `tokens` is what it
-    costs where the caller says so, which wins over counting (A114). What else a
-    framework's message carried is in `extra`, and goes back to that framework (`shape`)
-    with it.
+    `content` is text, or a list of parts if it is more than text. Each part is an
+    object with a `type`, as it was given. In a tool's message, `tool_call_id` names the
+    call that it answers, and `is_error` says that the tool failed. `is_summary` marks a
+    summary of messages that left the window. `is_final` is false while
+    `Session.stream` writes the message, and no compaction archives it then. `tokens` is
+    the caller's token count, which replaces counting. `extra` holds the other fields of
+    a framework's message, and goes back to that framework, which `shape` names.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -89,20 +86,21 @@ class Message(BaseModel):
 
     @property
     def text(self) -> str:
-        """What it says, its parts of text in order; other parts say nothing here."""
+        """The text of the message: its text parts in order, without other parts."""
         if isinstance(self.content, str):
             return self.content
         return "\n".join(text for part in self.content if (text := text_of(part)))
 
     @property
     def said_or_thought(self) -> str:
-        """Its text; where it says nothing, its reasoning (B49)."""
+        """The text of the message, or its reasoning if it has no text."""
         return self.text or self.reasoning or ""
 
     @property
     def placeholders(self) -> list[str]:
-        """Paths of the values that JSON cannot hold, beside what a model is sent: a
-        placeholder with the type's name is stored for each.
+        """The paths of values that JSON cannot hold, outside of what a model is sent.
+
+        A placeholder with the name of its type is stored for each.
         """
         kept = dict(self.extra)
         given = kept.pop("fields", {})
@@ -114,13 +112,14 @@ class Message(BaseModel):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says and asks nothing."""
+        """Whether it has no content, no reasoning and no calls."""
         return not (self.content or self.reasoning or self.tool_calls)
 
 
 def source_of(message: Message) -> str | None:
-    """Where what it says comes from: the `source` in its metadata; of a tool's message,
-    where there is none, `tool:` and the tool's name.
+    """Return the source of a message: the `source` in its metadata.
+
+    Without one, the source of a tool's message is `tool:` and the name of the tool.
     """
     said = message.metadata.get("source")
     if isinstance(said, str) and said.strip():
@@ -133,6 +132,6 @@ def source_of(message: Message) -> str | None:
 
 
 def text_of(part: Mapping[str, Any]) -> str:
-    """The text of a part; empty where it is something else."""
+    """Return the text of a part; empty if the part is not text."""
     text = part.get("text")
     return text if isinstance(text, str) else ""

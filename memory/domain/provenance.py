@@ -1,6 +1,4 @@
-"""Where what is remembered came from: its source, the agent that wrote it and in which
-run, and what else it was made of.
-"""
+"""Provenance of memories: source, writing agent, run, and other origins."""
 
 from __future__ import annotations
 
@@ -15,17 +13,20 @@ from memory.domain.shown import Shown
 OriginKind: TypeAlias = Literal["source", "agent", "run"]
 ORIGIN_KINDS: tuple[OriginKind, ...] = get_args(OriginKind)
 MOST_ORIGINS = 10_000
-"""Of one entry."""
+"""The largest number of origins of one entry."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Provenance(Shown):
-    """What somebody who writes says of where it comes from.
+    """The provenance that a writer gives for a memory.
 
-    `source` is any name of the caller's ("web:example.com", "user", "tool:search").
-    `origins` are others that went into it, each with its kind before it:
-    `"source:web:example.com"`, `"agent:helper"`, `"run:r1"`. `session` is where it was
-    said (the entry's `conversation_id`).
+    `source` is any name that the caller chooses, such as "web:example.com", "user" or
+    "tool:search". `origins` lists other origins, each with its kind first:
+    `"source:web:example.com"`, `"agent:helper"`, `"run:r1"`. `session` is the session
+    that it comes from (the entry's `conversation_id`).
+
+    Raises:
+        InvalidInput: a name or an origin is wrong.
     """
 
     source: str | None = None
@@ -40,7 +41,7 @@ class Provenance(Shown):
         object.__setattr__(self, "origins", tuple(check_origins(self.origins)))
 
     def to_arguments(self) -> dict[str, Any]:
-        """What of it is said, as `write` takes it."""
+        """Return the fields that are set, as arguments of `write`."""
         said = {
             **{name: getattr(self, name) for name in (*ORIGIN_KINDS, "origins")},
             "conversation_id": self.session,
@@ -48,7 +49,10 @@ class Provenance(Shown):
         return {name: value for name, value in said.items() if value}
 
     def then(self, other: Provenance | None) -> Provenance:
-        """This, and more exactly that: what it names instead stays among the origins."""
+        """Return this provenance refined by another one.
+
+        Names that the other one replaces stay among the origins.
+        """
         if other is None:
             return self
         said = {name: getattr(other, name) or getattr(self, name) for name in (*ORIGIN_KINDS, "session")}
@@ -62,7 +66,7 @@ class Provenance(Shown):
 
 
 def check_name(kind: str, value: object) -> str | None:
-    """The name of a source, an agent, a run or a session."""
+    """Check the name of a source, an agent, a run or a session."""
     if value is None:
         return None
     return (
@@ -73,30 +77,30 @@ def check_name(kind: str, value: object) -> str | None:
 
 
 def check_origins(value: object) -> list[str]:
-    """Origins, each once, in the order given."""
+    """Check origins, and return each once, in the order given."""
     return list(
         dict.fromkeys(_origin(one) for one in validation.sequence("origins", value, at_most=MOST_ORIGINS))
     )
 
 
 def origin(kind: str, name: str) -> str:
-    """A source, an agent or a run as one text."""
+    """Return the text of an origin: a source, an agent or a run."""
     return f"{kind}:{name}"
 
 
 def parts_of(of: str) -> tuple[str, str]:
-    """The kind and the name of an origin."""
+    """Return the kind and the name of an origin."""
     kind, _, name = of.partition(":")
     return kind, name
 
 
 def named_in(fields: Mapping[str, Any]) -> list[str]:
-    """The origins of which these fields name the source, the agent and the run."""
+    """Return the origins that the source, agent and run of these fields name."""
     return [origin(kind, str(name)) for kind in ORIGIN_KINDS if (name := fields.get(kind))]
 
 
 def all_in(fields: Mapping[str, Any]) -> list[str]:
-    """All that went into what has these fields, each once."""
+    """Return all origins of a record with these fields, each once."""
     return _once([*named_in(fields), *(fields.get("origins") or ())])
 
 

@@ -1,4 +1,4 @@
-"""Scopes: whose memory it is. Exactly five kinds (A1); their ids are opaque (A2)."""
+"""Scopes: whose memory it is. There are exactly five kinds; their ids are opaque."""
 
 from __future__ import annotations
 
@@ -27,15 +27,18 @@ PROMOTABLE: dict[ScopeKind, frozenset[ScopeKind]] = {
     ScopeKind.ORG: frozenset(),
     ScopeKind.OBJECT: frozenset({ScopeKind.USER, ScopeKind.WORKSPACE, ScopeKind.ORG}),
 }
-"""Where an entry of each kind may be promoted to (A59-A61)."""
+"""The kinds of scope that an entry of each kind may be promoted to."""
 
 
 class Scope(validation.Checked):
-    """One scope: `Scope.user("ada")`, `Scope.session("s1")`, `Scope.object("ticket",
-    "t1")`, … or `Scope.parse("user:ada")`.
+    """A scope says whose memory an entry is.
 
-    Two scopes are the same when kind, id and, for objects, type are equal to the
-    letter.
+    Make one with `Scope.user("ada")`, `Scope.session("s1")`, `Scope.object("ticket",
+    "t1")` and so on, or with `Scope.parse("user:ada")`. Two scopes are the same if
+    their kind, their id and, for objects, their type are exactly equal.
+
+    Raises:
+        InvalidInput: the kind, the id or the type is wrong.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -82,8 +85,9 @@ class Scope(validation.Checked):
 
     @cached_property
     def text(self) -> str:
-        """The canonical form, one per scope and no two alike: `user:ada`,
-        `object:ticket:t1` (the type percent-encoded).
+        """The canonical form: `user:ada`, or `object:ticket:t1`.
+
+        The type is percent-encoded. Each scope has one form, and no two share one.
         """
         if self.kind is ScopeKind.OBJECT:
             return f"object:{quote(self.object_type or '', safe='')}:{self.id}"
@@ -91,7 +95,11 @@ class Scope(validation.Checked):
 
     @classmethod
     def parse(cls, text: str) -> Scope:
-        """The scope of a canonical form."""
+        """Return the scope with this canonical form.
+
+        Raises:
+            InvalidInput: the text is not the canonical form of a scope.
+        """
         if not isinstance(text, str):
             raise InvalidInput("scope", f"must be text, not {type(text).__name__}")
         kind, colon, rest = text.partition(":")
@@ -109,11 +117,11 @@ class Scope(validation.Checked):
 
 
 def is_scope_text(text: str) -> bool:
-    """Whether a text is a scope in its canonical form, such as `user:ada`."""
+    """Return whether a text looks like a canonical scope, such as `user:ada`."""
     return text.partition(":")[0] in tuple(ScopeKind) and ":" in text
 
 
 def check_promotion(source: Scope, target: Scope) -> None:
-    """Raise `InvalidScopePromotion` unless the matrix allows it."""
+    """Raise `InvalidScopePromotion` unless `PROMOTABLE` allows the promotion."""
     if target.kind not in PROMOTABLE[source.kind]:
         raise InvalidScopePromotion(source.kind, target.kind)

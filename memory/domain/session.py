@@ -1,5 +1,6 @@
-"""Sessions and what is read of them, as callers see it: copies of your own, changing
-them changes no store (B17).
+"""Sessions and their histories, contexts and compactions, as callers see them.
+
+All are copies: changing them changes no store.
 """
 
 from __future__ import annotations
@@ -16,20 +17,18 @@ from memory.domain.shown import Answer, Shown
 
 STATUSES = ("active", "archived", "ended")
 EXCLUDED = ("manual", "empty_response", "invalid_response", "invalid_input", "erased")
-"""Why a message is no longer in the window (B28); callers may give reasons of their
-own.
-"""
+"""Reasons why a message is no longer in the window. Callers may give other reasons."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SessionInfo(Shown):
-    """A session and its counts. `message_count` is the length of its history, the
-    system message and summaries included (B25).
+    """A session and its counts.
 
-    `title` is given by callers; `preview` is how the user's first message begins, in a
-    line of up to 120 characters. `version` counts the changes of its window, and
-    `last_compaction_id` names the last compaction: both are None in a list, where
-    counts may be some seconds behind for a session that is being written to.
+    `message_count` is the length of its history, including the system message and
+    summaries. Callers give the `title`. `preview` is the beginning of the user's first
+    message, in one line of up to 120 characters. `version` counts the changes of the
+    window, and `last_compaction_id` names the last compaction. Both are None in a list.
+    There, the counts of a session that is being written to may be some seconds old.
     """
 
     id: str
@@ -48,32 +47,32 @@ class SessionInfo(Shown):
     version: int | None = None
     last_compaction_id: str | None = None
     expires_at: datetime | None = None
-    """After this moment it is hidden, and erased by a sweep."""
+    """After this moment the session is hidden, and a sweep erases it."""
     accessed_at: datetime | None = None
-    """When a provider last read it (C9); None where none did."""
+    """When a provider last read the session; None if no provider did."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    """Stretches of its log, first and last place of each, at which what stood was lost,
-    as far as its newest part tells and this process has read: the store was set back to
-    an earlier moment. Not told in a list.
+    """The first and last places of parts of the log that were lost.
+
+    They were lost because the store was restored to an earlier moment. Only gaps are
+    listed that the newest part of the log shows and this process has read. Empty in a
+    list of sessions.
     """
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SessionPage(Shown):
-    """Some sessions in order; `cursor` asks for those behind them, None where there are
-    none.
-    """
+    """A page of sessions in order. `cursor` gets the next page, if any."""
 
     sessions: list[SessionInfo]
     cursor: str | None = None
 
 
 class ErasedScope(int):
-    """How many entries of a scope were erased: a number, with what the erasure left.
+    """The number of erased entries of a scope, and the sessions that remain.
 
-    `sessions_left` has the ids of sessions that the erasure does not reach: those with
-    the user of a `user:` scope, or the conversation of a `session:` scope.
-    `erase_user`, or the deletion of the session, reaches them.
+    `sessions_left` has the ids of sessions that the erasure does not cover: those with
+    the user of a `user:` scope, or the conversation of a `session:` scope. Erase them
+    with `erase_user`, or delete the session.
     """
 
     sessions_left: tuple[str, ...]
@@ -99,12 +98,12 @@ class ErasedScope(int):
 
 
 class DeletedEntry(int):
-    """How many entries were deleted, 1 or 0: true if there was one.
+    """The number of deleted entries, 1 or 0. It is true if there was one.
 
-    `kept` has the ids of entries that were made of it and stay: copies by `promote`,
-    results of `compact`, and what is under legal hold. They may hold its text.
-    `is_complete` is false if a store did not answer: then `kept` may lack some, and a
-    sweep deletes what remains.
+    `kept` has the ids of entries that were derived from it and remain: copies by
+    `promote`, results of `compact`, and entries under legal hold. They may hold its
+    text. `is_complete` is false if a store did not answer. Then `kept` may be
+    incomplete, and a sweep deletes the rest.
     """
 
     kept: tuple[str, ...]
@@ -132,11 +131,11 @@ class DeletedEntry(int):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ErasedUser(Shown):
-    """What was erased with a user: so many sessions as a whole, messages in others'
-    sessions, entries of the user's scope.
+    """The counts of what was erased with a user.
 
-    `held` says what was left, since it is under legal hold: a sentence for each
-    session, and for the entries.
+    They count whole sessions, messages in sessions of others, and entries of the user's
+    scope. `held` says what remains under legal hold: it has one sentence for each
+    session, and one for the entries.
     """
 
     sessions: int
@@ -147,8 +146,10 @@ class ErasedUser(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ErasedTenant(Shown):
-    """What was erased of a tenant: so many scopes and conversations, and how many
-    records by kind and store, where they were at home.
+    """The counts of what was erased of a tenant.
+
+    `scopes` counts scopes and conversations. `records` counts records by kind and by
+    the store that was their home.
     """
 
     scopes: int
@@ -158,8 +159,10 @@ class ErasedTenant(Shown):
 @explain_subscripts
 @dataclass(frozen=True, slots=True, repr=False)
 class HistoryItem(Shown):
-    """A message of a session's history. `number` counts from 1 as messages enter the
-    history and never changes (B23).
+    """A message of a session's history.
+
+    `number` counts from 1 in the order in which messages enter the history, and never
+    changes.
     """
 
     message: Message
@@ -169,22 +172,23 @@ class HistoryItem(Shown):
     updated_at: datetime
     is_summary: bool = False
     excluded: str | None = None
-    """Why it left the window otherwise than by a compaction (B28); None where it did
-    not.
-    """
+    """Why it left the window other than by a compaction; None if it did not."""
     archived_by: str | None = None
-    """The compaction that took it out of the window (B36)."""
+    """The id of the compaction that removed it from the window."""
     is_redacted: bool = False
-    """Whether it was erased: then it says nothing, has no id but that of its record,
-    and its number and its role are all that is left of it.
+    """Whether it was erased.
+
+    Then it has no text, and only the id of its record. Only its number and its role are
+    left.
     """
 
 
 @explain_subscripts
 @dataclass(frozen=True, slots=True, repr=False)
 class FoundMessage(Shown):
-    """A message that a search found, and its session. `score` and `relevance` mean what
-    they mean for an entry (`FoundEntry`).
+    """A message that a search found, and its session.
+
+    `score` and `relevance` have the same meaning as for an entry (`FoundEntry`).
     """
 
     item: HistoryItem
@@ -192,7 +196,7 @@ class FoundMessage(Shown):
     """The final sort key. It does not increase within one result."""
     session_id: str
     explanation: dict[str, Any] = field(default_factory=dict)
-    """How it came to its place, where that was asked for."""
+    """How its rank came about, if the search was called with `explain=True`."""
     relevance: float | None = None
     """How well the message answers, from 0 to 1, comparable across questions. None
     where the embedder has no calibration.
@@ -214,7 +218,7 @@ class FoundMessage(Shown):
 
     @property
     def speaker(self) -> str | None:
-        """Who said it, where the message has a name."""
+        """The name in the message; None if it has none."""
         return self.item.message.name
 
 
@@ -224,9 +228,7 @@ class FoundMessages(Answer[FoundMessage]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HistoryPage(Shown):
-    """Some messages of a history in order; `cursor` asks for those behind them, None
-    where there are none.
-    """
+    """A page of a history in order. `cursor` gets the next page, if any."""
 
     items: list[HistoryItem]
     cursor: str | None = None
@@ -245,12 +247,13 @@ class HistoryPage(Shown):
 @explain_subscripts
 @dataclass(frozen=True, slots=True, repr=False)
 class Context(Shown):
-    """What a model would be sent: messages in order, and what each takes.
+    """The messages to send to a model, in order, and the tokens of each.
 
-    `left_out` is how many messages of the window are not shown: those that are older,
-    or had no room. `over_budget` is by how many tokens what must be kept is too much;
-    `invalid` are the ids of results, as far back as was looked, that answer no call,
-    and `interrupted` those of calls among the messages that were never answered.
+    `left_out` counts the messages of the window that are not shown, because they are
+    older or did not fit. `over_budget` is the number of tokens by which the messages
+    that must be kept exceed the budget. `invalid` has the ids of tool results without a
+    call, as far back as the read went. `interrupted` has the ids of calls among the
+    messages that were never answered.
     """
 
     messages: list[Message]
@@ -262,10 +265,12 @@ class Context(Shown):
     interrupted: list[str] = field(default_factory=list)
     tools_tokens: int = 0
     layers: list[str] = field(default_factory=list)
-    """Of each message: `system`, `summary` or `recent` (B51), or `recalled`."""
+    """The layer of each message: `system`, `summary`, `recent` or `recalled`."""
     degraded: list[str] = field(default_factory=list)
-    """Why this is the window as this process last saw it, within the last minute, and
-    not as it is: the store did not answer. Mostly empty.
+    """Why the store could not be read. Usually empty.
+
+    If it is not empty, this is the window as this process last read it, within the last
+    minute.
     """
 
     @property
@@ -283,9 +288,7 @@ class Context(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Compaction(Shown):
-    """One compaction (B38): which messages it took out of the window, and what stands
-    in their place.
-    """
+    """A compaction: the messages that it removed from the window, and their summary."""
 
     id: str
     session_id: str

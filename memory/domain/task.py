@@ -1,4 +1,4 @@
-"""Tasks and runs of a session, as callers see them: copies of your own."""
+"""Tasks and runs of a session, as callers see them. All are copies."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ RUN_MODES = ("foreground", "background")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Task(Shown):
-    """Something a session has to do (B54, B55). `parent_id` names the task it is a part
-    of; None for one that is part of no other.
+    """A task of a session.
+
+    `parent_id` names the task that it is a part of. None means that it is not a part of
+    another task.
     """
 
     id: str
@@ -32,9 +34,7 @@ class Task(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TaskPage(Shown):
-    """Some tasks in order; `cursor` asks for those behind them, None where there are
-    none.
-    """
+    """A page of tasks in order. `cursor` gets the next page; None on the last one."""
 
     tasks: list[Task]
     cursor: str | None = None
@@ -42,8 +42,9 @@ class TaskPage(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Run(Shown):
-    """A piece of work that a session gave to another, its child (B57, B58). Of what was
-    said there only the number of messages is kept here.
+    """Work that a session delegated to another session, its child.
+
+    The run holds only the number of the child's messages, not the messages.
     """
 
     id: str
@@ -59,9 +60,7 @@ class Run(Shown):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunPage(Shown):
-    """Some runs in order; `cursor` asks for those behind them, None where there are
-    none.
-    """
+    """A page of runs in order. `cursor` gets the next page; None on the last one."""
 
     runs: list[Run]
     cursor: str | None = None

@@ -26,18 +26,18 @@ from memory.domain.errors import InvalidInput
 from memory.domain.time import EPOCH, moment
 
 MAX_ID_BYTES = 512
-MAX_CONTENT_BYTES = 64 * 1024  # D3
-MAX_TITLE_CHARS = 200  # D2
-MAX_SOURCE_CHARS = 200  # D4
+MAX_CONTENT_BYTES = 64 * 1024
+MAX_TITLE_CHARS = 200
+MAX_SOURCE_CHARS = 200
 MAX_NAME_CHARS = 200
-MAX_TAGS, MAX_TAG_CHARS = 32, 64  # D5
+MAX_TAGS, MAX_TAG_CHARS = 32, 64
 _MAX_TAGS_GIVEN = 1_000  # duplicates included, which are dropped
 MAX_METADATA_BYTES = 64 * 1024
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 MAX_ROW_BYTES = 1024 * 1024  # of a message, its large texts aside
 LARGE_TEXT_BYTES = 64 * 1024  # texts of a message above this are stored apart from it
 MAX_DEPTH = 32
-MAX_LIMIT = 1_000  # decision D49
+MAX_LIMIT = 1_000
 MAX_SCOPES = 1_000
 INT64 = 2**63
 MOMENT_FIELDS = ("at", "time", "timestamp", "created_at", "createdAt", "create_time", "ts", "date")
@@ -51,7 +51,7 @@ as a length of time.
 _NUMBER = re.compile(r"\d{9,}(\.\d+)?")
 """A text that is a number of seconds or milliseconds, and no date."""
 LONGEST = timedelta(days=366_000)
-_MILLISECONDS_FROM = 10**12  # D9: numbers above this are milliseconds
+_MILLISECONDS_FROM = 10**12  # numbers above this are milliseconds
 _LATEST = datetime(9999, 12, 31, tzinfo=UTC)
 
 
@@ -85,7 +85,7 @@ def text(
 
 def identifier(field: str, value: object) -> str:
     """An opaque name of a tenant, a scope or a key: not empty, at most 512 bytes,
-    otherwise as it is (A2).
+    otherwise as it is.
     """
     checked = text(field, value, max_bytes=MAX_ID_BYTES)
     if not checked:
@@ -106,7 +106,7 @@ def name(field: str, value: object) -> str:
 
 
 def tags(value: object, field: str = "tags") -> list[str]:
-    """Whole tags, duplicates removed in first-seen order (A7, D5)."""
+    """Whole tags, duplicates removed in first-seen order."""
     if not isinstance(value, list | tuple):
         raise InvalidInput(field, f"must be a list of strings, not {type(value).__name__}")
     if len(value) > _MAX_TAGS_GIVEN:
@@ -145,7 +145,7 @@ def json_object(
     may_replace: Callable[[str], bool] | None = None,
 ) -> dict[str, Any]:
     """A deep copy of a JSON object: string keys, finite numbers, integers within 64
-    bits, at most 32 levels (A9).
+    bits, at most 32 levels.
 
     Datetimes, dates, UUIDs, decimals, enums, dataclasses and pydantic models become
     JSON. Anything else is refused by its path; where `may_replace` accepts the path, a
@@ -329,11 +329,11 @@ class _Copy:
     def _take(self, size: int) -> None:
         self._room -= size
         if self._room < 0:
-            apart = f", its texts of more than {LARGE_TEXT_BYTES} bytes aside" if self._most_large else ""
+            apart = f", not counting texts of more than {LARGE_TEXT_BYTES} bytes" if self._most_large else ""
             raise InvalidInput(self._field, f"exceeds {self._most} bytes{apart}")
 
     def _size_message(self) -> str:
-        return f"exceeds {self._most_large} bytes; keep what is larger elsewhere, and its address here"
+        return f"exceeds {self._most_large} bytes. Store larger data elsewhere, and its address here"
 
 
 def sequence(field: str, value: object, *, at_most: int | None = None) -> list[Any]:
@@ -342,7 +342,7 @@ def sequence(field: str, value: object, *, at_most: int | None = None) -> list[A
         raise InvalidInput(field, f"must be a list, not {type(value).__name__}")
     taken = list(value if at_most is None else islice(value, at_most + 1))
     if at_most is not None and len(taken) > at_most:
-        raise InvalidInput(field, f"at most {at_most} at once")
+        raise InvalidInput(field, f"takes at most {at_most} items per call. Split the call")
     return taken
 
 
@@ -364,7 +364,7 @@ def time(field: str, value: object) -> datetime:
     """A moment in UTC, from an aware datetime, ISO 8601 text with a zone, or a number
     of seconds since 1970.
 
-    Numbers above 10^12 are milliseconds (D9). A number may be text of 9 digits or more.
+    Numbers above 10^12 are milliseconds. A number may be text of 9 digits or more.
     As an expiry a number below 10^8 is refused, since it was meant as a length of time.
     """
     if isinstance(value, bool):
@@ -376,7 +376,7 @@ def time(field: str, value: object) -> datetime:
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = float(value)
     if isinstance(value, float) and not math.isfinite(value):
-        raise InvalidInput(field, f"is {value}, which is no moment: {_MOMENTS}")
+        raise InvalidInput(field, f"is {value}, which is not a moment in time: {_MOMENTS}")
     if isinstance(value, int | float):
         seconds = number(field, value)
         if seconds < 0 or (field == "expires_at" and seconds < _EARLIEST_EXPIRY):
@@ -423,7 +423,7 @@ def length(value: timedelta) -> timedelta:
     """How long an entry is to be seen: more than nothing, and not a thousand years."""
     if not timedelta(0) < value <= LONGEST:
         raise InvalidInput(
-            "expires_at", f"must be a moment, or longer than nothing and at most {LONGEST.days} days from now"
+            "expires_at", f"must be a moment, or a duration above zero and of at most {LONGEST.days} days"
         )
     return value
 
@@ -439,7 +439,7 @@ def _parse_time(field: str, value: str) -> datetime:
 
 def whole_limit(value: object, *, default: int) -> int:
     """How many results at most: 1 to 1,000; None means the default. Out of range is an
-    error, never clamped (decisions A31, D49).
+    error, never clamped.
     """
     if value is None:
         return default

@@ -74,7 +74,7 @@ def scopes_of(scope: Scopes | None) -> list[Scope]:
         else validation.sequence("scope", scope, at_most=validation.MAX_SCOPES)
     )
     if not given:
-        raise InvalidInput("scope", "name at least one")
+        raise InvalidInput("scope", "needs at least one scope, such as Scope.user('ada')")
     return [scope_of(one) for one in given]
 
 
@@ -85,7 +85,9 @@ class Access:
 
     def __init__(self, config: MemoryConfig, life: Life, tenant: str, *, owns_life: bool = True) -> None:
         if tenant == SYSTEM_TENANT:
-            raise InvalidInput("tenant", f"'{SYSTEM_TENANT}' is the engine's own")
+            raise InvalidInput(
+                "tenant", f"'{SYSTEM_TENANT}' is reserved for the library. Use another tenant name"
+            )
         self.config = config
         self.tenant = tenant
         self._life = life
@@ -164,7 +166,7 @@ class Access:
         except NotFound:  # deleted since
             return WriteReport(entry, manual)
         except StoreError as error:
-            log.warning("entry %s is written; what was done for it cannot be told: %s", entry.id, error)
+            log.warning("entry %s was written, but its enrichment report cannot be read: %s", entry.id, error)
             return WriteReport(entry, manual)
         if entry.version == record.previous and enriched != Enrichment():
             entry = entry_of(record)
@@ -303,7 +305,7 @@ class Access:
                 problem = f"there is no session {session_id[:64]}: nothing was written"
                 raise InvalidInput(
                     "conversation_id",
-                    f"{problem}. What was said elsewhere says its number_in_conversation, or its speaker, too",
+                    f"{problem}. For a message from outside of this memory, pass number_in_conversation= or speaker= too",
                 )
         await self.refuse_unknown_artifacts([draft.artifact_id for draft in drafts])
 
@@ -453,7 +455,7 @@ class Access:
             if asked.min_relevance is not None:
                 raise InvalidInput(
                     "min_relevance",
-                    "does not go with a blank query, which browses: give a query, or omit min_relevance=",
+                    "cannot be combined with a blank query, which lists entries by time. Pass a query, or omit min_relevance=",
                 )
             tags = tuple(dict.fromkeys(asked.tags + preferred.tags))
             asked = replace(

@@ -133,8 +133,8 @@ def id_of(value: object) -> str:
     if is_scope_text(checked):
         raise InvalidInput(
             "id",
-            f"{checked[:80]!r} is a scope, not an id: `retrieve` and `search` read a scope, `admin.erase` erases its entries, "
-            "`admin.erase_user` a user (`memory forget --scope`, `--user`)",
+            f"{checked[:80]!r} is a scope, not an id. Read a scope with `retrieve` or `search`, erase its entries with `admin.erase`, "
+            "or erase a user with `admin.erase_user` (`memory forget --scope`, `--user`)",
         )
     return checked
 
@@ -146,7 +146,8 @@ def user_of(value: object) -> str:
     if isinstance(value, Scope):
         if value.kind is not ScopeKind.USER:
             raise InvalidInput(
-                "user", f"{value.text[:80]!r} is no user's scope; `admin.erase` erases the entries of a scope"
+                "user",
+                f"{value.text[:80]!r} is not the scope of a user. Erase the entries of another scope with `admin.erase`",
             )
         return value.id
     checked = validation.identifier("user", value)
@@ -155,11 +156,11 @@ def user_of(value: object) -> str:
         right = (
             f"pass the id alone, {rest[:80]!r}"
             if kind == ScopeKind.USER
-            else "`admin.erase` erases the entries of a scope"
+            else "erase the entries of a scope with `admin.erase`"
         )
         raise InvalidInput(
             "user",
-            f"{checked[:80]!r} is a scope, not a user's id: {right}. A user whose id is that text is Scope.user({checked[:80]!r})",
+            f"{checked[:80]!r} is a scope, not a user's id: {right}. If a user really has this id, pass Scope.user({checked[:80]!r})",
         )
     return checked
 
@@ -170,7 +171,7 @@ def agent_of(value: object) -> str | None:
         return None
     name = validation.text("agent", value)
     if not _AGENT.fullmatch(name):
-        raise InvalidInput("agent", "must have 1 to 64 of A-Z, a-z, 0-9, _ and - and nothing else")
+        raise InvalidInput("agent", "must have 1 to 64 characters, each one of A-Z, a-z, 0-9, _ and -")
     return name
 
 

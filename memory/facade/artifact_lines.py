@@ -181,7 +181,7 @@ class Sequences:
             yield from self._goes_on(at, item)
             return
         if at is not None:
-            yield self._reject(at, f"breaks off after {self._size:,} of its {at.size:,} bytes")
+            yield self._reject(at, f"ends after {self._size:,} of its {at.size:,} bytes")
         if isinstance(item, ArtifactLine):
             self._open, self._size, self._number, self._hash = item, 0, 0, hashlib.sha256()
             self._passed_over.discard(item.id)
@@ -190,17 +190,18 @@ class Sequences:
         elif isinstance(item, ChunkLine) and item.artifact_id not in self._passed_over:
             yield (
                 item.line,
-                f"belongs to artifact {item.artifact_id}, whose line or whose chunk before it does not stand above it",
+                f"belongs to artifact {item.artifact_id}, but the line of that artifact or the previous chunk is not above it",
             )
 
     def _goes_on(self, at: ArtifactLine, chunk: ChunkLine) -> Iterator[tuple[int, str]]:
         if chunk.broken in ("deleted", "replaced"):  # a later sequence has what it was replaced by
             self._open = None
         elif chunk.broken is not None:
-            yield self._reject(at, "was damaged where it was exported")
+            yield self._reject(at, "was already damaged when it was exported")
         elif chunk.number != self._number:
             yield self._reject(
-                at, f"breaks off: line {chunk.line} has chunk {chunk.number} where {self._number} belongs"
+                at,
+                f"is incomplete: line {chunk.line} has chunk {chunk.number}, but chunk {self._number} must come next",
             )
         else:
             self._hash.update(chunk.data)
@@ -210,12 +211,12 @@ class Sequences:
 
     def _ends(self, at: ArtifactLine) -> Iterator[tuple[int, str]]:
         if self._size != at.size:
-            yield self._reject(at, f"has more than its {at.size:,} bytes")
+            yield self._reject(at, f"has more bytes than its size of {at.size:,}")
         elif self._hash.hexdigest() != at.sha256:
-            yield self._reject(at, "is damaged: the SHA-256 of its bytes is another")
+            yield self._reject(at, "is damaged: its bytes do not match its SHA-256")
         else:
             self.whole[at.line], self._open = self._number, None
 
     def _reject(self, at: ArtifactLine, problem: str) -> tuple[int, str]:
         self.give_up(at)
-        return at.line, f"artifact {at.id} {problem}; nothing of it is imported"
+        return at.line, f"artifact {at.id} {problem}; none of it is imported"

@@ -95,7 +95,8 @@ class Artifacts:
         most, found = whole("limit", limit), await self._require_record(artifact)
         if artifact_of(found).size > most:
             raise InvalidInput(
-                "limit", f"the artifact has {artifact_of(found).size:,} bytes, more than {most:,}: stream it"
+                "limit",
+                f"the artifact has {artifact_of(found).size:,} bytes, more than {most:,}. Raise the limit, or read it with `stream`",
             )
         return b"".join([data async for data in self._access.engine.conversations.manifests.stream(found)])
 
@@ -127,7 +128,7 @@ class Artifacts:
         manifests = self._access.engine.conversations.manifests
         if isinstance(artifact, tuple):
             if len(artifact) != 2:
-                raise InvalidInput("artifact", "must be an id, or session and path")
+                raise InvalidInput("artifact", "must be an id, or a tuple of session id and path")
             session, path = validation.identifier("session_id", artifact[0]), check_path(artifact[1])
             return await manifests.at(self._access.tenant, session, path)
         return await manifests.get(self._access.tenant, id_of(artifact))
@@ -145,7 +146,7 @@ async def _open_pieces(data: object) -> tuple[AsyncGenerator[bytes, None], int |
     """
     if isinstance(data, bytes | bytearray | memoryview):
         if isinstance(data, memoryview) and not data.c_contiguous:
-            raise InvalidInput("data", "must be contiguous")
+            raise InvalidInput("data", "must be contiguous. Pass bytes(data)")
         return _alone(data), memoryview(data).nbytes
     if isinstance(data, os.PathLike):
         size = await asyncio.to_thread(_size_at, data)
@@ -194,7 +195,7 @@ async def _check_pieces(data: AsyncIterable[bytes]) -> AsyncGenerator[bytes, Non
 def _bytes(piece: object) -> bytes:
     if isinstance(piece, bytes | bytearray):
         return piece  # type: ignore[return-value]
-    raise InvalidInput("data", f"must hand out bytes, not {type(piece).__name__}")
+    raise InvalidInput("data", f"must yield bytes, not {type(piece).__name__}")
 
 
 def _size_of(file: Any) -> int | None:

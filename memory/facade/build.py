@@ -64,7 +64,7 @@ def build_engine(
     names = [rule.name for rule in config.promotion] + [rule.name for rule in decides]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(
-            f"policies: two rules are named '{twice}': reports and plans tell them apart by their names"
+            f"policies: two rules are named '{twice}'. Rename one: reports and plans identify rules by name"
         )
     made: dict[str, Store] = {}
     for store in config.stores_in_use():
@@ -136,7 +136,7 @@ def build_store(store: ServingStore) -> Store:
     except ConfigError:
         if "@" not in store.url.partition("?")[2]:
             raise
-        told = "cannot be read with an '@' behind a '?': in a password write '?' as %3F, '@' as %40, '/' as %2F and '#' as %23"
+        told = "cannot be parsed, because an '@' follows a '?'. In a password write '?' as %3F, '@' as %40, '/' as %2F and '#' as %23"
         raise ConfigError(
             f"store '{store.name}': its URL {told}"
         ) from None  # the adapter has taken parts of a password for options, and names them
@@ -294,7 +294,7 @@ def _load_entry_point(setting: str, group: str, name: str, instead: str, ours: S
     if name not in points:
         known = ", ".join([*ours, *sorted(points)])
         there_are = f"there are: {known}" if known else "none is installed"
-        raise ConfigError(f"{setting}: there is no '{name[:40]}'; {there_are}. In Python, hand in {instead}")
+        raise ConfigError(f"{setting}: there is no '{name[:40]}'; {there_are}. In Python, pass {instead}")
     try:
         found = points[name].load()
     except ImportError as error:
@@ -339,7 +339,7 @@ def _missing_driver_error(error: ImportError, store: str, scheme: str, extra: st
     advice = (
         f"pip install 'memory-tiers[{extra}]'"
         if extra
-        else "install it, or the distribution that brings the adapter, again"
+        else "reinstall it, or the distribution that provides the adapter"
     )
     package = (error.name or str(error)).partition(".")[0]
     return ConfigError(f"store '{store}': the adapter for '{scheme}' needs '{package}'; {advice}")

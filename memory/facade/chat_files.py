@@ -77,7 +77,11 @@ def read_messages(stream: IO[bytes], name: str) -> list[Message]:
             said.update(message.model_dump_json(exclude_defaults=True, exclude=moment_in_id).encode())
             message.id = DERIVED + said.hexdigest() if message.id in (None, SYSTEM) else message.id
             if found.setdefault(str(message.id), message) != message:
-                raise BadLine(name, line, f"id: '{message.id}' already stands above with other content")
+                raise BadLine(
+                    name,
+                    line,
+                    f"id: '{message.id}' is already used above for other content. Change one of the ids",
+                )
     return list(found.values())
 
 

@@ -91,7 +91,7 @@ class MemoryReach:
         try:
             return await ShortIds(self.access).of(list(ids), kind=kind)
         except StoreError as error:
-            log.warning("what is shown is named by its id: short ids could not be read (%s)", error)
+            log.warning("short ids could not be read, so results show full ids: %s", error)
             return {}
 
     async def list_entries(self, types: Sequence[str], tag: str | None, limit: int) -> asked_by.Listed:
@@ -241,7 +241,9 @@ class MemoryReach:
             self.conversation is not None
             and await self.access.engine.conversations.find(self.access.tenant, self.conversation) is None
         ):
-            raise InvalidInput("conversation", f"{self.conversation!r} is not there: nothing was written")
+            raise InvalidInput(
+                "conversation", f"there is no conversation {self.conversation!r}, so nothing was written"
+            )
         options: WriteOptions = {
             "type": kind,
             "title": title,
@@ -267,7 +269,7 @@ class MemoryReach:
             options.get("auto_supersede", self.access.config.enrichment.auto_supersede),
         )
         asks = wanted and not options["supersedes"] and engine.enricher.pending_steps(["auto_supersede"])
-        return [f"nobody was asked what it takes the place of: {self.scope.text} is not read"] if asks else []
+        return [f"auto_supersede was skipped: these commands may not read {self.scope.text}"] if asks else []
 
     async def _enrichment_notes(self, written: WriteReport) -> list[str]:
         """What was done for an entry that was added (D109)."""
@@ -336,7 +338,7 @@ class MemoryReach:
                 if len(found) > validation.MAX_SCOPES:
                     break
         notes = (
-            [f"the memory has more than {validation.MAX_SCOPES:,} scopes, of which as many were searched"]
+            [f"only {validation.MAX_SCOPES:,} scopes were searched, and the memory has more"]
             if len(found) > validation.MAX_SCOPES
             else []
         )

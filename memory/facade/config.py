@@ -80,7 +80,7 @@ def _url(value: str) -> str:
     if scheme_of(value) is None:
         raise ValueError("is not a URL with a scheme, such as sqlite:///memory.db")
     if mask_url(value) == value and HIDDEN in value:
-        raise ValueError(f"was made to be shown: {HIDDEN} stands where its password was")
+        raise ValueError(f"is a masked URL: {HIDDEN} replaces its password. Write the password instead")
     return StoreUrl(value.strip())
 
 
@@ -93,7 +93,7 @@ def _url_or_name(value: str) -> str:
         return _url(value)
     if (named := short_scheme(value)) is not None:
         raise ValueError(
-            f"'{named[:40]}:' is no scheme of an installed store; there are {', '.join(sorted(installed_schemes()))}"
+            f"'{named[:40]}:' is not a scheme of an installed store. Installed: {', '.join(sorted(installed_schemes()))}"
         )
     return value
 
@@ -224,7 +224,7 @@ class RouteConfig(BaseModel):
     def _says_for_what(self) -> RouteConfig:
         if not (self.tenants or self.scope_kinds or self.collections):
             raise ValueError(
-                "a route says for what: tenants, scope_kinds or collections; for a whole tier set [tiers]"
+                "a route needs tenants, scope_kinds or collections. To route a whole tier, set [tiers]"
             )
         return self
 
@@ -265,9 +265,11 @@ class EmbedderSettings(BaseModel):
     @model_validator(mode="after")
     def _has_a_folder(self) -> EmbedderSettings:
         if self.use == "folder" and not self.path:
-            raise BadSetting("embedder.path", "is missing: the folder of the encoder")
+            raise BadSetting("embedder.path", "is missing. Set it to the folder of the encoder")
         if self.use != "folder" and self.path is not None:
-            raise BadSetting("embedder.path", f"belongs to use = \"folder\", not to '{self.use}'")
+            raise BadSetting(
+                "embedder.path", f"applies only to use = \"folder\", not to '{self.use}'. Omit it"
+            )
         return self
 
     def settings_by_name(self) -> dict[str, str]:
@@ -423,7 +425,7 @@ class MemoryConfig(BaseModel):
         for name in value:
             if not name.replace("-", "_").isidentifier() or name != name.lower() or "__" in name:
                 raise ValueError(
-                    f"{name[:40]!r} is not a store's name; take lower-case letters, digits, - and single _"
+                    f"{name[:40]!r} is not a valid store name. Use lower-case letters, digits, - and single _"
                 )
         return value
 
@@ -450,7 +452,7 @@ class MemoryConfig(BaseModel):
         names = [rule.name for rule in value]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"two rules are named '{name}'")
+                raise ValueError(f"two rules are named '{name}'. Rename one")
         return value
 
     @model_validator(mode="after")

@@ -79,9 +79,7 @@ async def delegation(access: Access, session_id: str | None, asked: EntryQuery) 
     except Exception as error:  # noqa: BLE001 - the work is given all the same
         found, failed = Retrieved(), str(error)
     if failed:
-        log.warning(
-            "of what session %s remembers nothing is told to whom its work is given: %s", session_id, failed
-        )
+        log.warning("the memories of session %s are not included in a delegation: %s", session_id, failed)
         return Delegation()
     numbers = await _numbers(access, found)
     return Delegation(tuple(_delegated_entry(entry, numbers.get(entry.id)) for entry in found))
@@ -91,7 +89,7 @@ async def _numbers(access: Access, found: Sequence[Entry]) -> dict[str, int]:
     try:
         return await access.engine.short_ids.of(access.tenant, [entry.id for entry in found])
     except Exception as error:  # noqa: BLE001 - the ids name them as well
-        log.warning("entries are named by their ids for want of numbers: %s", error)
+        log.warning("short ids could not be read, so entries show full ids: %s", error)
         return {}
 
 

@@ -142,7 +142,7 @@ def by_meaning(indexed: Sequence[Store], home: Store, engine: Engine) -> str:
         return "not found by meaning: no embedder is configured"
     if indexed:
         return f"by meaning in {', '.join(s.name for s in indexed)}"
-    return f"by meaning looked through in '{home.name}': no store here has an index for meaning"
+    return f"by meaning in '{home.name}', without an index: no configured store has a vector index"
 
 
 def meaning_by_tier(engine: Engine) -> dict[str, str]:

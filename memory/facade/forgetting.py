@@ -28,7 +28,7 @@ async def sessions_left(engine: Engine, tenant: str, scope: Scope) -> list[str]:
     try:
         return await _find_sessions_left(engine, tenant, scope)
     except StoreError as error:
-        log.warning("which sessions the erasure of %s left cannot be told: %s", scope.kind, error)
+        log.warning("the sessions that the erasure of %s left cannot be listed: %s", scope.kind, error)
         return []
 
 

@@ -64,7 +64,9 @@ class LegalHolds:
         """
         validation.identifier("name", name)
         if not validation.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1).strip():
-            raise InvalidInput("reason", "must not be blank: who finds the hold in years reads it")
+            raise InvalidInput(
+                "reason", "must not be blank. Say why the hold exists, for whoever finds it years later"
+            )
         given: dict[Over, str] = {}
         if scope is not None:
             given["scope"] = scope_of(scope).text
@@ -77,8 +79,7 @@ class LegalHolds:
         if len(given) != 1:
             raise InvalidInput(
                 "hold",
-                "must be over exactly one of scope, user, entry_id, or tenant=True; "
-                "call it again for each other thing to hold",
+                "needs exactly one of scope, user, entry_id, or tenant=True. Call it once for each target",
             )
         [(over, of)] = given.items()
         engine = self._access.engine

@@ -158,9 +158,15 @@ class Import:
         progress: Progress | None,
     ) -> None:
         if same_ids and scope is not None:
-            raise InvalidInput("scope", "and same_ids exclude each other: an id belongs to one scope")
+            raise InvalidInput(
+                "scope",
+                "cannot be combined with same_ids, because an id belongs to one scope. Omit one of them",
+            )
         if same_ids and revive:
-            raise InvalidInput("revive", "and same_ids exclude each other: what is revived begins anew")
+            raise InvalidInput(
+                "revive",
+                "cannot be combined with same_ids, because a revived entry is a new one. Omit one of them",
+            )
         self._engine, self._tenant = access.engine, access.tenant
         self._name, self._scope, self._messages_to = name, scope, messages_to
         self._same_ids, self._revive, self._skip_bad = same_ids, revive, skip_bad
@@ -218,7 +224,7 @@ class Import:
 
     def _written_so_far(self) -> str:
         """How much of the file is imported, said where an import stops in the middle."""
-        return f"{self._done + self._within} of {self._total} lines of '{self._name}' are imported; the others begin at line {self._line}"
+        return f"{self._done + self._within} of {self._total} lines of '{self._name}' are imported; the rest begins at line {self._line}"
 
     async def _write(self, stream: IO[bytes], start: int) -> None:
         if self._last_early:
@@ -346,7 +352,7 @@ class Import:
             raise self._conflict(*bad[0], f"{others}; nothing was imported")
 
     def _conflict(self, line: int, conflict: Conflict, imported: str) -> Conflict:
-        advice = "it was stored with another text before; give it another id, import into another --session, or skip bad lines"
+        advice = "it was stored earlier with another text. Give it another id, import into another --session, or skip bad lines"
         return Conflict(f"{self._name} line {line}: {conflict}{imported}; {advice}", conflict.existing_id)
 
     async def _check_owners(self) -> None:
@@ -378,9 +384,7 @@ class Import:
         elif isinstance(item, ArtifactLine) and (lacking := self._ids.missing_id(item)) is not None:
             self._sequences.give_up(item)
             bad.append(
-                BadLine(
-                    self._name, item.line, f"belongs to {lacking}, which does not stand above it in this file"
-                )
+                BadLine(self._name, item.line, f"belongs to {lacking}, which is not above it in this file")
             )
         for one in bad:
             self._skip(one)
@@ -391,7 +395,7 @@ class Import:
         if isinstance(item, Version):
             misplaced = (item.line, item.as_it_was.version) in self._misplaced
             return (
-                f"is a version of entry {item.as_it_was.id}, which does not stand above it in this file"
+                f"is a version of entry {item.as_it_was.id}, which is not above it in this file"
                 if misplaced
                 else None
             )
@@ -505,7 +509,7 @@ class Import:
             raise BadLine(
                 self._name,
                 item.line,
-                "the bytes of this artifact are others than before; the file changed while it was read",
+                "the bytes of this artifact differ from the first pass; the file changed while it was read",
             )
 
     async def _link_artifacts(self, items: Sequence[Linked]) -> list[Linked]:
@@ -528,7 +532,7 @@ class Import:
         if here is None:
             self._report.unlinked_lines.append(item.line)
             self._say(
-                f"{self._name} line {item.line}: artifact_id: {old} did not come along, or was deleted: this entry points to no artifact"
+                f"{self._name} line {item.line}: artifact_id: artifact {old} was not imported or was deleted, so this entry has no artifact"
             )
         return item.pointing_to(here)
 
@@ -684,7 +688,7 @@ class Import:
         elif not (await self._engine.scratchpads.read(self._tenant, pad.agent)).content.startswith(
             pad.content
         ):
-            self._refuse(pad, "this scratchpad is in use here, and says something else")
+            self._refuse(pad, "this scratchpad already has other content here")
 
     def _was_written(self, item: Item, restored: RestoreResult) -> bool:
         """Whether it was written; where it was refused that is told."""
@@ -695,7 +699,7 @@ class Import:
     def _refused_with_another(self, item: Item) -> bool:
         refused = self._ids.refused_id(item)
         if refused is not None:
-            self._refuse(item, f"id: what it belongs to, {refused}, was refused")
+            self._refuse(item, f"id: belongs to {refused}, which was refused")
         return refused is not None
 
     def _refuse(self, item: Item, problem: str) -> None:
@@ -788,7 +792,7 @@ class _Copy:
     def _as_json(self, line: object) -> str:
         if not validation.is_object(line):
             raise InvalidInput(
-                "source", f"gives a {type(line).__name__} where a line is expected: text, or a JSON object"
+                "source", f"yields a {type(line).__name__}. Each line must be text or a JSON object"
             )
         if isinstance(line, Mapping):
             with suppress(TypeError, ValueError, RecursionError):

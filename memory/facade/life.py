@@ -141,7 +141,7 @@ class Life:
                         async with asyncio.timeout(PATIENCE):
                             await engine.store_notes.on_close()
                     except Exception as error:  # noqa: BLE001 - a note is no reason not to close
-                        log.info("which stores hold something was not noted: %s", error)
+                        log.info("the note of which stores hold data was not written: %s", error)
                     await engine.close()
             finally:
                 self._disown()
@@ -152,7 +152,9 @@ class Life:
         if done:
             await closing
         else:
-            log.warning("the event loop that opened this memory is busy: it will close it as soon as it can")
+            log.warning(
+                "the event loop that opened this memory is busy; it closes the memory once it is free"
+            )
 
     async def _abandon(self) -> None:
         """Let go of stores whose loop has ended. One that does not close so is built

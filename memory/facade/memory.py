@@ -962,7 +962,7 @@ class Memory(AsyncContext):
         for maintenance alone is `memory worker`.
         """
         if rate is not None and real("rate", rate) <= 0:
-            raise InvalidInput("rate", "must be more than nothing")
+            raise InvalidInput("rate", "must be greater than 0")
         return await self._engine.maintain(Allowance(length("budget", budget), rate))
 
     # -- shared ------------------------------------------------------------------------

@@ -141,7 +141,7 @@ def _url_of(text: str, folder: Path) -> str | None:
         return text
     if is_broken_url(text):
         raise ConfigError(
-            "the config is not a URL: a scheme and '://' must come first, as in sqlite:///memory.db; a file of such a name takes ./ before it"
+            "the config is not a URL: a scheme and '://' must come first, as in sqlite:///memory.db. For a file of such a name, write ./ before it"
         )
     if text.endswith(".toml"):
         return None
@@ -162,19 +162,19 @@ def _no_database(text: str) -> str | None:
     if named is not None:
         shown = f"'{named}:'" if len(named) <= 40 else "its beginning"
         return (
-            f"the config is no URL of an installed store: {shown} is no scheme of one. There are: {', '.join(sorted(installed_schemes()))}. "
-            "A database file of such a name takes ./ before it"
+            f"the config is not a URL of an installed store: {shown} is not an installed scheme. "
+            f"Installed: {', '.join(sorted(installed_schemes()))}. For a database file of such a name, write ./ before it"
         )
     if text.lower().endswith(DATABASE_SUFFIXES):
         return None
     if text.lower() in installed_schemes():
-        return f"the config is '{text}', which is a scheme without a place: write a URL, such as redis://localhost:6379/0 or sqlite:///memory.db"
+        return f"the config is '{text}', which is only a scheme. Write a whole URL, such as redis://localhost:6379/0 or sqlite:///memory.db"
     shown = f"'{Path(text).name[:60]}'"
     if text.lower().endswith(_OTHER_CONFIGS):
-        return f"the config {shown} is no TOML file: configuration is TOML; `memory init` writes a memory.toml to begin with"
+        return f"the config {shown} is not a TOML file. `memory init` writes a memory.toml to start from"
     return (
         f"the config {shown} is neither a URL nor a .toml file, and the path of a database ends in {', '.join(DATABASE_SUFFIXES)}. "
-        f"If it is a SQLite database all the same, write it as a URL: sqlite:///{Path(text).name[:60]}"
+        f"If it is a SQLite database, write it as a URL: sqlite:///{Path(text).name[:60]}"
     )
 
 

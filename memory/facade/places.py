@@ -19,7 +19,7 @@ def not_there_yet(config: MemoryConfig) -> dict[str, str]:
     """The stores whose file or folder opening would make, and what is said of each."""
     paths = {store.name: path_of(store) for store in config.stores_in_use()}
     return {
-        name: f"{path}: not there yet; the first write makes it"
+        name: f"{path}: does not exist yet; the first write creates it"
         for name, path in paths.items()
         if path is not None and not path.exists()
     }

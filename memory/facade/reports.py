@@ -353,12 +353,12 @@ async def _reindex(engine: Engine) -> str | None:
     if noted is None or noted.to is None:
         return None
     left = await engine.reindexing.count_remaining(noted.to)
-    return f"vectors are being made anew with {noted.to}: {left:,} are left; `memory reindex` with that embedder goes on with it"
+    return f"a reindex to {noted.to} is not complete: {left:,} vectors are left. Run `memory reindex` with that embedder to continue"
 
 
 def _disagreement_text(found: Disagreement) -> str:
-    became = f"{found.restamped} of its records live on, {found.erased} are erased"
-    return f"store '{found.store}' was behind the others in one scope, restored or replaced (generation {found.was} of {found.now}): {became}"
+    became = f"{found.restamped} of its records are kept, {found.erased} are erased"
+    return f"store '{found.store}' was behind the others in one scope, as after a restore (generation {found.was} of {found.now}): {became}"
 
 
 def _not_there(engine: Engine, store: Store, said: str) -> StoreReport:

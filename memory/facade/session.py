@@ -136,7 +136,7 @@ class Session:
         what a message said counts too, and is not refused.
         """
         if isinstance(message, list | tuple) and len(message) > MOST_AT_ONCE:
-            raise InvalidInput("message", f"at most {MOST_AT_ONCE} at once")
+            raise InvalidInput("message", f"takes at most {MOST_AT_ONCE} messages per call. Split the list")
         messages = import_messages(message) if isinstance(message, list | tuple) else import_message(message)
         async with self._in_call_order(message.id for message in messages if message.id is not None):
             return await (await self._conversation()).append(messages, in_history=bool(in_history))
@@ -339,7 +339,8 @@ class Session:
         for name, is_given in (("by", by == "turns"), ("slack", slack > 0)):
             if is_given and budget is None and last is not None:
                 raise InvalidInput(
-                    name, f"says how a budget cuts, and last= counts messages: give a budget, or omit {name}="
+                    name,
+                    f"applies to a token budget, and last= counts messages. Pass a budget, or omit {name}=",
                 )
         begins: Any = "user" if budget is not None and last is None else "any"
         if start is not None:
@@ -352,7 +353,8 @@ class Session:
         least = least_relevance(min_relevance)
         if question is None and least is not None:
             raise InvalidInput(
-                "min_relevance", "belongs to recall: say what to recall (recall=), or leave it out"
+                "min_relevance",
+                "applies only with recall=. Pass the question as recall=, or omit min_relevance=",
             )
         conversation = await self._conversation()
         if question is None:
@@ -588,7 +590,7 @@ def _schemas(tools: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str,
         try:
             json.dumps(dict(tool))
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput("tools", f"is no JSON: {error}") from None
+            raise InvalidInput("tools", f"is not JSON: {error}") from None
     return given
 
 

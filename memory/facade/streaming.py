@@ -71,7 +71,7 @@ class MessageStream(AsyncContext):
         try:
             await self.finish(finish_reason=INTERRUPTED)
         except MemoryTiersError as also:  # what went wrong first is what the caller must see
-            log.info("message %s stays as far as it was stored: %s", self._id, also)
+            log.info("message %s keeps only the part that was stored: %s", self._id, also)
 
     async def write(self, text: str) -> None:
         """Add to what the message says; 32 MiB in all. A store that fails is asked
@@ -82,12 +82,12 @@ class MessageStream(AsyncContext):
         """
         piece = validation.text("text", text)
         if self._finished:
-            raise InvalidInput("text", "comes after the end of the message; stream another one")
+            raise InvalidInput("text", "came after the end of the message. Open another stream for more text")
         size = len(piece.encode())
         if size > self._room:
             raise InvalidInput(
                 "text",
-                f"the message would be longer than {validation.MAX_MESSAGE_BYTES} bytes; finish it, and say the rest in another one",
+                f"the message would exceed {validation.MAX_MESSAGE_BYTES} bytes. Finish it, and send the rest as another message",
             )
         streamed = self._require_open()
         self._room -= size
@@ -101,7 +101,10 @@ class MessageStream(AsyncContext):
         call that failed can be repeated. Leaving the block does it, if nobody has.
         """
         if "content" in changes:
-            raise InvalidInput("content", "is what was written; `session.update` changes it afterwards")
+            raise InvalidInput(
+                "content",
+                "is the text that was written to the stream. Change it afterwards with `session.update`",
+            )
         stored = await self._require_open().finish(changes_of(changes, "MessageStream.finish"))
         self._finished = True
         return stored

@@ -121,10 +121,10 @@ class Tasks:
         given = validation.sequence("tasks", tasks, at_most=MOST_TASKS)
         for one in given:
             if not isinstance(one, Mapping) or "id" not in one:
-                raise InvalidInput("tasks", "each must be a mapping with an id, and what else save takes")
+                raise InvalidInput("tasks", "each must be a mapping with an id and other arguments of `save`")
         drafts = [_check_task(**one) for one in given]
         if len({draft.id for draft in drafts}) < len(drafts):
-            raise InvalidInput("tasks", "two have the same id")
+            raise InvalidInput("tasks", "two tasks have the same id. Change one of them")
         held = await self._conversation()
         return await self._access.engine.conversations.tasks.replace_all(held.log, drafts, held.user)
 
@@ -135,7 +135,7 @@ _TAKEN = {"id", "title", "status", "parent_id", "result", "metadata"}
 def _check_task(**given: Any) -> TaskDraft:
     """A task as handed in, checked."""
     for name in given.keys() - _TAKEN:
-        raise InvalidInput(name, f"is nothing of a task, which has {', '.join(sorted(_TAKEN))}")
+        raise InvalidInput(name, f"is not a field of a task. Fields: {', '.join(sorted(_TAKEN))}")
     parent, result, metadata = given.get("parent_id"), given.get("result"), given.get("metadata")
     return TaskDraft(
         id=validation.identifier("task_id", given["id"]),

@@ -288,7 +288,7 @@ def read(stream: IO[bytes], name: str, how: Reading = Reading(), since: int = 1)
                 yield BadLine(
                     name,
                     line,
-                    f"id: {found.get('id')!r} already stands on line {first_line} with other content",
+                    f"id: {found.get('id')!r} is already used on line {first_line} for other content. Change one of the ids",
                 )
                 continue
             item = replace(item, again=first_line != line)
@@ -374,14 +374,14 @@ def _unless_foreign(
             item.line,
             collection,
             item_id,
-            "id: is none that a store gave; it can be imported under a new one",
+            "id: was not assigned by a store. Import without same_ids (--same-ids) to assign a new one",
         )
     if digest_of(item_id) != partition_digest(tenant, scope):
         return Foreign(
             item.line,
             collection,
             item_id,
-            "id: belongs to another tenant or scope; it can be imported under a new one",
+            "id: belongs to another tenant or scope. Import without same_ids (--same-ids) to assign a new one",
         )
     return item
 
@@ -628,13 +628,15 @@ def _array(data: bytes, name: str, first_line: int) -> Iterator[tuple[int, dict[
             at = _skip_space(text, at + 1)
         elif not text.startswith("]", at):
             raise BadLine(
-                name, first_line + text.count("\n", 0, at), "the array breaks off here: expected ',' or ']'"
+                name,
+                first_line + text.count("\n", 0, at),
+                "the array is incomplete here: expected ',' or ']'",
             )
     if rest := text[at + 1 :].strip():
         raise BadLine(
             name,
             first_line + text.count("\n", 0, text.index(rest, at + 1)),
-            "something follows the array's end",
+            "there is text after the end of the array",
         )
 
 
@@ -677,7 +679,7 @@ def _message_draft(found: Mapping[str, Any], place: tuple[str, int], scope: Scop
     if scope is None:
         raise InvalidInput(
             "scope",
-            "a message belongs to a session or another scope; say which (on the command line --session or --scope)",
+            "a message needs a session or another scope. Pass scope= (on the command line --session or --scope)",
         )
     fields = dict(found)
     if ours.is_dump(fields):
@@ -685,7 +687,7 @@ def _message_draft(found: Mapping[str, Any], place: tuple[str, int], scope: Scop
     role, content = fields.pop("role", None), fields.pop("content", None)
     if role is None and found.keys() >= {"scope", "version"}:
         raise InvalidInput(
-            "role", "is missing; an entry is imported as a line of an export, which has a format"
+            "role", "is missing. To import an entry, keep its line as the export wrote it, with its format"
         )
     if not isinstance(role, str) or not role:
         raise InvalidInput(
@@ -756,7 +758,7 @@ def _metadata(own: object, kept: dict[str, Any]) -> dict[str, Any]:
     for name, value in kept.items():
         if metadata.setdefault(name, value) != value:
             raise InvalidInput(
-                name, "stands in the message and in its metadata with different values; keep one"
+                name, "has one value in the message and another in its metadata. Keep one of them"
             )
     return metadata
 
@@ -779,7 +781,7 @@ def _sources_of(found: Mapping[str, Any]) -> tuple[Source, ...]:
     try:
         return read_sources(noted.get("body", {}).get(SOURCES, [])) if isinstance(noted, dict) else ()
     except (AttributeError, ValueError):
-        raise InvalidInput("noted", "is not as an export writes it") from None
+        raise InvalidInput("noted", "is not in the form that an export writes") from None
 
 
 def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> ImportedEntry:
@@ -787,10 +789,10 @@ def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> ImportedEntry:
     version = _version("version", found.get("version"))
     noted = found.get("noted", {})
     if not isinstance(noted, dict) or not noted.keys() <= {"previous", "request_digest", "body"}:
-        raise InvalidInput("noted", "is not as an export writes it")
+        raise InvalidInput("noted", "is not in the form that an export writes")
     body = validation.json_object("noted", noted.get("body", {}))
     if SAID & body.keys() or not _are_notes(body.get(NOTES, {})):
-        raise InvalidInput("noted", "is not as an export writes it")
+        raise InvalidInput("noted", "is not in the form that an export writes")
     previous = None if noted.get("previous") is None else _version("noted", noted["previous"])
     replaced_by = (
         _version("replaced_version", found.get("replaced_version"))
@@ -798,9 +800,9 @@ def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> ImportedEntry:
         else None
     )
     if replaced_by is not None and replaced_by <= version:
-        raise InvalidInput("replaced_version", "does not lie after the version")
+        raise InvalidInput("replaced_version", "must be greater than version")
     if previous is not None and previous >= version:
-        raise InvalidInput("noted", "the previous version does not lie before the version")
+        raise InvalidInput("noted", "the previous version must be less than version")
     for name in ("created_at", "updated_at"):
         if found.get(name) is None:
             raise InvalidInput(name, "is missing from the exported entry")
@@ -843,7 +845,7 @@ def _link(found: Mapping[str, Any], line: int) -> Link:
     for field in (*known, *found):
         if field not in (*known, *_SAID_OF_LINKS):
             raise InvalidInput(
-                field, f"is no part of a relation (known: {', '.join((*known, *_SAID_OF_LINKS))})"
+                field, f"is not a field of a relation (known: {', '.join((*known, *_SAID_OF_LINKS))})"
             )
         if field not in found:
             raise InvalidInput(field, "is missing from the exported relation")
@@ -910,9 +912,9 @@ def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned:
         )
         record = codec.record_from_json(kind.collection, {**found, **_NOT_CARRIED, **said})
         if problem := stores_problem(kind.collection, record):
-            raise InvalidInput("format", f"is no record of kind '{kind.collection.name}': {problem}")
+            raise InvalidInput("format", f"is not a valid record of kind '{kind.collection.name}': {problem}")
         if "owes" in found and (kind.collection is not MESSAGES or found["owes"] != [LEAVE]):
-            raise InvalidInput("owes", "is not as an export writes it")
+            raise InvalidInput("owes", "is not in the form that an export writes")
         if kind.conversational:
             check_carried(kind, record)
             # a session keeps its id, wherever entries go
@@ -921,7 +923,7 @@ def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
         raise InvalidInput(
-            "format", f"is no record of kind '{kind.collection.name}' ({type(exc).__name__})"
+            "format", f"is not a valid record of kind '{kind.collection.name}' ({type(exc).__name__})"
         ) from exc
     into = scope or Scope.parse(record.scope)
     return Row(line, kind, replace(record, scope=into.text))

@@ -87,7 +87,7 @@ class Rebuilding(Background):
         try:
             await self._word_indexes.rebuild_outdated()
         except Exception as error:  # noqa: BLE001 - the next opening tries again, whatever it was
-            log.warning("word indexes are left as they are: %s", error)
+            log.warning("word indexes were not rebuilt: %s", error)
 
 
 class Readying(Background):
@@ -113,7 +113,7 @@ class Readying(Background):
             try:
                 await self._passages.catch_up()
             except Exception as error:  # noqa: BLE001 - the next turn tries again, whatever it was
-                log.warning("what was said last is not found by meaning yet: %s", error)
+                log.warning("the latest messages are not found by meaning yet: %s", error)
 
 
 class Applying(Background):
@@ -140,4 +140,4 @@ class Applying(Background):
             try:
                 await self._after_writes.catch_up()
             except Exception as error:  # noqa: BLE001 - a sweep asks the rules again, whatever it was
-                log.warning("rules for writes are left to the next sweep: %s", error)
+                log.warning("rules for writes wait for the next sweep: %s", error)

@@ -161,7 +161,7 @@ def _positive(value: object) -> object:
     if (isinstance(parsed, timedelta) and parsed <= timedelta()) or (
         isinstance(parsed, int | float) and parsed <= 0
     ):
-        raise ValueError("should be longer than nothing")
+        raise ValueError("should be longer than zero")
     return parsed
 
 

@@ -115,7 +115,7 @@ def metadata_of(field: str, given: Mapping[str, Scalar] | None) -> tuple[tuple[s
         if isinstance(value, dict | list):
             raise InvalidInput(
                 f"{field}.{name}",
-                "must be text, a number, a truth value or None: what is nested is not compared",
+                "must be text, a number, a boolean or None. Nested values cannot be compared",
             )
     return tuple(checked.items())
 
@@ -139,7 +139,7 @@ def preferences(
     ages = flag("age_decay", age_decay)
     for name, given in (("half_life", half_life), ("decay_floor", decay_floor)):
         if given is not None and not ages:
-            raise InvalidInput(name, "means nothing without age_decay")
+            raise InvalidInput(name, "needs age_decay=True. Pass both, or omit it")
     usual = Preferences()
     return Preferences(
         types=types_of("boost.types", boosts.get("types")),
@@ -172,7 +172,7 @@ def least_relevance(value: object) -> float | None:
 def _days(field: str, value: timedelta | float) -> float:
     days = value / DAY if isinstance(value, timedelta) else real(field, value)
     if days <= 0:
-        raise InvalidInput(field, "must be longer than nothing")
+        raise InvalidInput(field, "must be greater than zero")
     return days
 
 

@@ -45,11 +45,11 @@ async def why(engine: Engine, tenant: str, entry_id: str) -> WhyReport:
     due = [rule for rule in rules if rule.takes and rule.when is not None]
     held = [str(hold) for hold in (await engine.erasure.holds.over([record])).values()]
     if is_expired(record, now):
-        held.append("it has expired: no rule is asked about it")
+        held.append("it has expired, so no rule applies to it")
     if (refused := engine.tiering.refusals.get(key)) is not None:
-        held.append(f"it was refused when it was last to move: {refused}")
+        held.append(f"its last move was refused: {refused}")
     if record.owed:
         steps = ", ".join(dict.fromkeys(owed.step for owed in record.owed))
-        held.append(f"it owes a step ({steps}), which comes first")
+        held.append(f"it has a pending step ({steps}), which runs first")
     following = min(due, key=lambda rule: (rule.when is None, rule.when or now), default=None)
     return WhyReport(entry_id, record.scope, record.tier, store.name, following, tuple(rules), tuple(held))

@@ -79,7 +79,7 @@ class Worker:
         try:
             await self._memory._engine.word_indexes.rebuild_outdated()
         except Exception as error:  # noqa: BLE001 - the next start tries again, whatever it was
-            log.warning("word indexes are left as they are: %s", error)
+            log.warning("word indexes were not rebuilt: %s", error)
 
     async def _round(self) -> SweepReport | None:
         try:

@@ -352,7 +352,7 @@ class Engine:
                 await self.accesses.tell()
                 await self.conversations.passages.catch_up()
         except Exception as error:  # noqa: BLE001 - what is owed, or a count, is no reason not to close
-            log.warning("not everything was delivered and counted: %s", error)
+            log.warning("some deliveries or access counts were not completed: %s", error)
         finally:
             await self.topology.close()
 

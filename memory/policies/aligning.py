@@ -2,7 +2,7 @@
 of the same talk come to together. Pure.
 
 A message is the same when its id is; without ids, when it says the same at the same
-place of a common run (C22, C33). What it says is its role, its content, its calls and
+place of a common run. What it says is its role, its content, its calls and
 the call that it answers.
 """
 
@@ -37,7 +37,7 @@ def align_messages(written: Sequence[Message], known: Sequence[Message]) -> list
 
 
 def behind(written: Sequence[Message], shown: Sequence[Message]) -> list[Message]:
-    """What of a written list is new where lists are appended (C33): what stands behind
+    """What of a written list is new where lists are appended: what stands behind
     the last message of it that is known.
 
     Known is what has the id of one that was shown; without ids, what is aligned with
@@ -54,7 +54,7 @@ def behind(written: Sequence[Message], shown: Sequence[Message]) -> list[Message
 
 def begins_at(written: Sequence[Message], known: Sequence[Message]) -> bool:
     """Whether the written list begins with the first of the known messages: then it is
-    the whole talk, else what is new of it (C33).
+    the whole talk, else what is new of it.
     """
     return bool(written and known) and (
         written[0].id == known[0].id if written[0].id else _content_key(written[0]) == _content_key(known[0])
@@ -63,7 +63,7 @@ def begins_at(written: Sequence[Message], known: Sequence[Message]) -> bool:
 
 def merge_messages(lists: Iterable[Sequence[Message]]) -> list[Message]:
     """The lists behind each other, each message once: by id, and without ids each as
-    often as the list has it that has it most (C48, C49).
+    often as the list has it that has it most.
     """
     whole: list[Message] = []
     of: dict[str, list[int]] = {}

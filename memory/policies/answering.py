@@ -21,7 +21,7 @@ def best_of(
 
     Args:
         ranks: The rank of each message that answers, by its position, the best first.
-        most: How many messages there is room for. A block that has no room is passed over.
+        most: How many messages there is room for. A block without room is skipped.
         costs: What each message takes of the budget.
         budget: How many tokens there is room for.
     """

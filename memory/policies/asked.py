@@ -20,7 +20,7 @@ Scalar: TypeAlias = str | int | float | bool | None
 @dataclass(frozen=True, slots=True)
 class EntryQuery:
     """What is wanted: scopes of one tenant and filters, all of which apply before the
-    limit (A33). Browsing without one is of the whole tenant.
+    limit. Browsing without one is of the whole tenant.
     """
 
     tenant: str
@@ -34,7 +34,8 @@ class EntryQuery:
     limit: int = 20
     mode: SearchMode = "hybrid"
     min_relevance: float | None = None
-    """The least `hit.relevance` that a search shows, from 0 to 1. None shows every hit."""
+    """The least `hit.relevance` that a search shows, 0 to 1. None shows all hits.
+    """
     preferred: Preferences = field(default_factory=Preferences)
     any_tags: tuple[str, ...] = ()
     """Of which an entry has one at least."""
@@ -44,14 +45,14 @@ class EntryQuery:
     """
     before: datetime | None = None
     pinned_to: str | None = None
-    """The conversation whose own entries alone are asked for (D128)."""
+    """The conversation whose own entries alone are asked for."""
     messages: bool = False
     """Whether what was said in the sessions of these scopes is asked for too."""
     along: Literal["created_at", "updated_at"] = "created_at"
     """The moment by which browsing orders."""
     updated_before: datetime | None = None
     conversation: str | None = None
-    """Entries of any other conversation are left out; those of none are not (D51)."""
+    """Entries of any other conversation are left out; those of none are not."""
     include_retired: bool = False
     """Whether browsing shows entries whose validity has ended too."""
     after: tuple[datetime, int, str] | None = None

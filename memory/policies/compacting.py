@@ -1,9 +1,9 @@
-"""Compacting a plain list of messages (A114–A126). Pure: no clock, no store, no model
-but the summariser that is given.
+"""Compaction of a plain list of messages, without a clock or a store.
 
-Four steps, each only while more is there than wanted: duplicates go, then what matters
-least, then the older part becomes a summary, then the oldest go. A call and its results
-go together or stay together.
+The only model is the summariser that the caller gives. Compaction has four steps, and
+each runs only while the list exceeds its target. They remove duplicates, remove the
+least important messages, replace the older part by a summary, and remove the oldest
+messages. A call and its results are removed together or stay together.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from memory.policies.window import Block, blocks
 from memory.ports.tokens import TokenCounter
 
 Summarise = Callable[[Sequence[Message]], Message | str]
-"""Makes one message, or its text, of those given."""
+"""A function that returns one message, or its text, for the messages given."""
 
 BESIDE = 2
-"""What each message of a list costs besides itself (A115)."""
+"""The tokens that each message of a list costs besides its own."""
 FEWEST_TO_SUMMARISE = 3
 _SENTENCES = 5
 _SENTENCE_CHARS = 200
@@ -34,12 +34,14 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
-    """When a list is compacted, and how far (A120). `threshold` and `target` are shares
-    of `max_tokens`; unless given the target is 0.7, or the threshold where that is
-    lower.
+    """Settings that say when a list is compacted, and how far.
 
-    The last `keep_recent` messages are protected; 0 protects none (A124).
-    `keep_last_user` protects the last user message too (B46).
+    `threshold` and `target` are shares of `max_tokens`. The default of `target` is 0.7,
+    or `threshold` if that is lower. The last `keep_recent` messages are protected; 0
+    protects none. `keep_last_user` protects the last user message too.
+
+    Raises:
+        InvalidInput: a number is out of range, or `target` exceeds `threshold`.
     """
 
     max_tokens: int = 100_000
@@ -72,11 +74,12 @@ class CompactionSettings:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """A list after compaction, and what became of the rest.
+    """The result of a compaction: the new list, and what was removed.
 
-    `strategy` is the last step that took something: none, dedupe, importance, summarise
-    or trim. `removed` are positions in the list given, with those that `summary` stands
-    for. `over_target` says by how much what is protected exceeds the target.
+    `strategy` is the last step that removed something: none, dedupe, importance,
+    summarise or trim. `removed` holds positions in the list given, including those of
+    the messages that `summary` replaces. `over_target` is the number of tokens by which
+    the protected messages exceed the target.
     """
 
     messages: list[Message]
@@ -90,7 +93,7 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """A list with one message more (A125)."""
+    """A list after one message was appended."""
 
     messages: list[Message]
     compacted: bool
@@ -99,8 +102,9 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class TokenBudget:
-    """How much of the maximum is used (A126). `remaining` is below 0 where more is used
-    than there is.
+    """How many tokens of the maximum are used.
+
+    `remaining` is negative if more is used than the maximum.
     """
 
     used: int
@@ -109,12 +113,12 @@ class TokenBudget:
 
 
 def cost_of(message: Message, counter: TokenCounter) -> int:
-    """What a message costs: what it says of itself, else counted (A114)."""
+    """Return the tokens of a message: its own `tokens`, or else a count."""
     return message.tokens if message.tokens is not None else message_tokens(message, counter)
 
 
 def context_tokens(messages: Iterable[Message], counter: TokenCounter) -> int:
-    """What a list costs: each message, and 2 beside it; an empty list nothing (A115)."""
+    """Return the tokens of a list: those of each message plus 2; 0 if it is empty."""
     return sum(cost_of(message, counter) + BESIDE for message in messages)
 
 
@@ -126,7 +130,7 @@ def token_budget(
 
 
 def format_token_count(count: int) -> str:
-    """`999`, `1.0k`, `1.5M` (A126)."""
+    """Return the count in short form: `999`, `1.0k` or `1.5M`."""
     if count < 1_000:
         return str(count)
     thousands = f"{count / 1_000:.1f}"
@@ -135,7 +139,7 @@ def format_token_count(count: int) -> str:
 
 def summary_of(messages: Sequence[Message]) -> Message:
     """A summary made without a model: the first sentence of each of the first five
-    messages (A119). The same messages give the same summary.
+    messages. The same messages give the same summary.
     """
     sentences = [
         sentence
@@ -152,7 +156,7 @@ def compact_messages(
     summarise: Summarise | None = None,
 ) -> Compacted:
     """The list brought down to the target where it has reached the threshold, else as
-    it is (A121).
+    it is.
 
     Neither what is removed nor what is kept is changed. A summary that would cost no
     less than what it stands for is not used.
@@ -181,9 +185,7 @@ def append_message(
     counter: TokenCounter,
     summarise: Summarise | None = None,
 ) -> Appended:
-    """The list with the message behind it, compacted where that crosses the threshold
-    (A125).
-    """
+    """Append the message, and compact the list if it crosses the threshold."""
     result = compact_messages([*messages, message], settings, counter, summarise)
     return Appended(result.messages, result.strategy != "none", result)
 
@@ -217,7 +219,7 @@ class _Work:
 
     def deduplicate(self) -> bool:
         """Of messages much alike the earliest stays; so does what is protected, asks a
-        tool or shows more than text (A118, A122).
+        tool or shows more than text.
         """
         takable = {block for block in self._free if len(block) == 1 and _is_only_text(self._all[block[0]])}
         alike = {(at,) for later in duplicates(self._all, self._settings.similarity).values() for at in later}
@@ -226,17 +228,13 @@ class _Work:
         return bool(alike & takable)
 
     def drop_least(self) -> bool:
-        """Blocks below the importance that is kept, the least important first (A116,
-        A122).
-        """
+        """Blocks below the importance that is kept, the least important first."""
         weighed = sorted((self._weight(block), block) for block in self._free)
         least = [block for weight, block in weighed if weight < self._settings.min_importance]
         return self._remove_while_over(least)
 
     def summarise(self, make: Summarise) -> bool:
-        """One summary for all that is not protected, if that is three messages or more
-        (A121).
-        """
+        """Make one summary of the unprotected messages, if there are at least three."""
         positions = sorted(at for block in self._free for at in block)
         if len(positions) < FEWEST_TO_SUMMARISE:
             return False
@@ -252,7 +250,7 @@ class _Work:
 
     def trim(self) -> bool:
         """The oldest first, earlier summaries last, while more than the recent ones and
-        one are there (A123). What is protected stays.
+        one are there. What is protected stays.
         """
         return self._remove_while_over(
             [*sorted(self._free), *self._summaries], fewest=self._settings.keep_recent + 1

@@ -57,7 +57,7 @@ def _read(given: object, path: str, room: int) -> RuleCondition:
             f'should be a table of conditions, such as {{ older_than = "7d" }}, not {type(given).__name__}',
         )
     if not given:
-        raise InvalidInput(path, "says no condition")
+        raise InvalidInput(path, 'has no condition. Write one, such as { older_than = "7d" }')
     if not room:
         raise InvalidInput(path, f"nests deeper than {MOST_LEVELS} levels")
     read = [_read_one(str(name), value, path, room - 1) for name, value in given.items()]

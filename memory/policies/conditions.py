@@ -1,10 +1,10 @@
-"""Conditions: what rules ask of a record, combined with `&`, `|` and `~`. Pure.
+"""Conditions of rules, which combine with `&`, `|` and `~`. Pure functions.
 
-    when = OlderThan(timedelta(days=7)) & ~Tagged("pinned")
+    when = OlderThan(timedelta(days=7)) & ~HasTag("pinned")
 
-A condition is judged over `RecordFacts`, and asked of a store as a filter, which may let too
-much through and never too little. Those on one fact each are in `single_conditions`,
-tables of TOML in `condition_tables`.
+A condition is evaluated over `RecordFacts`. A store gets it as a filter, which may let
+too many records through, and never too few. `single_conditions` holds the conditions on
+one fact each, and `condition_tables` reads conditions from TOML tables.
 """
 
 from __future__ import annotations
@@ -23,64 +23,64 @@ EVERYTHING: Condition = And(())
 
 
 class RuleCondition(ABC):
-    """Something that holds of a record at a moment, or does not."""
+    """A condition that is true or false of a record at a moment."""
 
     __slots__ = ()
 
     def reason(self, facts: RecordFacts, now: datetime) -> str | None:
-        """Why it holds, in words; None where it does not."""
+        """Return in words why the condition is true; None if it is false."""
         holds, said = self.evaluate(facts, now)
         return said if holds else None
 
     @abstractmethod
     def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
-        """Whether it holds, and why or why not."""
+        """Return whether the condition is true, and the reason in words."""
 
     @abstractmethod
     def filter(self, now: datetime, known: Fields) -> Condition:
-        """Lets through every record of which it holds, by the fields that a store
-        knows, and perhaps others.
+        """Return a filter that lets every record through of which this is true.
+
+        It uses the fields that a store knows, and may let other records through.
         """
 
     @abstractmethod
     def rest(self, now: datetime, known: Fields) -> Condition:
-        """Lets through every record of which it does not hold, and perhaps others."""
+        """Return a filter that lets every record through of which this is false.
+
+        It may let other records through.
+        """
 
     @abstractmethod
     def describe(self) -> str:
-        """In words, for people."""
+        """Return the condition in words, for people."""
 
     @abstractmethod
     def table(self) -> dict[str, Any]:
-        """As `condition_of` reads it."""
+        """Return the table that `condition_of` reads."""
 
     def parts(self) -> tuple[RuleCondition, ...]:
-        """The conditions it is made of."""
+        """Return the conditions that this one is made of."""
         return ()
 
     def turns(self, facts: RecordFacts) -> Iterator[datetime]:
-        """The moments at which it may begin or cease to hold of a record that stays as
-        it is.
-        """
+        """Yield the moments at which its result may change for an unchanged record."""
         for part in self.parts():
             yield from part.turns(facts)
 
     def measures(self) -> frozenset[Measure]:
-        """What has to be known of a record's `rank` to judge it."""
+        """Return the measures of a record's `rank` that evaluation needs."""
         return frozenset().union(*(part.measures() for part in self.parts()))
 
     def from_rank(self) -> int:
-        """The least count of a record's `rank` with which it can hold."""
+        """Return the least count of a record's `rank` with which it can be true."""
         return 0
 
     def depends(self) -> frozenset[str]:
-        """What else than time and edits may make it hold or cease to."""
+        """Return in words what can change its result, besides time and edits."""
         return frozenset().union(*(part.depends() for part in self.parts()))
 
     def tenants(self) -> frozenset[str] | None:
-        """The tenants of whose records alone it can hold; None where it may of
-        anybody's.
-        """
+        """Return the only tenants for whose records it can be true; None for any."""
         return None
 
     def __and__(self, other: RuleCondition) -> RuleCondition:
@@ -98,15 +98,16 @@ def _within(kind: type[AllOf | AnyOf], condition: RuleCondition) -> tuple[RuleCo
 
 
 def first_moment(condition: RuleCondition, facts: RecordFacts, now: datetime) -> datetime | None:
-    """The first moment from now on at which it holds of a record that stays as it is;
-    None where there is none.
+    """Return the first moment from now on at which it is true of an unchanged record.
+
+    None means that there is no such moment.
     """
     later = sorted({turn for turn in condition.turns(facts) if turn > now})
     return next((at for at in (now, *later) if condition.evaluate(facts, at)[0]), None)
 
 
 def walk_conditions(condition: RuleCondition) -> Iterator[RuleCondition]:
-    """The condition and all it is made of."""
+    """Yield the condition and all conditions inside of it."""
     yield condition
     for part in condition.parts():
         yield from walk_conditions(part)
@@ -114,7 +115,7 @@ def walk_conditions(condition: RuleCondition) -> Iterator[RuleCondition]:
 
 @dataclass(frozen=True, slots=True)
 class AllOf(RuleCondition):
-    """All of these hold. There is at least one."""
+    """True if all conditions in `of` are true. `of` has at least one."""
 
     of: tuple[RuleCondition, ...]
 
@@ -151,7 +152,7 @@ class AllOf(RuleCondition):
 
 @dataclass(frozen=True, slots=True)
 class AnyOf(RuleCondition):
-    """At least one of these holds."""
+    """True if at least one condition in `of` is true. `of` has at least one."""
 
     of: tuple[RuleCondition, ...]
 
@@ -188,7 +189,7 @@ class AnyOf(RuleCondition):
 
 @dataclass(frozen=True, slots=True)
 class NoneOf(RuleCondition):
-    """This does not hold."""
+    """True if the condition in `part` is false."""
 
     part: RuleCondition
 
@@ -221,4 +222,4 @@ def _parenthesize(part: RuleCondition, *kinds: type[RuleCondition]) -> str:
 
 def _conditions(name: str, given: object) -> None:
     if not isinstance(given, tuple) or not given or not all(isinstance(one, RuleCondition) for one in given):
-        raise InvalidInput(name, "takes conditions, at least one")
+        raise InvalidInput(name, "needs at least one condition")

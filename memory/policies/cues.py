@@ -17,7 +17,8 @@ SHOWN: Mapping[str, tuple[tuple[str, int, float], ...]] = {
         ("photo|photos|picture|pictures|image|images|show|shown|showed", HAS_PICTURE, 0.2),
     )
 }
-"""A question with the cue adds so much to what shows the mark. Weights: `retrieval.md`."""
+"""How much a cue adds to texts that show its mark. Weights: `retrieval.md`.
+"""
 
 INTENTS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "en": (
@@ -36,13 +37,11 @@ INTENTS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ),
     )
 }
-"""Which types of entries answer a question with the cue (D71, D72)."""
+"""Which types of entries answer a question with the cue."""
 
 
 def _compile_cue(cue: str) -> re.Pattern[str]:
-    return re.compile(
-        rf"(?<!\w)(?:{cue})(?!\w)", re.IGNORECASE
-    )  # on word boundaries, next to whatever sign (D73)
+    return re.compile(rf"(?<!\w)(?:{cue})(?!\w)", re.IGNORECASE)  # on word boundaries, next to whatever sign
 
 
 _SHOWN = tuple((_compile_cue(cue), mark, weight) for table in SHOWN.values() for cue, mark, weight in table)
@@ -58,7 +57,7 @@ def expected_marks(question: str) -> tuple[tuple[int, float], ...]:
 
 def intents(question: str) -> frozenset[str]:
     """The types of entries that probably answer; several groups may fire, and none is
-    no boost (D71, D74).
+    no boost.
     """
     plain = question.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")  # which phones and word processors write
     return frozenset(kind for cue, types in _INTENTS if cue.search(plain) for kind in types)

@@ -31,7 +31,7 @@ _MONTHS: Mapping[str, tuple[str, ...]] = {
         "december",
     ),
 }
-"""By their names, in any case but the one that is a word of its own in small letters."""
+"""Months by name, in any case; "may" in lower case is a word and not included."""
 _NUMBERS = {
     "a": 1,
     "one": 1,
@@ -87,7 +87,7 @@ def period_of(text: str, today: date) -> Period | None:
 def _between(
     first: tuple[int, int, int], last: tuple[int, int, int], *, yearly: bool = False
 ) -> Period | None:
-    """Those that a calendar has: the 29th of February is the 28th where there is none."""
+    """Keep valid days: the 29th of February is the 28th in common years."""
     try:
         return Period(date(*first), date(*last), yearly)
     except ValueError:

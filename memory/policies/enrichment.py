@@ -1,5 +1,5 @@
 """Enrichment of an entry by an advisor: tags for it, and which older entries it takes
-the place of (D102-D106). Pure: what to ask, and what to make of the answer.
+the place of. Pure: what to ask, and what to make of the answer.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from memory.policies.rerank import numbered_lines, parse_places
 from memory.ports.advisor import Prompt
 
 EXCERPT_BYTES = 1_500
-"""Of an entry's content, what an advisor is shown (D102)."""
+"""Of an entry's content, what an advisor is shown."""
 CANDIDATE_BYTES = 800
 MOST_TAGS = 4
 SHORTEST_TAG, LONGEST_TAG = 2, 32
 CANDIDATES = 5
-"""Older entries that are shown at most (D104)."""
+"""Older entries that are shown at most."""
 LOOKED_AT = 16
 """Hits among which they are looked for: some may be younger than the entry, or have
 changed.
@@ -75,7 +75,7 @@ def tag_prompt(entry: Entry) -> Prompt:
 
 def tags(reply: str, given: Sequence[str]) -> list[str]:
     """The tags of a reply, at most four, without those that are among the given ones
-    but for their case (D102).
+    but for their case.
     """
     known = {tag.casefold() for tag in given}
     found: list[str] = []
@@ -89,7 +89,7 @@ def tags(reply: str, given: Sequence[str]) -> list[str]:
 
 def merge_tags(given: Sequence[str], found: Sequence[str]) -> list[str] | None:
     """The given tags, then those that were found and are not among them; None where
-    they would be too many (D103).
+    they would be too many.
     """
     known = {tag.casefold() for tag in given}
     both = [*given, *(tag for tag in found if tag not in known)]
@@ -106,7 +106,7 @@ def _as_tag(said: str) -> str:
 
 
 def near_text(entry: Entry) -> str:
-    """What is searched for: the title (D104) or, where there is none, the beginning of
+    """What is searched for: the title or, where there is none, the beginning of
     the text.
     """
     return entry.title or entry.content.encode()[:EXCERPT_BYTES].decode(errors="ignore")
@@ -120,7 +120,7 @@ def is_older(one: tuple[datetime, str], other: tuple[datetime, str]) -> bool:
 
 
 def supersede_prompt(entry: Entry, candidates: Sequence[Entry], now: datetime) -> Prompt:
-    """The entry, and the older ones under the numbers 1 to n (decision D104)."""
+    """The entry, and the older ones under the numbers 1 to n."""
     return Prompt(
         _SUPERSEDE, "\n".join([*_entry_lines(entry), *numbered_lines(candidates, now, CANDIDATE_BYTES)])
     )
@@ -129,7 +129,7 @@ def supersede_prompt(entry: Entry, candidates: Sequence[Entry], now: datetime) -
 def parse_supersede_reply(reply: str, count: int) -> Said:
     """What a reply names of so many that were shown. Lines of nothing but numbers
     count, and the rest is the note; where there are none, all of it is both, unless it
-    says "none". A number that was not shown is none (D104).
+    says "none". A number that was not shown is none.
     """
     lines = [line for line in reply.splitlines() if line.strip()]
     numbers = [line for line in lines if re.search(r"\d", line) and not _BESIDE_NUMBERS.sub("", line)]

@@ -1,4 +1,4 @@
-"""Query expansion: a question searched for in other words too (D87–D91). Pure: what to
+"""Query expansion: a question searched for in other words too. Pure: what to
 ask an advisor, and what to make of its answer.
 """
 
@@ -15,7 +15,7 @@ from memory.ports.advisor import Prompt
 
 PARAPHRASES = 2
 ORIGINAL, PARAPHRASE = 1.0, 0.7
-"""What the ranking of a question, and that of each paraphrase, weighs (D87)."""
+"""What the ranking of a question, and that of each paraphrase, weighs."""
 SHORTEST, LONGEST = 3, 1_000
 """Characters of a line that is taken for a paraphrase."""
 
@@ -31,7 +31,7 @@ _LISTED = re.compile(r"^\s*(?:[-*+–—•]\s+|\(?\d{1,3}[.):]\s+)")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Expansion(Shown):
-    """What became of expanding a query (D91): the paraphrases that were searched for
+    """What became of expanding a query: the paraphrases that were searched for
     too, and why there are none.
     """
 
@@ -53,7 +53,7 @@ def prompt(question: str) -> Prompt:
 
 def paraphrases(reply: str, question: str) -> list[str]:
     """Those of a reply: one a line, without what numbers or lists them. Too short, too
-    long, said before or no text to search for: left out (D89).
+    long, said before or no text to search for: left out.
     """
     known = {_fold(question)}
     found: list[str] = []
@@ -66,9 +66,7 @@ def paraphrases(reply: str, question: str) -> list[str]:
 
 
 def fuse_rankings(question: str, rankings: Mapping[str, Sequence[str]]) -> list[tuple[str, float]]:
-    """One ranking of those of a question and of its paraphrases, each by its text (D80,
-    D86, D87).
-    """
+    """One ranking of those of a question and of its paraphrases, each by its text."""
     return fuse(rankings, {text: ORIGINAL if text == question else PARAPHRASE for text in rankings})
 
 

@@ -1,6 +1,4 @@
-"""What rules may look at of a record: facts of its own, and its place in its scope.
-Pure.
-"""
+"""The facts of a record that rules use: its own, and its rank in its scope. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +10,18 @@ from typing import Literal, TypeAlias
 Measure: TypeAlias = Literal["count", "bytes", "tokens"]
 MEASURES: tuple[Measure, ...] = ("count", "bytes", "tokens")
 Fields: TypeAlias = Mapping[str, str]
-"""The field of a collection that says a fact, by the fact's name. What no field says is
-not asked of stores.
+"""The field of a collection for each fact, by the name of the fact.
+
+Stores get no filter on a fact without a field.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """The records of a scope from its newest to one record, that one included: how many
-    they are, and the bytes and tokens of what they say.
+    """The place of a record in its scope, counted from the newest record.
+
+    It has the count of the records from the newest to this one, both included, and the
+    bytes and tokens of their texts.
     """
 
     count: int
@@ -30,8 +31,9 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class RecordFacts:
-    """What conditions may look at of a record. `rank` is None where its scope was not
-    gone through; then it lies beyond nothing.
+    """The facts of a record that conditions use.
+
+    `rank` is None if the scope was not measured. Then `ScopeExceeds` is false.
     """
 
     tier: str

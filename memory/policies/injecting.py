@@ -52,7 +52,7 @@ def looked_at(given: object) -> Looked:
 
 
 def is_user_turn(messages: Sequence[object]) -> bool:
-    """Whether the last message is one of the user, and no result of a tool (E42)."""
+    """Whether the last message is one of the user, and no result of a tool."""
     if not messages:
         return False
     last = looked_at(messages[-1])
@@ -61,7 +61,7 @@ def is_user_turn(messages: Sequence[object]) -> bool:
 
 def query_of(messages: Sequence[object]) -> str:
     """What memory is asked: on a turn of the user what the user says, else what the
-    assistant said last; empty where that is no text (E45).
+    assistant said last; empty where that is no text.
     """
     for behind, looked in enumerate(map(looked_at, reversed(messages))):
         if looked.of_assistant or (behind == 0 and looked.of_user and not looked.has_result):
@@ -71,7 +71,7 @@ def query_of(messages: Sequence[object]) -> str:
 
 def render_block(found: Sequence[Named]) -> str:
     """The entries as one block of XML, every text escaped, so that none can end it or
-    pass for another (E48, E49).
+    pass for another.
     """
     lines = [f"<entry{_source_of(one)}>{_escape_xml(one.content)}</entry>" for one in found]
     return "\n".join(["<memory>", *lines, "</memory>"])
@@ -91,7 +91,7 @@ def _escape_xml(text: str) -> str:
 
 def with_block(messages: Sequence[object], block: str, placement: Placement) -> list[object]:
     """The messages with the block in the latest one of the user, before what it says or
-    behind it; as they are where there is none (E51, E55).
+    behind it; as they are where there is none.
 
     Among parts it is a part of its own and stands behind results of tools and images;
     with a text it is one text.

@@ -1,4 +1,4 @@
-"""What rules and quotas have in common: a name, and how what is wrong with one is told."""
+"""The base class of rules and quotas: their name, and errors that name the field."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from memory.domain.errors import InvalidInput
 
 
 class Named(BaseModel):
-    """A rule or a quota by its name. What is wrong with one that Python makes is
-    `InvalidInput` that names the field, as in `promotion.idle.when`.
+    """A rule or a quota with a name.
+
+    Raises:
+        InvalidInput: a field is wrong. The error names it, as in `promotion.idle.when`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     setting: ClassVar[str]
-    """The setting that lists such."""
+    """The setting that lists objects of this class."""
 
     name: Annotated[str, AfterValidator(lambda name: validation.name("name", name))]
 
@@ -50,9 +52,7 @@ class Named(BaseModel):
 
     @classmethod
     def path(cls, name: object, field: str) -> str:
-        """A field by its dotted name, with that of the rule where it has one that can
-        be told.
-        """
+        """Return the dotted name of a field, with the rule's name if that is valid."""
         try:
             return f"{cls.setting}.{validation.name('name', name)}.{field}"
         except InvalidInput:

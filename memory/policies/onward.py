@@ -20,14 +20,15 @@ MOST_MADE = 100
 
 @dataclass(frozen=True, slots=True)
 class ExitedMessages:
-    """Messages that leave the window of a session, by a compaction, by what `replace`
-    or a provider drops, or by its end: copies, in order, each with its id. None is told
-    twice. Those of each user of a shared session are told apart: `user` is who said
-    them, or the session's user.
+    """Messages that left the window of a session, in order, as copies with their ids.
 
-    `numbers` are those of the messages in the session's history; `summary` is what
-    stands for them in the window now, None where nothing does, or where it says what
-    others said.
+    They leave by a compaction, because `replace` or a provider drops them, or because
+    the session ends. Each message is passed once. In a shared session, each user's
+    messages are passed separately. `user` is who said them, or the session's user.
+
+    `numbers` are the numbers of the messages in the session's history. `summary`
+    replaces them in the window now. It is None if no summary does, or if the summary
+    covers messages of others.
     """
 
     session_id: str
@@ -40,29 +41,33 @@ class ExitedMessages:
 
     @property
     def scope(self) -> Scope:
-        """Where what is made of them goes unless told otherwise: to the user; to the
-        session where there is none.
-        """
+        """The default scope of derived entries: the user's, else the session's."""
         return Scope.session(self.session_id) if self.user is None else Scope.user(self.user)
 
 
 Made: TypeAlias = str | EntryDraft | Mapping[str, Any] | None
-"""A text, a draft, the arguments of `write` (without a scope: that of `ExitedMessages`); None
-is nothing.
+"""A text, a draft, or the arguments of `write`; None derives nothing.
+
+The default scope is that of `ExitedMessages`.
 """
 WindowExitFunction: TypeAlias = Callable[
     [ExitedMessages], Made | Sequence[Made] | Awaitable[Made | Sequence[Made]]
 ]
-"""A function that makes entries of messages that left the window; may be async."""
+"""Derives entries from messages that left the window. It may be async.
+"""
 
 
 def drafts_of(made: object, leaving: ExitedMessages) -> list[EntryDraft]:
-    """Check what a callback returned, and give it as drafts. Raises `InvalidInput`."""
+    """Check the result of a callback, and return it as drafts.
+
+    Raises:
+        InvalidInput: the callback returned something that is not an entry.
+    """
     several = list(made) if isinstance(made, Sequence) and not isinstance(made, str) else [made]
     if len(several) > MOST_MADE:
         raise InvalidInput(
             "on_window_exit",
-            f"returned {len(several)} entries; at most {MOST_MADE} are made of the messages of one call",
+            f"returned {len(several)} entries. Return at most {MOST_MADE} per call",
         )
     return [_draft(one, leaving) for one in several if one is not None]
 
@@ -83,15 +88,15 @@ def _draft(made: object, leaving: ExitedMessages) -> EntryDraft:
     if given.get("key") is not None:
         raise InvalidInput(
             "key",
-            "cannot be given to what is made of messages: it is made once for each call of the callback",
+            "cannot be set on an entry derived from messages, which each call of the callback makes once. Omit it",
         )
     return _with_origin(EntryDraft(**given), leaving)
 
 
 def _with_origin(draft: EntryDraft, leaving: ExitedMessages) -> EntryDraft:
-    """The draft, whose metadata names the session as that of promoted entries does
-    (A68), with the session's agent unless it names one, and the sources of what was
-    said among its origins.
+    """The draft, whose metadata names the session as that of promoted entries does,
+    with the session's agent unless it names one, and the sources of what was said among
+    its origins.
     """
     heard = [
         origin("source", source) for message in leaving.messages if (source := source_of(message)) is not None

@@ -1,5 +1,5 @@
 """Where browsing goes on: behind the last entry that was shown, by the moment that
-orders, its sequence and its id (D52).
+orders, its sequence and its id.
 """
 
 from __future__ import annotations
@@ -46,5 +46,5 @@ def place_of(cursor: str, asked: EntryQuery) -> tuple[datetime, int, str]:
         return moment, sequence, position.id
     raise InvalidInput(
         "cursor",
-        "is damaged, or was returned to another question: scope, filters and order stay the same from page to page",
+        "is damaged, or belongs to another query. Keep scope, filters and order the same for all pages",
     )

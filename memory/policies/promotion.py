@@ -1,5 +1,6 @@
-"""Promotion: which entries go onward to a longer-lived tier or are copied into a
-broader scope, by which rule. Pure: facts in, decision out.
+"""Promotion rules: they move entries to a later tier or copy them to a broader scope.
+
+Pure functions: they take facts and return decisions.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from memory.policies.single_conditions import (
 from memory.ports.query import Condition
 
 Event = Literal["session_end", "sweep", "write"]
-"""When rules are asked. What those for `write` did not do behind a write, a sweep does."""
+"""When rules run. A sweep also runs the rules for `write` that did not run yet."""
 
 USER = "user"
-"""A scope to copy into: that of the user with whom the session is."""
+"""A target of copies: the scope of the user of the session."""
 
 _FLAT: Mapping[str, Any] = {
     "tags": lambda tags: HasTag(*tags),
@@ -53,16 +54,22 @@ _FLAT: Mapping[str, Any] = {
 
 
 class PromotionRule(Named):
-    """Move entries of tier `source` to `target` when the event happens and what is
-    asked of them holds; where nothing is asked, always.
+    """A rule that moves entries from tier `source` to tier `target`.
 
-    Asked is `when`, a condition, or in short any of `tags`, `types`, `min_confidence`,
-    `min_accesses`, `idle_for`, `older_than`; besides, where these are given, that the
-    entry is one of `tenants`' and of a scope of `scope_kinds`. What a scope holds is
-    what it holds in the source tier.
+    It runs on the event `on`, and takes the entries of which its condition is true;
+    without a condition it takes all of them. The condition is `when`. In short form it
+    is any of `tags`, `types`, `min_confidence`, `min_accesses`, `idle_for` and
+    `older_than`: one that is true suffices. `when` cannot be combined with the short
+    form. `tenants` and `scope_kinds` further limit the rule to entries of these tenants
+    and in scopes of these kinds. Conditions on the size of a scope count what it holds
+    in the source tier.
 
-    With `to_scope` the entry stays, and a copy goes into that scope as `promote` makes
-    it: `"user"`, the session's user, or a scope as `"org:acme"`.
+    With `to_scope` the entry stays in its tier, and a copy goes into that scope, as
+    `promote` makes it. `to_scope` is `"user"`, for the user of the session, or a scope
+    such as `"org:acme"`, and needs `on="session_end"`.
+
+    Raises:
+        InvalidInput: the rule cannot work. The message names the field.
     """
 
     setting = "promotion"
@@ -96,11 +103,15 @@ class PromotionRule(Named):
         if self.to_scope is not None:
             self._check_copying(self.to_scope)
         elif not is_later_tier(self.source, self.target):
-            raise self._field_error("target", f"must come after '{self.source}': records move onward only")
+            raise self._field_error(
+                "target", f"must be a later tier than '{self.source}'. Records never move back"
+            )
         if self.when is not None and (
             beside := [name for name in _FLAT if getattr(self, name) not in (None, ())]
         ):
-            raise self._field_error(beside[0], "cannot stand beside when: say it there")
+            raise self._field_error(
+                beside[0], "cannot be combined with when. Write the condition inside of when"
+            )
         for field, make in (*_FLAT.items(), ("tenants", lambda tenants: TenantIs(*tenants))):
             if (given := getattr(self, field)) not in (None, ()):
                 try:
@@ -110,13 +121,15 @@ class PromotionRule(Named):
         if self.when is not None and (never := _never_in(self.source, self.when)):
             raise self._field_error(
                 "when",
-                f"'{never.describe()}' never holds of what is in source = '{self.source}': change one of them",
+                f"'{never.describe()}' is never true of entries in source = '{self.source}'. Change one of them",
             )
         return self
 
     def _check_copying(self, to_scope: str) -> None:
         if "target" in self.model_fields_set:
-            raise self._field_error("target", "belongs to a move: with to_scope the entry stays where it is")
+            raise self._field_error(
+                "target", "applies to a move, and with to_scope the entry stays in its tier. Omit one of them"
+            )
         if (
             self.on != "session_end"
         ):  # else each sweep would look for the copies of before, and make anew what was deleted
@@ -129,12 +142,12 @@ class PromotionRule(Named):
             if kind is ScopeKind.SESSION:
                 raise self._field_error(
                     "to_scope",
-                    f"copies go into broader scopes, and a session is none: name '{USER}' or such as org:acme",
+                    f"must be broader than a session. Write '{USER}', or a scope such as org:acme",
                 )
 
     @cached_property
     def condition(self) -> RuleCondition | None:
-        """All that is asked of an entry; None where nothing is."""
+        """The whole condition of the rule; None if it takes every entry."""
         given = {name: getattr(self, name) for name in _FLAT}
         flat = [make(given[name]) for name, make in _FLAT.items() if given[name] not in (None, ())]
         asked: list[RuleCondition] = [TenantIs(*self.tenants)] if self.tenants else []
@@ -154,7 +167,7 @@ class PromotionRule(Named):
 
     @property
     def measures(self) -> frozenset[Measure]:
-        """What has to be known of a record's `rank`."""
+        """The measures of a record's `rank` that evaluation needs."""
         return frozenset() if self.condition is None else self.condition.measures()
 
     @property
@@ -162,16 +175,16 @@ class PromotionRule(Named):
         return 0 if self.condition is None else self.condition.from_rank()
 
     def answers(self, event: Event) -> bool:
-        """Whether the rule is asked on this event."""
+        """Return whether the rule runs on this event."""
         return self.on == event or (event == "sweep" and self.on == "write")
 
     def reason(self, facts: RecordFacts, now: datetime) -> str | None:
-        """Why this rule takes an entry with these facts; None where it does not."""
+        """Return why the rule takes an entry with these facts; None if it does not."""
         holds, said = self.evaluate(facts, now)
         return said if holds else None
 
     def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
-        """Whether it takes the entry, and why or why not."""
+        """Return whether the rule takes the entry, and the reason in words."""
         return (
             (True, "the rule takes every entry")
             if self.condition is None
@@ -179,11 +192,11 @@ class PromotionRule(Named):
         )
 
     def takes(self, now: datetime, known: Fields) -> Condition:
-        """The filter for what this rule takes of records that have these fields."""
+        """Return the filter for the records that the rule takes, by these fields."""
         return EVERYTHING if self.condition is None else self.condition.filter(now, known)
 
     def describe(self) -> str:
-        """The rule in words, for people."""
+        """Return the rule in words, for people."""
         asked = "every entry" if self.condition is None else self.condition.describe()
         goes = (
             f"{self.source} → {self.target}"
@@ -195,8 +208,10 @@ class PromotionRule(Named):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Where an entry goes and why; `target` of None keeps it. `to_scope`: the scope
-    that it is copied into instead.
+    """The tier that an entry moves to, and why.
+
+    A `target` of None keeps the entry. `to_scope` names the scope that it is copied
+    into instead. `rule` is the name of the rule that decided, and `because` its reason.
     """
 
     target: str | None
@@ -206,25 +221,26 @@ class Decision:
 
 
 class Policy(Protocol):
-    """A rule in Python, asked of the entries of a tier after the rules. Pure as they
-    are: what it may look at it is given.
+    """A rule in Python, which runs on the entries of a tier after the configured rules.
 
-    Three more attributes may be there: `on`, the event (else `sweep`), `tier` (else
-    `short`), and `when`, a condition on what it is asked about: then stores are asked
-    for those entries alone, else for the whole tier.
+    It must be pure: it decides from its arguments alone.
+
+    Three more attributes are optional. `on` is the event, by default `sweep`. `tier` is
+    the tier of the entries, by default `short`. `when` is a condition: with it, stores
+    return only the entries that may match; without it, they return the whole tier.
     """
 
     @property
     def name(self) -> str: ...
 
     def decide(self, record: Entry, facts: RecordFacts, now: datetime) -> Decision | None:
-        """Where the entry goes and why; None where it stays."""
+        """Return where the entry moves and why; None if it stays."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CustomRule:
-    """A policy, with what it leaves unsaid."""
+    """A policy with the defaults of its optional attributes filled in."""
 
     policy: Policy
     name: str
@@ -234,16 +250,20 @@ class CustomRule:
 
     @classmethod
     def of(cls, policy: Policy) -> CustomRule:
-        """Raises `InvalidInput` for what is no policy."""
+        """Check a policy and return it as a rule.
+
+        Raises:
+            InvalidInput: it is not a policy. The message says what it lacks.
+        """
         name = getattr(policy, "name", None)
         if not isinstance(name, str) or not name or not callable(getattr(policy, "decide", None)):
             raise InvalidInput(
                 "policies",
-                f"a policy has a name and decide(record, facts, now), as {type(policy).__name__} has not",
+                f"a policy needs a name and decide(record, facts, now), and {type(policy).__name__} lacks them",
             )
         if isinstance(policy, type):
             raise InvalidInput(
-                f"policies.{name}", f"is a class: hand in an object of it, {policy.__name__}(...)"
+                f"policies.{name}", f"is a class. Pass an instance of it, {policy.__name__}(...)"
             )
         if iscoroutinefunction(policy.decide):
             raise InvalidInput(f"policies.{name}.decide", "must not be async: it returns a Decision, or None")
@@ -274,8 +294,13 @@ class CustomRule:
         return self.when
 
     def decide(self, entry: Entry, facts: RecordFacts, now: datetime) -> Decision | None:
-        """What the policy says, under its name. Raises what it raises, and
-        `InvalidInput` where that is no move onward.
+        """Return the decision of the policy under its name; None if the entry stays.
+
+        Errors of the policy are raised as they are.
+
+        Raises:
+            InvalidInput: the policy returned something other than a move to a later
+                tier.
         """
         if self.when is not None and self.when.reason(facts, now) is None:
             return None
@@ -293,7 +318,7 @@ class CustomRule:
 
 
 def _never_in(tier: str, condition: RuleCondition) -> RuleCondition | None:
-    """The part of a condition that keeps it from holding of anything in a tier."""
+    """Return the part of a condition that makes it false of everything in a tier."""
     if isinstance(condition, AllOf):
         return next((never for part in condition.parts() if (never := _never_in(tier, part))), None)
     return condition if isinstance(condition, TierIs) and tier not in condition.names else None
@@ -307,11 +332,11 @@ DEFAULT_RULES = (
     ),
     PromotionRule(name="idle-sessions", on="sweep", source="short", target="mid", idle_for=timedelta(days=7)),
 )
-"""Facts of a session outlive it; what nobody touched for a week leaves the short tier."""
+"""Facts outlive their session; entries idle for a week leave the short tier."""
 
 
 def decide(rules: Sequence[PromotionRule], event: Event, facts: RecordFacts, now: datetime) -> Decision:
-    """The first rule, in order, that takes the entry to another tier wins."""
+    """Return the decision of the first rule, in order, that moves the entry."""
     for rule in rules:
         if (
             rule.answers(event)
@@ -326,8 +351,9 @@ def decide(rules: Sequence[PromotionRule], event: Event, facts: RecordFacts, now
 def decide_copies(
     rules: Sequence[PromotionRule], event: Event, facts: RecordFacts, now: datetime
 ) -> list[Decision]:
-    """The scopes that an entry is copied into: every rule that says so counts, each
-    scope once.
+    """Return a decision for each scope that the rules copy the entry into.
+
+    Every rule counts, and each scope appears once.
     """
     found: dict[str, Decision] = {}
     for rule in rules:

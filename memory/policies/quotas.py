@@ -1,5 +1,6 @@
-"""Quotas: how much a scope or a tenant may hold, and what becomes of a write beyond it.
-Pure.
+"""Quotas: how much a scope or a tenant may hold, and what happens to writes beyond it.
+
+Pure functions.
 """
 
 from __future__ import annotations
@@ -16,18 +17,25 @@ Oldest = Literal["oldest", "least_read", "least_confident"]
 
 
 class Quota(Named):
-    """Each scope, or the tenant as a whole (`per`), holds at most so many `entries`, or
-    `bytes`, of scopes of `scope_kinds` where these are named.
+    """A limit on the entries, the bytes or the artifact bytes of a scope or a tenant.
 
-    What is written beyond it is refused, or has others of its scope go (`then =
-    "evict"`): the `oldest`, the `least_read` or the `least_confident`, those without a
-    confidence first. What is expired or retired counts until it is deleted.
+    `per` says whether the limit is for each scope or for the tenant as a whole.
+    `scope_kinds` and `tenants` limit the quota to these. Exactly one of `entries`,
+    `bytes` and `artifact_bytes` is given.
 
-    `artifact_bytes` is for a tenant's artifacts and for the texts of its messages that
-    are stored apart from them (of more than 64 KiB), what is being uploaded and what
-    was replaced and is not deleted yet included. Beyond it uploads, and messages with
-    such texts, are refused; what messages are changed to, streams bring and compactions
-    sum up counts, and is not.
+    A write beyond the limit is refused. With `then="evict"`, which needs `per="scope"`,
+    the write evicts other entries of its scope: the `oldest`, the `least_read` or the
+    `least_confident` ones, those without a confidence first. Expired and retired
+    entries count until they are deleted.
+
+    `artifact_bytes` needs `per="tenant"`. It limits the artifacts of a tenant and the
+    texts of more than 64 KiB, which are stored apart from their messages. Uploads under
+    way count, and so does replaced data that is not deleted yet. Beyond the limit,
+    uploads and messages with such texts are refused. Changed messages, streamed
+    messages and summaries of compactions count, but are not refused.
+
+    Raises:
+        InvalidInput: the quota cannot work. The message names the field.
     """
 
     setting = "quotas"
@@ -46,20 +54,20 @@ class Quota(Named):
         if sum(given is not None for given in (self.entries, self.bytes, self.artifact_bytes)) != 1:
             raise self._field_error(
                 "entries",
-                "or bytes, or artifact_bytes: one of them says how much; for several, give a quota each",
+                "exactly one of entries, bytes and artifact_bytes is needed. For several limits, write one quota each",
             )
         if self.artifact_bytes is not None and (self.per == "scope" or self.scope_kinds):
             raise self._field_error(
-                "artifact_bytes", 'is for a tenant as a whole: per = "tenant", without scope_kinds'
+                "artifact_bytes", 'applies to a whole tenant. Set per = "tenant", and omit scope_kinds'
             )
         if self.then == "evict" and self.per == "tenant":
             raise self._field_error(
-                "then", "'evict' is for quotas per scope: what goes is of the scope that was written to"
+                "then", "'evict' needs a quota per scope: it evicts entries of the scope that was written to"
             )
         for tenant in self.tenants:
             validation.identifier(f"quotas.{self.name}.tenants", tenant)
         if self.then == "refuse" and "evict" in self.model_fields_set:
-            raise self._field_error("evict", 'belongs to then = "evict"')
+            raise self._field_error("evict", 'applies only to then = "evict"')
         return self
 
     @property
@@ -73,18 +81,18 @@ class Quota(Named):
         return "entries" if self.entries is not None else "bytes"
 
     def is_for(self, tenant: str, scope: str) -> bool:
-        """Whether it counts entries of this scope."""
+        """Return whether the quota counts entries of this scope."""
         return (not self.tenants or tenant in self.tenants) and (
             not self.scope_kinds or Scope.parse(scope).kind in self.scope_kinds
         )
 
     def describe(self) -> str:
-        """The quota in words, for people."""
+        """Return the quota in words, for people."""
         whose = f" of tenant {' or '.join(self.tenants)}" if self.tenants else ""
         kinds = f" ({', '.join(self.scope_kinds)})" if self.scope_kinds else ""
         beyond = (
             "beyond it writes are refused"
             if self.then == "refuse"
-            else f"beyond it the {self.evict.replace('_', ' ')} go"
+            else f"beyond it the {self.evict.replace('_', ' ')} entries are evicted"
         )
         return f"at most {self.most:,} {self.measure} per {self.per}{kinds}{whose}; {beyond}"

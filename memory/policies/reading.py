@@ -24,8 +24,7 @@ from memory.policies.window import (
 from memory.ports.tokens import TokenCounter
 
 LAYERED = 80
-"""Messages of a layered read-out that are neither system nor summary, unless told
-(B51).
+"""Messages of a layered read-out that are neither system nor summary, unless told.
 """
 
 
@@ -120,5 +119,5 @@ def _newest(window: Arranged, last: int) -> list[Message]:
 
 
 def layer_of(message: Message) -> str:
-    """Which layer a message is of (B51)."""
+    """Which layer a message is of."""
     return "summary" if message.is_summary else "system" if message.role is Role.SYSTEM else "recent"

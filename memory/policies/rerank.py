@@ -1,4 +1,4 @@
-"""Reranking what was found by a model that reads it, in one stage or two (D92–D99).
+"""Reranking what was found by a model that reads it, in one stage or two.
 Pure: what to ask, and what to make of the answer.
 """
 
@@ -18,7 +18,7 @@ from memory.policies.advice import QUESTION_BYTES, in_one_line, quote_text
 from memory.ports.advisor import Prompt
 
 POOL = 25
-"""Hits that are searched for at least, however few are to be shown (D94)."""
+"""Hits that are searched for at least, however few are to be shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ class Stage:
 
 
 FIRST = Stage(
-    50,  # D94
-    800,  # D92
+    50,
+    800,
     "(no reranker: Memory(reranker=…) or Memory(advisor=…) — order of the search kept)",
     "(rerank advisor unavailable — order of the search kept)",
     "(rerank advisor named no entry — order of the search kept)",
 )
 FINE = Stage(
-    8,  # D97
+    8,
     1_500,
     "(no advisor for the second stage: Memory(advisor=…) — order of the first stage kept)",
     "(second rerank advisor unavailable — order of the first stage kept)",
@@ -60,7 +60,7 @@ _DIGITS = re.compile(r"[0-9]+")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Rerank(Shown):
-    """What became of reranking (D98). `stages` is how many were asked for; a second is
+    """What became of reranking. `stages` is how many were asked for; a second is
     tried only where the first was applied.
     """
 
@@ -73,19 +73,19 @@ class Rerank(Shown):
 
 
 def pool(limit: int) -> int:
-    """How many hits to search for where so many are to be shown (D94)."""
+    """How many hits to search for where so many are to be shown."""
     return max(limit, POOL)
 
 
 def said_in(one: Entry | HistoryItem) -> tuple[str, str]:
-    """The title and the text that models read; the title of a message is who said it."""
+    """The title and the text that models read; a message's title is its speaker."""
     if isinstance(one, Entry):
         return one.title or "", one.content
     return one.message.name or one.message.role.value, one.message.text
 
 
 def prompt(question: str, found: Sequence[Entry | HistoryItem], now: datetime, excerpt_bytes: int) -> Prompt:
-    """What was found under the numbers 1 to n (decision D95), retired or not as it is
+    """What was found under the numbers 1 to n, retired or not as it is
     now.
     """
     return Prompt(
@@ -103,7 +103,7 @@ def numbered_lines(found: Sequence[Entry | HistoryItem], now: datetime, excerpt_
 
 def parse_places(reply: str, count: int) -> list[int]:
     """The places of the entries that a reply names by their numbers, each once, in its
-    order (D95). What was not shown as a number is none.
+    order. What was not shown as a number is none.
     """
     places = {str(number): number - 1 for number in range(1, count + 1)}
     return list(dict.fromkeys(places[digits] for digits in _DIGITS.findall(reply) if digits in places))
@@ -120,13 +120,13 @@ def by_scores(scores: Sequence[float], count: int) -> list[int]:
 
 
 def complete_order(order: Sequence[int], count: int) -> list[int]:
-    """Every place once: those that were picked, then the rest as they stood (D95, D97)."""
+    """Every place once: those that were picked, then the rest as they stood."""
     chosen = set(order)
     return [*order, *(place for place in range(count) if place not in chosen)]
 
 
 def _head(number: int, one: Entry | HistoryItem, now: datetime) -> str:
-    """`[id=1] (context · 2026-03-01 · superseded 2026-04-01) title` (D92), one line
+    """`[id=1] (context · 2026-03-01 · superseded 2026-04-01) title`, one line
     whatever the title holds.
     """
     if isinstance(one, Entry):

@@ -1,5 +1,6 @@
-"""Retention: what is deleted, ended or kept by rule, and how much of the past. Pure:
-facts in, decision out.
+"""Retention rules: they delete, end or keep records, and limit kept versions.
+
+Pure functions: they take facts and return decisions.
 """
 
 from __future__ import annotations
@@ -46,14 +47,22 @@ _ASKED = ("when", "tenants", "scope_kinds", "types", "tiers", "statuses", "keep_
 
 
 class RetentionRule(Named):
-    """Delete entries, sessions or kept versions, or `end` sessions, when what is asked
-    of them holds; or `keep` them: then no later rule takes them.
+    """A rule that deletes, ends or keeps entries, sessions or kept versions.
 
-    Asked is `when`, a condition, and besides, where these are given, that a record is
-    one of `tenants`', of a scope of `scope_kinds`, of `types`, in `tiers`; of sessions,
-    that they are in one of `statuses`. Of versions that edits have replaced, an entry's
-    newest `keep_versions` stay, and those that were replaced within `versions_for`; the
-    older ones go, the current version never.
+    `what` names the kind of record, and `then` the action. `then="keep"` protects the
+    records from later rules. `then="end"` is for sessions only.
+
+    The rule takes the records of which `when` is true. `tenants`, `scope_kinds`,
+    `types` and `tiers` further limit it to records of these; `statuses` limits it to
+    sessions in these statuses. A rule that deletes or ends entries or sessions needs
+    `when`.
+
+    Rules for versions concern the versions that edits have replaced. An entry's newest
+    `keep_versions` stay, or those that were replaced within `versions_for`; with both,
+    a version beyond either limit is deleted. The current version always stays.
+
+    Raises:
+        InvalidInput: the rule cannot work. The message names the field.
     """
 
     setting = "retention"
@@ -81,21 +90,21 @@ class RetentionRule(Named):
         for name in _ASKED:
             if getattr(self, name) not in (None, ()) and name not in _BELONGS[self.what]:
                 raise self._field_error(
-                    name, f"is not asked of {self.what}; there are {', '.join(_BELONGS[self.what])}"
+                    name, f"does not apply to {self.what}. Available: {', '.join(_BELONGS[self.what])}"
                 )
         if self.then == "end" and self.what != "sessions":
             raise self._field_error("then", f"'end' is for sessions, not for {self.what}")
         if self.what == "versions":
             self._check_versions()
         elif self.then != "keep" and self.when is None:
-            problem = f'is missing: a rule that would {self.then} all {self.what} is none; say which, as in {{ older_than = "90d" }}'
+            problem = f'is missing, so the rule would {self.then} all {self.what}. Write a condition, as in {{ older_than = "90d" }}'
             raise self._field_error("when", problem)
         if self.what == "sessions" and self.when is not None:
             for part in walk_conditions(self.when):
                 if not isinstance(part, _OF_SESSIONS):
-                    there_are = "there are older_than, idle_for, tag, tenant, all, any, not"
+                    there_are = "use older_than, idle_for, tag, tenant, all, any, not"
                     raise self._field_error(
-                        "when", f"'{part.describe()}' is not asked of sessions; {there_are}"
+                        "when", f"'{part.describe()}' does not apply to sessions; {there_are}"
                     )
         for tier in self.tiers:
             validation.one_of(f"retention.{self.name}.tiers", tier, TIERS)
@@ -107,18 +116,19 @@ class RetentionRule(Named):
         limits = self.keep_versions is not None or self.versions_for is not None
         if limits is (self.then == "keep"):
             problem = (
-                "keeps all versions: it has no limits"
+                "keeps all versions, so it takes no limits"
                 if limits
-                else "is missing, or versions_for: how many, or how long they stay"
+                else "or versions_for is missing. Set how many versions stay, or for how long"
             )
             raise self._field_error("keep_versions", problem)
         if self.versions_for is not None and not timedelta() < self.versions_for <= LONGEST:
-            raise self._field_error("versions_for", "should be longer than nothing and at most 100 years")
+            raise self._field_error("versions_for", "should be longer than zero and at most 100 years")
 
     @cached_property
     def condition(self) -> RuleCondition | None:
-        """All that is asked of a record, but its status and its place among versions;
-        None where nothing is.
+        """The whole condition, without the status and the limits of versions.
+
+        None means that the rule takes every record of its kind.
         """
         asked: list[RuleCondition] = [TenantIs(*self.tenants)] if self.tenants else []
         asked += [ScopeKindIs(*map(str, self.scope_kinds))] if self.scope_kinds else []
@@ -129,16 +139,16 @@ class RetentionRule(Named):
 
     @property
     def measures(self) -> frozenset[Measure]:
-        """What has to be known of a record's `rank`."""
+        """The measures of a record's `rank` that evaluation needs."""
         return frozenset() if self.condition is None else self.condition.measures()
 
     @property
     def of_tenants(self) -> frozenset[str] | None:
-        """The tenants of whose records alone it speaks; None: of everybody's."""
+        """The only tenants that the rule is for; None for all of them."""
         return None if self.condition is None else self.condition.tenants()
 
     def speaks_of(self, status: str | None) -> bool:
-        """Whether it is about records in this status: to end is about what is active."""
+        """Return whether the rule is for this status; `end` is for active sessions."""
         if status is None:
             return True
         return status in (self.statuses or (("active",) if self.then == "end" else (status,))) and not (
@@ -146,7 +156,7 @@ class RetentionRule(Named):
         )
 
     def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
-        """Whether it takes the record, and why or why not."""
+        """Return whether the rule takes the record, and the reason in words."""
         return (
             (True, f"the rule is for all {self.what}")
             if self.condition is None
@@ -154,18 +164,22 @@ class RetentionRule(Named):
         )
 
     def takes(self, now: datetime, known: Fields) -> Condition:
-        """The filter for what this rule takes of records that have these fields; it may
-        let more through.
+        """Return the filter for the records that the rule takes, by these fields.
+
+        It may let other records through.
         """
         return EVERYTHING if self.condition is None else self.condition.filter(now, known)
 
     def leaves(self, now: datetime, known: Fields) -> Condition | None:
-        """The filter for what it does not take; None where it takes everything."""
+        """Return the filter for the records that it leaves; None if it takes all."""
         return None if self.condition is None else self.condition.rest(now, known)
 
     def beyond(self, newer: int, replaced_at: datetime, now: datetime) -> str | None:
-        """Why a kept version goes that so many newer ones stand before, and that was
-        replaced then; None where it stays.
+        """Return why a kept version is deleted; None if it stays.
+
+        Args:
+            newer: How many newer versions are kept.
+            replaced_at: When the version was replaced.
         """
         if self.keep_versions is not None and newer >= self.keep_versions:
             return f"beyond the newest {self.keep_versions} kept versions"
@@ -174,7 +188,7 @@ class RetentionRule(Named):
         return None
 
     def describe(self) -> str:
-        """The rule in words, for people."""
+        """Return the rule in words, for people."""
         limits = [f"beyond the newest {self.keep_versions}"] if self.keep_versions is not None else []
         limits += (
             [f"replaced more than {in_words(self.versions_for)} ago"] if self.versions_for is not None else []
@@ -192,8 +206,9 @@ class RetentionRule(Named):
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """What becomes of a record: `then` of "keep" leaves it, by a rule or, where `rule`
-    is empty, since none takes it.
+    """The decision about a record.
+
+    `then="keep"` leaves it. An empty `rule` means that no rule takes it.
     """
 
     then: Then
@@ -204,7 +219,7 @@ class Retained:
 def decide_retention(
     rules: Sequence[RetentionRule], what: What, facts: RecordFacts, now: datetime, status: str | None = None
 ) -> Retained:
-    """The first rule, in order, that takes the record decides."""
+    """Return the decision of the first rule, in order, that takes the record."""
     for rule in rules:
         if rule.what == what and rule.speaks_of(status):
             holds, because = rule.evaluate(facts, now)
@@ -216,8 +231,9 @@ def decide_retention(
 def decide_version(
     rules: Sequence[RetentionRule], facts: RecordFacts, newer: int, replaced_at: datetime, now: datetime
 ) -> Retained:
-    """Of a kept version the first rule decides that is for it, whether it goes or
-    stays.
+    """Return the decision of the first rule that is for a kept version.
+
+    That rule decides whether the version is deleted or stays.
     """
     for rule in rules:
         if rule.what == "versions" and rule.evaluate(facts, now)[0]:

@@ -1,4 +1,4 @@
-"""Conditions on one fact of a record each."""
+"""Conditions that each check one fact of a record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memory.ports.query import And, Condition, Ge, Has, In, Le, Not, Or
 
 
 class Single(RuleCondition):
-    """A condition on one fact. `key` names it in a table."""
+    """A condition on one fact of a record. `key` is its name in a TOML table."""
 
     __slots__ = ()
     key: ClassVar[str]
@@ -38,7 +38,7 @@ class Single(RuleCondition):
 
     @abstractmethod
     def _field_filter(self, field: str, now: datetime) -> Condition:
-        """The filter that holds of exactly the same records."""
+        """Return the filter that is true of exactly the same records."""
 
     @abstractmethod
     def _table_value(self) -> Any: ...
@@ -46,7 +46,7 @@ class Single(RuleCondition):
 
 @dataclass(frozen=True, slots=True)
 class _Since(Single):
-    """So long a time, or more, has passed since a moment of its record's."""
+    """True once a length of time has passed since a moment of the record."""
 
     length: timedelta
 
@@ -74,22 +74,33 @@ class _Since(Single):
 
 
 class OlderThan(_Since):
-    """Its record was created so long ago, or longer."""
+    """True of records that were created `length` ago or earlier.
+
+    `length` is a timedelta, or text such as "30d", "5m" or "1h30m". It is longer than
+    zero and at most 100 years.
+
+    Raises:
+        InvalidInput: `length` is no such duration.
+    """
 
     __slots__ = ()
     key, fact, words = "older_than", "created_at", "older than"
 
 
 class IdleFor(_Since):
-    """Its record was made and last changed so long ago, or longer. To be read is no
-    change.
+    """True of records that were created and last changed `length` ago or earlier.
+
+    Reading a record does not change it. `length` is given as for `OlderThan`.
+
+    Raises:
+        InvalidInput: `length` is no such duration.
     """
 
     __slots__ = ()
     key, fact, words = "idle_for", "updated_at", "unchanged for"
 
     def filter(self, now: datetime, known: Fields) -> Condition:
-        """By the moment it was made too, of which stores have an index."""
+        """Filter by the creation time too, because stores have an index on it."""
         return And(
             tuple(Le(known[fact], now - self.length) for fact in ("created_at", self.fact) if fact in known)
         )
@@ -103,7 +114,13 @@ class IdleFor(_Since):
 
 @dataclass(frozen=True, slots=True)
 class AccessCountAtLeast(Single):
-    """Its record was read so often; see `memory.orchestrator.entries.accesses`."""
+    """True of records that were read at least `times` times.
+
+    `memory.orchestrator.entries.accesses` counts the reads.
+
+    Raises:
+        InvalidInput: `times` is not a whole number of 1 or more.
+    """
 
     key, fact = "read_at_least", "accesses"
     times: int
@@ -129,7 +146,13 @@ class AccessCountAtLeast(Single):
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceAtLeast(Single):
-    """Its record has a confidence, and one so high."""
+    """True of records with a confidence of at least `least`.
+
+    It is false of records without a confidence.
+
+    Raises:
+        InvalidInput: `least` is not a number from 0 to 1.
+    """
 
     key, fact = "confidence_at_least", "confidence"
     least: float
@@ -161,7 +184,7 @@ class ConfidenceAtLeast(Single):
 
 @dataclass(frozen=True, slots=True)
 class _OneOf(Single):
-    """A fact is one of these names."""
+    """True where a fact is one of `names`, of which there is at least one."""
 
     names: tuple[str, ...]
 
@@ -189,7 +212,7 @@ class _OneOf(Single):
 
 
 class HasTag(_OneOf):
-    """Its record has one of these tags, to the letter."""
+    """True of records with at least one of these tags. Case counts."""
 
     __slots__ = ()
     key, fact, words = "tag", "tags", "tagged {}"
@@ -211,7 +234,7 @@ class HasTag(_OneOf):
 
 
 class TypeIs(_OneOf):
-    """Its record is of one of these types."""
+    """True of records of one of these types."""
 
     __slots__ = ()
     key, fact, words = "type", "type", "of type {}"
@@ -222,7 +245,7 @@ class TypeIs(_OneOf):
 
 
 class TierIs(_OneOf):
-    """Its record is at home in one of these tiers."""
+    """True of records whose home is in one of these tiers."""
 
     __slots__ = ()
     key, fact, words = "tier", "tier", "in tier {}"
@@ -233,7 +256,7 @@ class TierIs(_OneOf):
 
 
 class ScopeKindIs(_OneOf):
-    """Its record belongs to a scope of one of these kinds."""
+    """True of records in a scope of one of these kinds."""
 
     __slots__ = ()
     key, fact, words = "scope_kind", "scope_kind", "of a scope of kind {}"
@@ -244,8 +267,9 @@ class ScopeKindIs(_OneOf):
 
 
 class TenantIs(_OneOf):
-    """Its record is one of these tenants'. A tenant is no field: who asks stores asks
-    for `tenants`.
+    """True of records of one of these tenants.
+
+    The tenant is not a field of a record. A query to a store passes `tenants` instead.
     """
 
     __slots__ = ()
@@ -261,8 +285,13 @@ class TenantIs(_OneOf):
 
 @dataclass(frozen=True, slots=True)
 class ScopeExceeds(RuleCondition):
-    """Its record lies beyond the newest so many of its scope, or beyond the newest so
-    many bytes or tokens: the newest that fit stay.
+    """True of records beyond the newest `count`, `bytes` or `tokens` of their scope.
+
+    The newest records that fit stay.
+
+    Raises:
+        InvalidInput: not exactly one of the three is given, or it is not a whole number
+            of 0 or more.
     """
 
     measure: Measure
@@ -288,7 +317,7 @@ class ScopeExceeds(RuleCondition):
 
     def evaluate(self, facts: RecordFacts, now: datetime) -> tuple[bool, str]:
         if facts.rank is None:
-            return False, f"{self.describe()}: not looked at"
+            return False, f"{self.describe()}: not checked"
         holds = getattr(facts.rank, self.measure) > self.most
         return holds, self.describe() if holds else f"among {self._newest()}"
 
@@ -327,7 +356,7 @@ def _length(name: str, given: object) -> timedelta:
     if not isinstance(length, timedelta):
         raise InvalidInput(name, "should be a duration such as '30d', '5m' or '1h30m'")
     if not timedelta() < length <= LONGEST:
-        raise InvalidInput(name, "should be longer than nothing and at most 100 years")
+        raise InvalidInput(name, "should be longer than zero and at most 100 years")
     return length
 
 

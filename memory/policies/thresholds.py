@@ -1,8 +1,8 @@
-"""When a session's window is compacted before a model is asked, and what of it a
-summary then stands for. Pure.
+"""Policies that decide when a session's window is compacted, and which messages leave.
 
-By tokens (`TokenThreshold`), by messages, by turns. Compaction of plain lists
-(`CompactionSettings`) is a policy of its own: see `compacting`.
+A window is compacted before a model is called, by its tokens (`TokenThreshold`), its
+messages or its turns. `compacting` compacts plain lists by a policy of its own
+(`CompactionSettings`). Pure functions.
 """
 
 from __future__ import annotations
@@ -19,8 +19,14 @@ from memory.policies.window import TokenThreshold, split_by_policy, turns
 
 @dataclass(frozen=True, slots=True)
 class MessageThreshold:
-    """Compacts a window of more than `most` messages, system and summary aside, down to
-    the last `keep_last` (half of `most`).
+    """Compact a window of more than `most` messages down to its last `keep_last`.
+
+    System messages and summaries do not count. The default of `keep_last` is half of
+    `most`.
+
+    Raises:
+        InvalidInput: a number is not whole or is negative, or `keep_last` exceeds
+            `most`.
     """
 
     most: int = 80
@@ -32,8 +38,13 @@ class MessageThreshold:
 
 @dataclass(frozen=True, slots=True)
 class TurnThreshold:
-    """Compacts a window of more than `most` turns down to the last `keep_last` (half of
-    `most`); one that has not ended counts.
+    """Compact a window of more than `most` turns down to its last `keep_last`.
+
+    A turn that has not ended counts. `keep_last` is half of `most` by default.
+
+    Raises:
+        InvalidInput: a number is not whole or is negative, or `keep_last` exceeds
+            `most`.
     """
 
     most: int = 40
@@ -49,11 +60,14 @@ WindowPolicy: TypeAlias = TokenThreshold | MessageThreshold | TurnThreshold
 def archived_by(
     policy: WindowPolicy, messages: Sequence[Message], costs: Sequence[int], of_tools: int = 0
 ) -> tuple[int, ...]:
-    """The positions of the messages that leave a window; none where it is not due, or
-    nothing would.
+    """Return the positions of the messages that leave a window.
 
-    `costs` are the tokens of each message, `of_tools` those of the tools. The last user
-    message stays (B46); a result stays with its call (B47).
+    It returns none if compaction is not due, or if no message would leave. The last
+    user message stays, and a tool result stays with its call.
+
+    Args:
+        costs: The tokens of each message.
+        of_tools: The tokens of the tools.
     """
     count, tokens = (
         sum(1 for message in messages if message.role is not Role.SYSTEM and not message.is_summary),
@@ -74,7 +88,7 @@ def archived_by(
 
 
 def _resolve_keep_last(most: int, keep_last: int | None) -> int:
-    """How many stay: half of the most unless given."""
+    """Return how many stay: half of `most` unless given."""
     validation.whole("most", most)
     if keep_last is None:
         return most // 2

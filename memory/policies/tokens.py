@@ -1,4 +1,4 @@
-"""What messages and tools cost in tokens, by a counter that can be exchanged. Pure."""
+"""Token counts of messages and tools, by a counter that can be replaced. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memory.domain.message import Message, text_of
 from memory.ports.tokens import TokenCounter
 
 MESSAGE_TOKENS = 4
-"""What each message costs besides what is in it (A114, B45, C16)."""
+"""The tokens that each message costs besides its content."""
 PART_TOKENS = 1_000
 """What an image or another part that is not text counts as: about a picture of a
 megapixel. No bytes are looked at.
@@ -78,8 +78,9 @@ def _ascii_weight(text: str, length: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DefaultCounter:
-    """Estimates tokens by classes of characters; summed, then rounded up. No tokenizer
-    is needed.
+    """Estimate tokens by classes of characters, without a tokenizer.
+
+    The weights are summed and rounded up.
 
     ASCII letters and spaces count a quarter of a token. Digits, punctuation, runs of
     letters and digits, and each script have a weight of their own. For 20 kinds of text
@@ -100,11 +101,11 @@ class DefaultCounter:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCounter:
-    """Any function that counts the tokens of a text, as a counter:
-    `FunctionCounter(lambda text: len(encoding.encode(text)), name="o200k")`.
+    """A counter that uses a function of a text.
 
-    `name` is stored beside what was counted: change it whenever the function counts
-    otherwise. Without one the function's own name is taken.
+    An example is `FunctionCounter(lambda text: len(encoding.encode(text)),
+    name="o200k")`. `name` is stored with the counts: change it whenever the function
+    counts differently. The default is the name of the function.
     """
 
     function: Callable[[str], int]
@@ -116,8 +117,10 @@ class FunctionCounter:
             object.__setattr__(self, "name", f"{getattr(self.function, '__module__', '?')}.{named}")
 
     def count(self, text: str) -> int:
-        """What the function says; 0 for the empty text, of which it is not asked.
-        Raises `InvalidInput` where it says no number of tokens.
+        """Return the count of the function; 0 for empty text, without a call.
+
+        Raises:
+            InvalidInput: the function returns something else than a number of tokens.
         """
         counted = self.function(text) if text else 0
         if isinstance(counted, bool) or not isinstance(counted, int) or counted < 0:
@@ -129,11 +132,11 @@ class FunctionCounter:
 
 
 def message_tokens(message: Message, counter: TokenCounter) -> int:
-    """4, and what its content, its reasoning and the names and arguments of its calls
-    cost together.
+    """Return the tokens of a message.
 
-    Never more for how it would be written as JSON (decision B45). A part that is not
-    text costs `PART_TOKENS`.
+    They are 4 plus the tokens of its content, its reasoning, and the names and
+    arguments of its calls. JSON syntax costs nothing. A part that is not text costs
+    `PART_TOKENS`.
     """
     parts = [] if isinstance(message.content, str) else message.content
     others = sum(1 for part in parts if _text_of_part(part) is None)
@@ -141,12 +144,12 @@ def message_tokens(message: Message, counter: TokenCounter) -> int:
 
 
 def messages_tokens(messages: Iterable[Message], counter: TokenCounter) -> int:
-    """What a list costs: the sum of its messages (C16)."""
+    """Return the tokens of a list: the sum of those of its messages."""
     return sum(message_tokens(message, counter) for message in messages)
 
 
 def tools_tokens(tools: Sequence[Mapping[str, Any]], counter: TokenCounter) -> int:
-    """What the schemas of tools cost: their JSON (B45). No tools cost nothing."""
+    """Return the tokens of the schemas of tools, counted as JSON; 0 without tools."""
     return counter.count(json.dumps([dict(tool) for tool in tools], ensure_ascii=False)) if tools else 0
 
 

@@ -2,7 +2,7 @@
 texts that is a slip of the hand away. Pure.
 
 For words of five letters or more that match nothing, and never by adding or dropping an
-ending (decision D57, D64, D67).
+ending.
 """
 
 from __future__ import annotations

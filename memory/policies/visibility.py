@@ -48,7 +48,7 @@ moment.
 
 
 def is_expired(record: Record, now: datetime) -> bool:
-    """Strictly past its expiry: at that very moment it is still visible (A34)."""
+    """Strictly past its expiry: at that very moment it is still visible."""
     return record.expires_at is not None and record.expires_at < now
 
 
@@ -63,7 +63,7 @@ def is_current(record: Record, now: datetime) -> bool:
 
 
 def is_active(record: Record, at: datetime, now: datetime) -> bool:
-    """Whether the validity window contains the moment (D20)."""
+    """Whether the validity window contains the moment."""
     start: Any = record.fields["valid_from"]
     end: Any = record.fields.get("valid_to")
     return is_past(micros(start), at, now) and (end is None or at < end)
@@ -139,7 +139,7 @@ def filter_of(asked: EntryQuery, collection: Collection, now: datetime) -> Condi
 
 
 def predicate_of(asked: EntryQuery, collection: Collection, now: datetime) -> Callable[[Record], bool]:
-    """What tells the same of records read by their ids, whose metadata are judged too."""
+    """Return the same test for records read by id; it checks metadata too."""
     lets_through, partitions = asking.condition(filter_of(asked, collection, now)), asked.partitions
     return lambda record: (
         (not partitions or record.partition in partitions)

@@ -28,7 +28,7 @@ TASK_WORDS = (
     "deadline",
     "important",
 )
-"""Words by which a message is taken to speak of the work itself (A116)."""
+"""Words by which a message is taken to speak of the work itself."""
 SHORT = 50
 """Characters below which a message says little."""
 
@@ -40,7 +40,7 @@ _ACKNOWLEDGES = re.compile(
 
 def importance(message: Message, index: int, total: int, task_words: Iterable[str] = ()) -> float:
     """How much a message matters, 0 to 100: later ones more, what sets the frame or
-    speaks of the work more, mere assent less (A116).
+    speaks of the work more, mere assent less.
 
     `metadata["importance"]`, a number, is what the caller thinks: the mean of both
     then.
@@ -62,14 +62,14 @@ def importance(message: Message, index: int, total: int, task_words: Iterable[st
 
 def similarity(one: str, other: str) -> float:
     """How many of their words two texts share, 0 to 1: Jaccard over lower-cased words
-    of more than two characters; 0 where one has none (A117).
+    of more than two characters; 0 where one has none.
     """
     return _alike(_words(one), _words(other))
 
 
 def duplicates(messages: Sequence[Message], threshold: float = 0.85) -> dict[int, tuple[int, ...]]:
     """The positions of messages that say much the same as an earlier one, by the
-    position of the earliest; each is named once (A118).
+    position of the earliest; each is named once.
 
     Two texts of which more than a part is the same share one of their rarest words:
     only those that do are compared.

@@ -19,7 +19,7 @@ from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes.calls import is_made_up
 
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
-"""Text of the result that stands in for one that never came (B53)."""
+"""Text of the result that stands in for one that never came."""
 _STAND_IN = "interrupted:"
 """How the id of a stand-in begins."""
 RECALLED = "recalled"
@@ -46,7 +46,7 @@ class Arranged:
     `units` are those that stay together, pinned ones too.
 
     `invalid_response` are results that answer no call, or one that had its result: they
-    leave the window and stay in the history under that reason (B53). `interrupted` are
+    leave the window and stay in the history under that reason. `interrupted` are
     calls without a result, to be mended before a model is asked.
     """
 
@@ -71,8 +71,8 @@ class Arranged:
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """What is never parted: a call with its results, or one message (B47, C27,
-        C45). Results that answer nothing are in no block.
+        """What is never parted: a call with its results, or one message. Results that
+        answer nothing are in no block.
         """
         always = set(self.pinned_positions)
         return [unit for unit in self.units if unit[0] not in always]
@@ -80,7 +80,7 @@ class Arranged:
     @cached_property
     def turns(self) -> list[Block]:
         """Turns end at an assistant's message without calls; what follows the last one
-        is a turn that is not complete (C29).
+        is a turn that is not complete.
         """
         found: list[Block] = []
         turn: Block = ()
@@ -110,9 +110,9 @@ several things.
 
 def arrange(messages: Messages) -> Arranged:
     """The messages with each result directly behind the call it answers, in the order
-    in which results came (B22, B53, B75).
+    in which results came.
 
-    A result belongs to the nearest earlier call of its id that has none (decision B53).
+    A result belongs to the nearest earlier call of its id that has none.
     Then a result without an id belongs to the first call of its name, or of any name
     where it has none, that is still open in the last message with calls before it: a
     call that another result names by its id is not open, whichever came first. A real
@@ -280,11 +280,11 @@ def fit_to_budget(
     by: Literal["blocks", "turns"] = "blocks",
     keep_last_user: bool = True,
 ) -> Fitted:
-    """The newest of the messages that fit, whole blocks or whole turns (C17–C20, C34).
+    """The newest of the messages that fit, whole blocks or whole turns.
 
     System messages come first and are kept, then the summaries. Then blocks are taken
     from the newest back, up to the first that does not fit: older ones are not pulled
-    in (C19). With `keep_last_user` the block of the last user message has its room
+    in. With `keep_last_user` the block of the last user message has its room
     before all others, and is kept even where there is none.
     """
     it = arrange(messages)
@@ -350,10 +350,10 @@ def from_user(messages: Messages, kept: Sequence[int]) -> tuple[int, ...]:
 
 def newest(messages: Messages, most: int) -> tuple[int, ...]:
     """The newest so many that are neither system nor summary, in the order in which
-    they are shown; none for 0 and below (C26).
+    they are shown; none for 0 and below.
 
     Where the cut falls into a call's results, what is left of them goes too: never more
-    than `most` (decision C27).
+    than `most`.
     """
     units, room = arrange(messages).blocks, most
     first = len(units)
@@ -390,7 +390,7 @@ def reaches_back(
 
 def layered_view(messages: Messages, summaries: Sequence[Message] = (), most: int = 80) -> list[Message]:
     """System messages, all summaries (those given, archived ones too, and those among
-    the messages), and the newest `most` others (B51).
+    the messages), and the newest `most` others.
     """
     it = arrange(messages)
     pinned = [it.messages[at] for at in it.pinned_positions]
@@ -406,8 +406,8 @@ def layered_view(messages: Messages, summaries: Sequence[Message] = (), most: in
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What a compaction keeps: the window is then `system`, the new summary, `kept`
-    (B35), and the summary stands for `archived`.
+    """What a compaction keeps: the window is then `system`, the new summary, `kept`,
+    and the summary stands for `archived`.
     """
 
     system: tuple[int, ...]
@@ -417,10 +417,10 @@ class Split:
 
 def split_for_compaction(messages: Sequence[Message], keep_last: int) -> Split:
     """Keeps the last so many that are neither system nor summary; below 0 means 0, more
-    than there are keeps all (B34, B41).
+    than there are keeps all.
 
-    An earlier summary is archived in any case (B40). Where the cut falls into a call's
-    results it moves back to the call: more are kept then (B47). A message that is still
+    An earlier summary is archived in any case. Where the cut falls into a call's
+    results it moves back to the call: more are kept then. A message that is still
     being said is kept, wherever it stands.
     """
     it = arrange(messages)
@@ -429,7 +429,7 @@ def split_for_compaction(messages: Sequence[Message], keep_last: int) -> Split:
 
 def split_by_policy(messages: Sequence[Message], keep_last: int) -> Split:
     """As `split_for_compaction`, with the cut moved back to the last user message where
-    that is earlier (B46). It may leave nothing to archive.
+    that is earlier. It may leave nothing to archive.
     """
     it = arrange(messages)
     cut, of_user = _first_kept_block(it, keep_last), it.among(it.blocks)
@@ -470,14 +470,18 @@ def _first_of_user(it: Arranged, kept: Set[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TokenThreshold:
-    """When a window is compacted before a model is asked: once it takes `share` of the
-    tokens that are left beside `max_output_tokens`.
+    """Compact a window once it takes `share` of the tokens that a model has for input.
 
-    The newest messages are kept up to `target`, a share of what the system message and
-    the tools leave free. The rest of it has room for the summary, so every message is
-    in the summary or in a context of `max_tokens`. Give `keep_last` to keep a number of
-    messages instead, whatever they cost; a context of `max_tokens` may then leave some
-    out.
+    The model has `max_tokens` less `max_output_tokens` for its input. The newest
+    messages are kept up to `target`, a share of the tokens that the system message and
+    the tools leave free. The rest has room for the summary. So every message is in the
+    summary or in a context of `max_tokens`.
+
+    `keep_last` keeps this number of messages instead, whatever they cost. Then a
+    context of `max_tokens` may leave some of them out.
+
+    Raises:
+        InvalidInput: a number is out of range, or `target` exceeds `share`.
     """
 
     max_tokens: int
@@ -500,7 +504,7 @@ class TokenThreshold:
 
     @property
     def usable(self) -> int:
-        """What the model has for its input."""
+        """The tokens that the model has for its input."""
         return max(1, self.max_tokens - self.max_output_tokens)
 
     def is_reached(self, messages: Sequence[Message], tokens: int) -> bool:

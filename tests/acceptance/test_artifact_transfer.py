@@ -316,7 +316,7 @@ async def test_quotas_and_limits_hold_for_what_is_imported(other: Memory, clock:
         report = await memory.admin.import_(lines)
         assert (report.artifacts, len(report.refused_lines), len(report.unlinked_lines)) == (1, 1, 2)
         assert set(await files(memory)) == {("s/2", "empty")}
-        assert report.problems[0].endswith("keep it elsewhere and its address here")
+        assert report.problems[0].endswith("store it elsewhere and its address here")
 
 
 @pytest.mark.usefixtures("in_tens")
@@ -331,7 +331,7 @@ async def test_quotas_and_limits_hold_for_what_is_imported(other: Memory, clock:
             (ARTIFACT_FORMAT, {name: wrong}, name)
             for name, wrong in (("sha256", "x"), ("sha256", None), ("id", ""), ("session_id", None))
         ),
-        (ARTIFACT_FORMAT, {"session_id": "s3"}, "does not stand above it"),
+        (ARTIFACT_FORMAT, {"session_id": "s3"}, "is not above it"),
         (ARTIFACT_FORMAT, {"format": "memory-artifact/2"}, "this version reads"),
         *(
             (CHUNK_FORMAT, {name: wrong}, name)
@@ -341,7 +341,7 @@ async def test_quotas_and_limits_hold_for_what_is_imported(other: Memory, clock:
             (CHUNK_FORMAT, {"data": wrong}, "data")
             for wrong in (None, 7, "", "é", b64encode(b"x" * 11).decode())
         ),
-        (CHUNK_FORMAT, {"artifact_id": "another"}, "does not stand above it"),
+        (CHUNK_FORMAT, {"artifact_id": "another"}, "is not above it"),
     ],
 )
 async def test_a_line_that_is_none_of_an_artifact_is_refused_before_anything_is_written(

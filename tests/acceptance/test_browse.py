@@ -359,7 +359,7 @@ async def test_retired_entries_are_not_listed_as_of_a_moment_nor_by_anothers_cur
     for n in range(3):
         await memory.write(f"n{n}", scope=USER)
     page = await memory.browse(limit=1)
-    with pytest.raises(InvalidInput, match="cursor: is damaged, or was returned to another question"):
+    with pytest.raises(InvalidInput, match="cursor: is damaged, or belongs to another query"):
         await memory.browse(limit=1, cursor=page.cursor, include_retired=True)
     moments: tuple[dict[str, Any], ...] = ({"as_of": clock.moment}, {"known_at": clock.moment})
     for moment in moments:

@@ -633,7 +633,7 @@ async def test_an_advisor_tags_what_is_added_and_says_what_gives_way(
         )
         assert manual.startswith("ERR: "), "it gave way already"
         unread = (await said(memory, add, profile={"auto_supersede": True}, reads=OTHER_USER)).splitlines()
-        assert unread[1:] == [f"nobody was asked what it takes the place of: {USER} is not read"]
+        assert unread[1:] == [f"auto_supersede was skipped: these commands may not read {USER}"]
         assert len(await memory.retrieve(USER)) == 2, "what may not be read is not retired either"
         for quiet in ({}, {"auto_tag": False}):
             assert len((await said(memory, add, profile=quiet, reads=OTHER_USER)).splitlines()) == 1, (

@@ -248,7 +248,7 @@ async def test_where_it_was_said_is_refused_by_name_where_it_cannot_be(
 
 
 async def test_a_number_needs_its_conversation_and_the_refusal_says_so(plain: Memory) -> None:
-    with pytest.raises(InvalidInput, match="counts within a conversation; say which"):
+    with pytest.raises(InvalidInput, match="is a position in a conversation"):
         await plain.write("text", scope=USER, number_in_conversation=1)
 
 

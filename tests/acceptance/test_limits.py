@@ -120,13 +120,13 @@ async def test_a_late_mistake_in_a_long_batch_stores_nothing_of_it(memory: Memor
 async def test_a_message_that_is_too_large_is_refused_by_name(plain: Memory) -> None:
     session = plain.session("s1")
     with pytest.raises(
-        InvalidInput, match=r"message\[1\]: exceeds 33554432 bytes; keep what is larger elsewhere"
+        InvalidInput, match=r"message\[1\]: exceeds 33554432 bytes\. Store larger data elsewhere"
     ):
         await session.append(
             [{"role": "user", "content": "fine"}, {"role": "user", "content": "é" * 2**24 + "x"}]
         )
     with pytest.raises(
-        InvalidInput, match="message: exceeds 1048576 bytes, its texts of more than 65536 bytes aside"
+        InvalidInput, match="message: exceeds 1048576 bytes, not counting texts of more than 65536 bytes"
     ):
         await session.append({"role": "user", "content": [{"type": "text", "text": "x" * 60_000}] * 18})
     with pytest.raises(InvalidInput, match="tool_call_id: exceeds 65536 bytes"):

@@ -583,7 +583,7 @@ async def test_a_summary_that_no_message_can_say_is_a_note_and_nothing_has_chang
 async def test_one_message_that_is_too_long_is_kept_and_said(memory: Memory) -> None:
     model = Summariser()
     (note,) = await SummarizingProvider(memory, model, active_tokens=50).write([q(HUNDRED)])
-    assert "50 tokens more than the 50" in note
+    assert "exceeds active_tokens=50 by 50 tokens" in note
     assert (model.asked, texts(await SummarizingProvider(memory, model).read())) == ([], [HUNDRED])
 
 
@@ -668,7 +668,7 @@ class Bare:
 def test_a_composite_has_parts(plain: Memory) -> None:
     with pytest.raises(InvalidInput, match=r"At least one provider required\."):
         CompositeProvider([])
-    with pytest.raises(InvalidInput, match="must have read and write, which str has not"):
+    with pytest.raises(InvalidInput, match="must have read and write, and str does not"):
         CompositeProvider(["buffer"])  # type: ignore[list-item]
     with pytest.raises(InvalidInput, match="must have different namespaces, not buffer, buffer"):
         CompositeProvider([BufferProvider(plain), BufferProvider(plain)])

@@ -284,7 +284,7 @@ async def test_what_is_to_go_onward_goes_onward_where_it_is_imported_and_nothing
             {**debt, "owes": ["redact"]},
             {**next(line for line in lines if line.get("kind") == "sessions"), "owes": ["leave"]},
         ):
-            with pytest.raises(InvalidInput, match="owes: is not as an export writes it"):
+            with pytest.raises(InvalidInput, match="owes: is not in the form that an export writes"):
                 await other.admin.import_([wrong])
 
 

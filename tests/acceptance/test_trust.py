@@ -676,7 +676,7 @@ async def test_gates_of_a_manager_hold_for_stores_of_any_kind(plain: Memory) -> 
     assert await manager.dispatch("add_memory", {"entries": ["tea", "sugar"]}) == {"stored": 2}
     with pytest.raises(StoreAddFailure, match="refused, and nothing was written: no"):
         await manager.add("a secret")
-    with pytest.raises(StoreAddFailure, match="changes content and metadata only"):
+    with pytest.raises(StoreAddFailure, match="may change only content and metadata"):
         await manager.add("tag me")
     assert notes.kept == ["TEA", "SUGAR"]
     assert [found.content for found in await manager.search("tea")] == ["TEA"]

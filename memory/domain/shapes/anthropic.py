@@ -46,8 +46,8 @@ def from_fields(fields: Fields) -> list[Message]:
 
 
 def to_fields(messages: Sequence[Message], *, foreign_reasoning: bool = True) -> list[Fields]:
-    """The messages without system ones (`system_prompt`). Results of tools, and what a user
-    says right behind them, become one message of the user.
+    """The messages without system ones (`system_prompt`). Results of tools, and what a
+    user says right behind them, become one message of the user.
     """
     found: list[Fields] = []
     before: Message | None = None

@@ -19,7 +19,7 @@ def call_of(field: str, given: Fields, arguments: str = "arguments") -> tuple[To
     Arguments are JSON text, kept to the letter whatever the model wrote, or an object.
     A call without an id, as older models make them, is known by the name of its
     function: a result belongs to the nearest earlier call of its id that has none, so
-    that is enough (B53).
+    that is enough.
     """
     name = _not_empty(f"{field}.name", given.pop("name", None))
     kept: Fields = {}

@@ -1,4 +1,4 @@
-"""Messages of OpenAI's chat completions, and of the many servers that speak the same."""
+"""Messages of OpenAI's chat completions, and of compatible servers."""
 
 from __future__ import annotations
 

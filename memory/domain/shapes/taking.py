@@ -163,7 +163,7 @@ def _as_mapping(given: object) -> Mapping[Any, Any]:
 
 
 def _dump_model(one: Any) -> Any:
-    """What came as an object, such as a block of a maker's own library, as its fields."""
+    """Return the fields of an object, such as a block of a vendor's library."""
     return (
         one.model_dump(warnings=False)
         if not isinstance(one, type) and callable(getattr(one, "model_dump", None))

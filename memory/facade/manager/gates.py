@@ -48,7 +48,7 @@ class StoreGates:
             [answer] = await self._writing.answers_of(self._write, [(entry, provenance)])
             changes = changes_of(answer)
             if changes.keys() - CHANGED:
-                raise RejectedByGate("the write gate of a manager changes content and metadata only")
+                raise RejectedByGate("the write gate of a manager may change only content and metadata")
             content, metadata = changes.get("content", content), changes.get("metadata", metadata)
         return await store.add(
             content, metadata, provenance, key=key, detect_conflicts=detect_conflicts, resolve=resolve

@@ -88,7 +88,7 @@ class Injection:
         except ForkedProcess:
             raise
         except Exception as error:  # noqa: BLE001 - functions and stores are anybody's
-            log.warning("nothing of memory was shown to the model: %s: %s", type(error).__name__, error)
+            log.warning("no memories were injected for the model: %s: %s", type(error).__name__, error)
             return list(messages)
 
     async def _block(self, messages: Sequence[Any], search: Search) -> str | None:

@@ -360,7 +360,7 @@ class MemoryManager(AsyncContext):
                 await self._resume(self._memory, session_id)
             except Exception as error:  # noqa: BLE001 - there may be others
                 log.warning(
-                    "what is left in session '%s' could not be told: %s: %s",
+                    "pending messages of session '%s' could not be delivered: %s: %s",
                     session_id,
                     type(error).__name__,
                     error,
@@ -391,7 +391,11 @@ class MemoryManager(AsyncContext):
         try:
             await self.resume()
         except Exception as error:  # noqa: BLE001 - it is tried again at the next opening
-            log.warning("what was left untold could not be told: %s: %s", type(error).__name__, error)
+            log.warning(
+                "messages left by an earlier process could not be delivered: %s: %s",
+                type(error).__name__,
+                error,
+            )
 
     # -- for the model -----------------------------------------------------------------
 
@@ -573,7 +577,7 @@ class MemoryManager(AsyncContext):
                 )
             found[same[0].name] = same[0]
         if not found:
-            raise InvalidInput(field, "names no store; leave it out for all of them")
+            raise InvalidInput(field, "names no store. Omit it to use all stores")
         return list(found.values())
 
     def _search_tool(self, settings: SearchTool, scope: list[NamedStore]) -> Tool:
@@ -609,7 +613,7 @@ class MemoryManager(AsyncContext):
                 for n, one in enumerate(validation.sequence("entries", entries, at_most=MOST_ENTRIES))
             ]
             if not texts:
-                raise InvalidInput("entries", "must be at least one")
+                raise InvalidInput("entries", "must have at least one entry")
             named, came_of = (
                 [self._stores[name] for name in _within(scope, stores)],
                 self._provenance.then(_CAME_OF.get()),
@@ -641,7 +645,7 @@ class MemoryManager(AsyncContext):
                 with span("create_memory", self._attributes):
                     await self._add_to_stores([(text, None) for text in texts], stores, provenance)
             except Exception as error:  # noqa: BLE001 - nobody waits for it
-                log.warning("what a model wanted to keep was not stored: %s", error)
+                log.warning("entries that a model added were not stored: %s", error)
 
         self._run_behind(add_texts())
 
@@ -729,7 +733,7 @@ def _within(scope: Sequence[NamedStore], stores: Sequence[str] | None) -> list[s
         )
     if len(there) < len(asked):
         log.warning(
-            "memory stores that a model asked for and that are not there: %s",
+            "a model asked for memory stores that are not available: %s",
             ", ".join(n[:80] for n in asked if n not in reached),
         )
     return there

@@ -116,7 +116,7 @@ class JsonStore:
         try:
             records = json.loads(self._path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
-            raise self._corrupt_record_error(None, f"no JSON: {error}") from None
+            raise self._corrupt_record_error(None, f"not JSON: {error}") from None
         if not isinstance(records, list):
             raise self._corrupt_record_error(None, f"must be a list of records, not {type(records).__name__}")
         return [self._check_record(number, record) for number, record in enumerate(records)]
@@ -146,7 +146,7 @@ class JsonStore:
             str(self._path),
             number,
             problem,
-            "; nothing was changed: correct the file by hand, or move it away to begin anew",
+            "; nothing was changed. Correct the file by hand, or move it away to start with no records",
         )
 
     def _write(self, records: list[dict[str, Any]]) -> None:

@@ -84,7 +84,7 @@ class Attachment:
                 self._failures += 1
                 why = f"{type(error).__name__}: {error}"
                 log.warning(
-                    "memory store '%s' was not told what was said, %d times in a row: %s",
+                    "messages were not delivered to memory store '%s', %d times in a row: %s",
                     self._store.name,
                     self._failures,
                     why,
@@ -159,11 +159,15 @@ class Attachment:
         try:
             await self._gates.add(self._store, fact.content, fact.metadata or None, provenance, key=key)
         except RejectedByGate:
-            log.info("a fact was refused, and is not kept in memory store '%s'", self._store.name)
+            log.info(
+                "the write gate refused a fact, so memory store '%s' does not store it", self._store.name
+            )
         except Conflict as error:
             if error.deleted_at is None:
                 raise
-            log.info("a fact that was deleted since is not kept again in memory store '%s'", self._store.name)
+            log.info(
+                "a fact was deleted earlier, so memory store '%s' does not store it again", self._store.name
+            )
 
 
 @explain_guesses
@@ -243,7 +247,7 @@ class Recording:
             await self._spool.wait()
         except Exception as error:  # noqa: BLE001 - no failure reaches the agent
             log.warning(
-                "that something waits in run '%s' could not be noted: %s: %s",
+                "pending messages of run '%s' could not be noted: %s: %s",
                 self.run_id,
                 type(error).__name__,
                 error,
@@ -273,7 +277,7 @@ class Recording:
             return await self._spool.close()
         except Exception as error:  # noqa: BLE001 - no failure reaches the agent
             log.warning(
-                "how far stores have come in run '%s' could not be noted: %s: %s",
+                "the delivery positions of run '%s' could not be noted: %s: %s",
                 self.run_id,
                 type(error).__name__,
                 error,

@@ -198,7 +198,7 @@ class NamedStore:
         if isinstance(found, str | bytes | Mapping):
             raise InvalidInput(
                 "search",
-                f"store '{self.name}' returned a {type(found).__name__}, not a list of what it found",
+                f"store '{self.name}' returned a {type(found).__name__}, not a list of results",
             )
         return [_entry_of(one, self.name) for one in list(found)[:most]]
 

@@ -68,7 +68,8 @@ def distinct(tools: Sequence[Any]) -> list[Any]:
     names = [tool.name for tool in tools]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InvalidInput(
-            "tools", f"two are named {twice!r}: give one another name (SearchTool(name=…), AddTool(name=…))"
+            "tools",
+            f"two tools are named {twice!r}. Give one another name (SearchTool(name=…), AddTool(name=…))",
         )
     return list(tools)
 

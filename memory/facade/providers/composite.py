@@ -62,7 +62,7 @@ class CompositeProvider(TakesTurns):
         for part in self._parts:
             if not isinstance(part, Provider):
                 raise InvalidInput(
-                    "parts", f"each must have read and write, which {type(part).__name__} has not"
+                    "parts", f"each must have read and write, and {type(part).__name__} does not"
                 )
         names = [part.namespace for part in self._parts if hasattr(part, "namespace")]
         if len(names) != len(set(names)):

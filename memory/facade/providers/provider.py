@@ -120,7 +120,7 @@ class SessionProvider(TakesTurns):
     def __init__(self, memory: Memory, *, namespace: str | None = None, user: str | None = None) -> None:
         self.namespace = validation.identifier("namespace", self.type if namespace is None else namespace)
         if "/" in self.namespace:
-            raise InvalidInput("namespace", "must not hold '/', which stands between it and a session's id")
+            raise InvalidInput("namespace", "must not contain '/', which separates it from the session id")
         self._user = None if user is None else validation.identifier("user", user)
         self._memory = memory
         reads_of_caller()  # child tasks of the caller let it know what they read

@@ -159,7 +159,7 @@ class SummarizingProvider(SessionProvider):
                 return []
             if len(sizes) < 2:
                 return [
-                    f"one message, with the results of its calls, takes {over} tokens more than the {self._active_tokens} there are for all"
+                    f"one message with the results of its calls exceeds active_tokens={self._active_tokens} by {over} tokens"
                 ]
             archived = sizes[0]
             for size in sizes[1:-1]:
@@ -171,8 +171,8 @@ class SummarizingProvider(SessionProvider):
                     self._make_summary, keep_last=sum(sizes) - archived, reason="active_tokens"
                 )
             except CompactionError as error:
-                log.warning("session %s is %d tokens over: %s", conversation.id, over, error)
-                return [f"{over} tokens too many stay, for there is no summary: {error}"]
+                log.warning("session %s exceeds active_tokens by %d tokens: %s", conversation.id, over, error)
+                return [f"active_tokens is exceeded by {over} tokens, because no summary was made: {error}"]
 
     async def _make_summary(self, messages: Sequence[Message]) -> str:
         previous = next((message.text for message in messages if message.is_summary), None)

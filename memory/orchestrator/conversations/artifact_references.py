@@ -115,7 +115,7 @@ class ArtifactReferences:
             left = await self._outbox.finish_all(owing, away)
         if away:
             raise StoreUnavailable(
-                min(away), "does not answer: what points to something that is gone is cleared by a sweep"
+                min(away), "does not answer. A sweep clears the references to deleted records"
             )
         owed_by = {row.key: owed for row, owed in zip(homes, left, strict=True)}
         return [

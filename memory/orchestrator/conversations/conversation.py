@@ -98,7 +98,10 @@ class Conversation(Compacting):
             remembered = await self._window_at_hand(reach)
             if remembered is None:
                 raise
-            window, degraded = remembered, [f"{error}; shown is what was last seen of the session here"]
+            window, degraded = (
+                remembered,
+                [f"{error}; the result shows the session as this process last read it"],
+            )
         if asked.layered:
             asked = replace(asked, earlier=await self._earlier_summaries())
         version = window.state.after.version
@@ -501,7 +504,7 @@ class Conversation(Compacting):
                 await self._sessions.refuse_change(self._log.life)
             if large := large_texts(new):
                 raise InvalidInput(
-                    str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes"
+                    str(large[0][0][0]), f"of the system message exceeds {LARGE_TEXT_BYTES} bytes. Shorten it"
                 )
             made.append(new)
             return {"system": new.model_dump(mode="json", exclude_defaults=True, exclude={"id"})}
@@ -610,7 +613,7 @@ class Conversation(Compacting):
         What others wrote since this call began stays. Edits of messages stay too.
         """
         if (checkpoint.session_id, checkpoint.incarnation) != (self.id, self._log.life.incarnation):
-            raise InvalidInput("checkpoint", "is one of another session")
+            raise InvalidInput("checkpoint", "belongs to another session")
         patience, known = RetryDeadline(self._placement, self.id), (await self._log.load()).state
         wanted = await self._log.state_at(min(checkpoint.place, known.place))
         state, left, leaving = known, known.window.without(wanted.window), Places()

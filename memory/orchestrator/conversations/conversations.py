@@ -142,7 +142,7 @@ class Conversations:
             except (
                 MemoryTiersError
             ) as error:  # a store is away, or others have said something in it that is under legal hold
-                log.warning("session %s, for which there was no room, is not erased: %s", forked.id, error)
+                log.warning("the fork %s exceeded a quota, and could not be erased: %s", forked.id, error)
             raise
         if draft.forked_from is not None:
             await self.redaction.confirm_fork(

@@ -138,7 +138,7 @@ class Redaction:
         if await self._outbox.finish(pending):
             raise StoreUnavailable(
                 log.store.name,
-                "has erased the message, but not yet all that was stored or made of it: a sweep will",
+                "has erased the message, but not yet all of its copies and derived data. A sweep will erase the rest",
             )
         return True
 

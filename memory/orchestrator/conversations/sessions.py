@@ -568,7 +568,7 @@ class SessionRecords:
         try:
             await self.catch_up()
         except MemoryTiersError as error:
-            log.info("some sessions are behind in the list: %s", error)
+            log.info("the list shows an earlier state of some sessions: %s", error)
         by = Order(moment, descending=descending)
         query = Query(SESSIONS, Tenant(tenant), all_of(*conditions), (by,), limit, cursor=cursor)
         page = await self._placement.page("session.list", self._placement.topology.archive, query)

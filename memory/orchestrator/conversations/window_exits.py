@@ -173,7 +173,11 @@ class WindowExitHandler:
             for problem in self._outbox.problems
             if (problem.tenant, problem.record_id, problem.step) == (key.tenant, key.id, LEAVE)
         ]
-        return said[-1] if said else "it waits for a process that has the callback, or is at it now"
+        return (
+            said[-1]
+            if said
+            else "it waits for a process that has the callback, or such a process is handling it now"
+        )
 
     async def _leave(self, pending: OutboxRecord, owed: Owed) -> bool:
         owner = pending.owner
@@ -334,7 +338,7 @@ class WindowExitHandler:
             try:
                 kept += await self._trust.let_in(tenant, [draft])
             except RejectedByGate:
-                log.info("an entry of what was said is not made: it was refused")
+                log.info("an entry derived from messages was refused and is not stored")
         return kept
 
     async def _drafts(self, owner: Record, callback: Callback, leaving: ExitedMessages) -> list[EntryDraft]:

@@ -47,7 +47,7 @@ class EmbedderNote:
     version: int = 0
 
     def __str__(self) -> str:
-        return str(self.model) if self.to is None else f"{self.model}, being made anew with {self.to}"
+        return str(self.model) if self.to is None else f"{self.model}, with a reindex to {self.to} under way"
 
     def names(self, model: Fingerprint) -> bool:
         return model in (self.model, self.to)
@@ -126,8 +126,8 @@ class Embeddings:
             return
         raise InvalidInput(
             "min_relevance",
-            f"relevance is unknown with the embedder {await self._fingerprint()}, which has no calibration: "
-            "leave min_relevance out, or search with mode='lexical'",
+            f"relevance is unknown with the embedder {await self._fingerprint()}, which has no calibration. "
+            "Omit min_relevance, or search with mode='lexical'",
         )
 
     async def whose(self) -> dict[str, FieldValue]:
@@ -138,7 +138,9 @@ class Embeddings:
     async def fingerprint(self) -> Fingerprint:
         """Of the embedder. Raises where there is none."""
         if (mine := await self._fingerprint()) is None:
-            raise ConfigError("embedder: none is configured; vectors are made anew with the embedder that is")
+            raise ConfigError(
+                "embedder: none is configured. Configure the embedder that the new vectors are made with"
+            )
         return mine
 
     async def _fingerprint(self) -> Fingerprint | None:
@@ -176,8 +178,8 @@ class Embeddings:
         if self.own is None or self._noted is None:
             return None
         if self._noted.to is None:
-            return f"the vectors in the stores are of {self._noted.model} by now; what has none of {self._mine} was found by words alone"
-        return f"vectors are being made anew, with {self._noted.to}; what has none of {self._mine} now was found by words alone"
+            return f"the stores now hold vectors of {self._noted.model}; texts without a vector of {self._mine} were found by words alone"
+        return f"a reindex to {self._noted.to} is under way; texts without a vector of {self._mine} were found by words alone"
 
     @property
     def reindexed_at(self) -> datetime | None:

@@ -44,7 +44,7 @@ conflicting entries, the nearest first. It may be async; else it runs in a threa
 AsyncResolver: TypeAlias = Callable[[EntryDraft, list[Entry]], Awaitable[object]]
 """A resolver as the detector calls it; its answer is checked afterwards."""
 
-UNRESOLVED = "there is no `resolve`: all of them stay active"
+UNRESOLVED = "no `resolve` was given, so all of them stay active"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,9 @@ class ConflictDetector:
         )
         common = {hit.entry.id: in_common(said, content_words(_text_of(hit.entry))) for hit in found}
         keys = [Key(tenant, entry_id) for entry_id, part in common.items() if near(part, None)]
-        lacking = f"there may be more near it: {'; '.join(found.degraded)}" if found.degraded else None
+        lacking = (
+            f"there may be more similar entries: {'; '.join(found.degraded)}" if found.degraded else None
+        )
         if not keys:
             return [], lacking
         homes = [

@@ -208,7 +208,7 @@ class SupersedeWriter:
         if never:
             raise InvalidInput(
                 "created_at",
-                f"does not lie after the valid_from of entry {entry_id}, which would never have been valid",
+                f"must be later than the valid_from of entry {entry_id}. Otherwise that entry was valid at no moment",
             )  # D33
         return home
 

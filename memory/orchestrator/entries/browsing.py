@@ -205,7 +205,7 @@ class Browsing:
         try:
             known = known or await blocked.load(asked.tenant)
         except StoreError as error:
-            lacking.say(f"{error}; entries with an origin were left out, for their source may be blocked")
+            lacking.say(f"{error}; entries with an origin were left out, because their source may be blocked")
             if isinstance(error, StoreTimeout):
                 lacking.silent.add(archive)
         return replace(asked, trusted=visible(known))

@@ -111,8 +111,8 @@ class Derivation:
                 _check_overrides(there, asked)
                 if delete_original and there.body.get(COPIED_VERSION) != source.version:
                     raise Conflict(
-                        f"entry {entry_id} was edited since it was promoted, and its copy does not have the edit: it was not deleted; "
-                        "update the copy to what is to be kept, then delete the original",
+                        f"entry {entry_id} was edited after it was promoted, and its copy lacks the edit, so it was not deleted. "
+                        "Update the copy with the text to keep, then delete the original",
                         there.key.id,
                     )
 
@@ -148,7 +148,7 @@ class Derivation:
     @property
     def decided_when_made(self) -> tuple[str, ...]:
         """What decides besides whether a copy is made, and is not asked before it is."""
-        return ("if the write gate lets it in",) if self._entries.trust.gates.write is not None else ()
+        return ("if the write gate accepts it",) if self._entries.trust.gates.write is not None else ()
 
     async def _copy_of(
         self, tenant: str, source: Record, target: Scope, overrides: dict[str, Any], *, gated: bool
@@ -362,7 +362,7 @@ class Derivation:
                 return await self._made_before(there.record, to_delete)
             if there.tombstone is not None and not revive:
                 raise Conflict(
-                    "what was made of it before was deleted since",
+                    "its earlier result was deleted",
                     record.key.id,
                     deleted_at=moment(there.tombstone.version),
                 )
@@ -402,7 +402,7 @@ class Derivation:
         now = self._placement.now()
         if to_delete and (is_expired(made, now) or not is_current(made, now)):
             raise Conflict(
-                "what was made of this before is hidden by now, expired or retired: nothing was deleted",
+                "the earlier result of this call is expired or retired, so nothing was deleted",
                 made.key.id,
             )
         if not to_delete:
@@ -454,7 +454,7 @@ def _digest(overrides: dict[str, Any]) -> str:
 def _check_overrides(made: Record, asked: str) -> None:
     if made.body.get(OVERRIDES, asked) != asked:
         raise Conflict(
-            "it was promoted to this scope before, with other content, tags or metadata: update what that made",
+            "it was already promoted to this scope with other content, tags or metadata. Update that copy",
             made.key.id,
         )
 

@@ -251,7 +251,7 @@ class Entries:
             start: Any = record.fields["valid_from"]
             if when is not None and when <= start:
                 raise InvalidInput(
-                    "when", "does not lie after valid_from: the entry could not be reached at any moment"
+                    "when", "must be later than valid_from. Otherwise the entry is valid at no moment"
                 )  # decision D33
             return {"valid_to": when or max(start, now)}
 

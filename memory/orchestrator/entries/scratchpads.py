@@ -413,7 +413,7 @@ class Scratchpads:
         try:
             await self._delete(self._placement.topology.archive, parts[-1], _parts_of(nonce))
         except StoreError as error:
-            log.info("a sweep will drop what a scratchpad had no room for: %s", error)
+            log.info("a sweep will delete a text that exceeded a scratchpad: %s", error)
 
     async def _there(self, row: Record) -> Record | None:
         """This row as it stands at its place; None where it does not."""

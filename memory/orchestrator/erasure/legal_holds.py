@@ -80,7 +80,7 @@ class Holds:
                 raise CorruptRecord(
                     archive.name,
                     key.id,
-                    "a legal hold, and nobody can say over what; nothing is deleted until it is mended",
+                    "a legal hold whose target cannot be read; nothing is deleted until the record is repaired",
                 )
             found += [row for row in page.records if isinstance(row, Record)]
         return found

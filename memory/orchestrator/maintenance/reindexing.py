@@ -121,7 +121,7 @@ class Reindexer:
             False,
             work.made,
             left,
-            tuple(work.waiting) or ("others write with another embedder meanwhile",),
+            tuple(work.waiting) or ("other processes still write with another embedder",),
         )
 
     async def catch_up(self, hold: Hold) -> int:
@@ -207,7 +207,7 @@ class Reindexer:
         owing = [OutboxRecord(collection, store, row) for row in rows if row.owed and row.role is Role.HOME]
         for left in await self._outbox.finish_all(owing, work.away) if owing else ():
             if any(owed.step.startswith(DELIVER) for owed in left):
-                work.waiting["copies are still owed to a store; `memory doctor` tells why"] = None
+                work.waiting["copies to a store are still pending; `memory doctor` says why"] = None
 
     async def _renew(self, store: Store, collection: Collection, made: Sequence[Record], work: _Work) -> None:
         """Give these vectors to what stands in a store. It is read again just before:
@@ -280,6 +280,6 @@ def _not_of(model: Fingerprint) -> Condition:
 
 
 def _note_failure(store: Store, error: StoreError, work: _Work) -> None:
-    log.warning("reindex leaves out store '%s': %s", store.name, error)
+    log.warning("reindex skips store '%s': %s", store.name, error)
     work.waiting[str(error)] = None
     work.away.add(store.name)

@@ -552,7 +552,7 @@ class StoreRepair:
                         await self._balances.recount(tenant, differs.version)
                     except TooMuchContention as error:
                         work.found.left.append(
-                            f"the balance of tenant '{tenant}' is counted by others too: {error}; try again"
+                            f"the usage record of tenant '{tenant}' is being changed by others: {error}; try again"
                         )
 
 

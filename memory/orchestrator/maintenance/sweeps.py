@@ -263,11 +263,11 @@ class Maintenance:
         except (NotHeld, Enough):
             raise
         except StoreError as error:
-            log.warning("maintenance leaves out a job: %s", error)
+            log.warning("maintenance skips a job: %s", error)
             _note_waiting(report, error)
             return error
         except Exception as error:
-            log.exception("maintenance leaves out a job that failed")
+            log.exception("maintenance skips a job that failed")
             report.stays += (f"a job of maintenance failed: {type(error).__name__}: {error}",)
             return error
         return None
@@ -284,7 +284,7 @@ class Maintenance:
         """
         for found in (await self._setbacks.note()).values():
             report.stays += (
-                f"{found}; `memory doctor --repair` heals what can be healed, and nothing is forgotten until then",
+                f"{found}. Run `memory doctor --repair`; until then, sweeps remove no deletion records",
             )
 
     async def _retain(self, report: SweepReport, hold: Hold, away: set[str]) -> None:
@@ -566,7 +566,7 @@ class Maintenance:
                 while await self._clear_some(store, collection, report, hold):
                     pass  # where there was something there may be more
         except StoreError as error:
-            log.warning("maintenance leaves out the cache '%s': %s", store.name, error)
+            log.warning("maintenance skips the cache '%s': %s", store.name, error)
 
     async def _clear_some(self, store: Store, collection: Collection, report: SweepReport, hold: Hold) -> int:
         """Forget copies that are too old to be served, of a slice; how many."""

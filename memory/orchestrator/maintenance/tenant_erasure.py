@@ -94,7 +94,7 @@ class Tenants:
         if done.goes_on:
             raise StoreUnavailable(
                 self._placement.topology.archive.name,
-                "what was written before goes on coming; a sweep looks again",
+                "earlier writes are still arriving; a sweep checks again",
             )
         return ErasedTenant(len(done.scopes), _by_kind(done.counts))
 
@@ -137,7 +137,7 @@ class Tenants:
         done = _EraseProgress()
         await self._carry_out(str(owed.data["tenant"]), pending.owner, done)
         for error in done.problems:
-            log.warning("something of a tenant that is erased stays: %s", error)
+            log.warning("the erasure of a tenant is not complete: %s", error)
             if not isinstance(error, LegalHoldActive):
                 raise error
         return not done.goes_on  # ending the operation took the debt away with it

@@ -95,7 +95,7 @@ class Gathering:
         try:
             await self._passages.catch_up(MADE_FIRST)
         except MemoryTiersError as error:
-            log.info("what was said last is not found by meaning yet: %s", error)
+            log.info("the latest messages are not found by meaning yet: %s", error)
 
     async def gather(
         self, heard: MessageQuery, question: Question, near: bytes | None, limit: int, lacking: Lacking

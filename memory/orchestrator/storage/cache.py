@@ -59,7 +59,7 @@ class Cache:
             with step("cache.look"):
                 stamp = (await store.get(collection, [key]))[0]
         except StoreError as error:
-            log.warning("cache '%s' is left out: %s", store.name, error)
+            log.warning("cache '%s' is bypassed: %s", store.name, error)
             return Look(None, None, "", now)
         copy = (
             stamp

@@ -225,7 +225,7 @@ class Generations:
             told and was < to and restamped + erased
         ):  # with nothing in it, it may only have forgotten the scope
             log.warning(
-                "store '%s' was behind in one scope (generation %d of %d): restored or replaced? It is level now",
+                "store '%s' was behind in one scope (generation %d of %d), as after a restore. It is up to date now",
                 store.name,
                 was,
                 to,
@@ -254,9 +254,7 @@ class Generations:
         for _ in range(self._placement.settings.attempts):
             if not (await self._stamp(store, partition, generation, asked, frozenset(Role)))[1]:
                 return
-        raise StoreUnavailable(
-            store.name, "what was written since an erasure began keeps changing; try again"
-        )
+        raise StoreUnavailable(store.name, "entries written since the erasure began keep changing; try again")
 
     async def _restamp(self, store: Store, partition: Partition, generation: int) -> int:
         return (

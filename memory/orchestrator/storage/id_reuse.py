@@ -79,7 +79,7 @@ class IdReuse:
                 undone = ", ".join(owed.step for owed in left)
                 raise StoreUnavailable(
                     store.name,
-                    f"entry {key.id} was deleted, which is not finished ({undone}): its id is free after that; try again",
+                    f"the deletion of entry {key.id} is not complete ({undone}). Its id is free after that; try again",
                 )
         await self._outbox.erase_children(
             ENTRIES, key

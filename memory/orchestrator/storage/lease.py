@@ -100,4 +100,4 @@ class Lease:
         try:
             await self._placement.write_one("lease.return", self._placement.topology.archive, put)
         except StoreError as error:
-            log.warning("the maintenance lease runs out by itself: %s", error)
+            log.warning("the maintenance lease was not released, and expires by itself: %s", error)

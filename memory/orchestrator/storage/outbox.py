@@ -310,7 +310,9 @@ class Outbox:
             return [await handler(pending, owed)]
         if owed.step.partition(".")[0] == DELIVER:
             return await self._deliver(owed.step, owed.data["to"], items, away)
-        raise MemoryTiersError("this version of the library does not know the step; a newer one left it")
+        raise MemoryTiersError(
+            "a newer version of the library left this step. Upgrade memory-tiers to run it"
+        )
 
     async def _settle(
         self, done: list[tuple[OutboxRecord, tuple[Owed, ...]]], away: set[str]
@@ -399,7 +401,9 @@ class Outbox:
                 return Annotate(
                     pending.collection, owner.key, at=owner.version, role_is=Role.ARRIVING, role=Role.HOME
                 )
-        raise MemoryTiersError("this version of the library does not know the write; a newer one left it")
+        raise MemoryTiersError(
+            "a newer version of the library left this write. Upgrade memory-tiers to run it"
+        )
 
     def _copy(self, collection: Collection, owner: Record, owed: Owed) -> Put:
         """The owner itself as a replica, or another record that it brings, which is of
@@ -434,9 +438,7 @@ class Outbox:
                 and await self._generations.lives_on(pending.owner, pending.store)
             )
         if isinstance(outcome.stored, Corrupt) and not isinstance(write, Annotate):
-            raise StoreError(
-                store.name, f"a damaged record stands where a write for {pending.owner.key.id} belongs"
-            )
+            raise StoreError(store.name, f"a damaged record blocks a write for {pending.owner.key.id}")
         if (older := in_the_way(outcome, _version(write))) is not None:
             await self.finish(
                 OutboxRecord(write.collection, store, older), away
@@ -651,5 +653,5 @@ def no_room(owner: Standing, archive: Store) -> StoreUnavailable | None:
     earlier = f"{len(carried) - 1} earlier version{'s' if len(carried) > 2 else ''}"
     return StoreUnavailable(
         archive.name,
-        f"has not taken {earlier} of this entry yet, and the entry can carry no more of them; edit it again when it does",
+        f"has not stored {earlier} of this entry yet, and the entry can carry no more. Edit it again once the store works",
     )

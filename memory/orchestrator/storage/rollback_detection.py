@@ -50,11 +50,11 @@ class RolledBackStore(Shown):
 
     def __str__(self) -> str:
         said = (
-            f"to {_minute(self.to)} or soon after"
+            f"to its state at {_minute(self.to)} or soon after"
             if self.to
-            else "to before anything was noted in it, or replaced by an empty one"
+            else "to a state before its first note, or replaced by an empty store"
         )
-        return f"store '{self.store}' was set back {said}; at {_minute(self.seen)} it had come further"
+        return f"store '{self.store}' was restored {said}; at {_minute(self.seen)} it held later data"
 
 
 @dataclass(slots=True)
@@ -223,7 +223,7 @@ class RollbackDetector:
                 with step("setback.look"):
                     row = (await store.get(SETTINGS, [KEY]))[0]
             except StoreError as error:
-                log.debug("store '%s' does not say what it has seen: %s", store.name, error)
+                log.debug("the note of what store '%s' has stored was not written: %s", store.name, error)
                 continue
             if isinstance(row, Record):
                 body: Any = row.body

@@ -145,9 +145,9 @@ def read_sources(told: object) -> tuple[Source, ...]:
             _are_names(source) for source in found
         )
     except (TypeError, KeyError, ValueError, AttributeError) as error:
-        raise ValueError("is not as an export writes it") from error
+        raise ValueError("is not in the form that an export writes") from error
     if not as_written:
-        raise ValueError("is not as an export writes it")
+        raise ValueError("is not in the form that an export writes")
     return tuple(
         replace(source, generation=0) if isinstance(source, EntrySource) else source for source in found
     )

@@ -48,7 +48,7 @@ class StoreNotes:
                 log.warning("%s", problem)
             await self.note()
         except MemoryTiersError as error:
-            log.info("which stores serve beside each other was not noted: %s", error)
+            log.info("the note of which stores serve together was not written: %s", error)
 
     async def on_close(self) -> None:
         """Note that stores hold something by now."""
@@ -174,7 +174,11 @@ class StoreNotes:
                     with step("stores.look"):
                         (row,) = await store.get(SETTINGS, [KEY])
                 except StoreError as error:
-                    log.debug("store '%s' does not say which stores it serves beside: %s", store.name, error)
+                    log.debug(
+                        "the note of which stores serve together cannot be read from store '%s': %s",
+                        store.name,
+                        error,
+                    )
                     continue
                 found[store] = row if isinstance(row, Record) else None
         return found
@@ -199,8 +203,8 @@ class StoreNotes:
         served = f"store '{other['name']}' served {_tiers_text(other['tiers'])} beside store '{beside}' and holds data"
         if other["name"] in {store.name for store in self._stores}:
             return (
-                f"{served}, and another store has its name and place now: restore the store that was there; or run `memory doctor --repair`, "
-                "which heals what the other stores can tell"
+                f"{served}, and another store now has its name and place. Restore the earlier store; or run `memory doctor --repair`, "
+                "which restores what the other stores hold"
             )
         instead = [
             store.name
@@ -209,7 +213,7 @@ class StoreNotes:
         ]
         replaced = f"; store '{instead[0]}', which serves it now, is new" if instead else ""
         return (
-            f"{served}, and this configuration omits it: what it holds is not found{replaced}. Put it back into the configuration; or, if its data "
+            f"{served}, and this configuration omits it, so its data is not found{replaced}. Put it back into the configuration; or, if its data "
             f"was moved or is not needed, run `memory doctor --forget-store {other['name']}`"
         )
 
@@ -232,8 +236,8 @@ class StoreNotes:
             )
             if page.records:
                 found[tier] = (
-                    f"store '{store.name}' holds entries of tier '{tier}', which store '{self._placement.topology.home(tier).name}' serves now: they "
-                    "may not be found. Give the tier back to it; or move them: `memory export` with the configuration from before, then "
+                    f"store '{store.name}' holds entries of tier '{tier}', which store '{self._placement.topology.home(tier).name}' serves now, so "
+                    "they may not be found. Give the tier back to it; or move them: `memory export` with the configuration from before, then "
                     "`memory import --same-ids` with this one into new stores"
                 )
         return found

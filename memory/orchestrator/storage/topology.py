@@ -150,8 +150,8 @@ class Topology:
         losing = {leaf.name for leaf in self.leaves if not leaf.capabilities.durable}
         if problems and any("durable" in problem for problem in problems):
             problems.append(
-                f"make {', '.join(sorted(losing))} durable, as `memory doctor` and the log say, or accept that a crash may lose what was "
-                f"acknowledged: accept_loss = {sorted(losing)}"
+                f"make {', '.join(sorted(losing))} durable, as `memory doctor` and the log say, or accept that a crash may lose "
+                f"acknowledged writes: accept_loss = {sorted(losing)}"
             )
         if problems:
             raise ConfigError("; ".join(problems))
@@ -186,7 +186,8 @@ class Topology:
 def not_a_home(store: Store) -> StoreUnavailable:
     """The error for who took for a home what was opened late and is a cache."""
     return StoreUnavailable(
-        store.name, "was opened just now and is a cache, no home of records as was claimed of it; try again"
+        store.name,
+        "was opened just now and turned out to be a cache, which cannot be the home of records; try again",
     )
 
 

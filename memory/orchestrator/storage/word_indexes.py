@@ -73,9 +73,7 @@ class WordIndexes:
         with step("words.rebuild"):
             found = await store.audit(repair=True)
         if found.problems:
-            log.info(
-                "store '%s': words of records were made anew: %d problems", store.name, len(found.problems)
-            )
+            log.info("store '%s': the word index was rebuilt: %d problems", store.name, len(found.problems))
         now, over = self._placement.now(), getattr(there, "version", 0)
         record = Record(
             KEY,

@@ -48,7 +48,7 @@ class AfterWrites:
             try:
                 report = await self._promotion.after_writing(tenant, scope, tier)
             except MemoryTiersError as error:
-                log.warning("rules for writes are left to the next sweep: %s", error)
+                log.warning("rules for writes wait for the next sweep: %s", error)
             else:
                 for said in report.waiting:
-                    log.warning("rules for writes are left to the next sweep: %s", said)
+                    log.warning("rules for writes wait for the next sweep: %s", said)

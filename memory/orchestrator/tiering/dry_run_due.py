@@ -76,7 +76,7 @@ class DryRunDueWork:
         for row in rows:
             if row.why is Why.ARRIVING:
                 planning.waits(
-                    f"{row.key.id} is on its way to '{row.tier}', where a sweep takes it first; what its rules do with it there is not foreseen"
+                    f"{row.key.id} is on its way to '{row.tier}', where a sweep completes the move first; what rules do there is not predicted"
                 )
         for collection in dict.fromkeys(row.collection for row in rows if row.why is Why.EXPIRED):
             expired = [row for row in rows if row.why is Why.EXPIRED and row.collection is collection]
@@ -104,7 +104,7 @@ class DryRunDueWork:
                         )
                     elif owed.step in self._not_foreseen:
                         planning.waits(
-                            f"'{owed.step}' of {owner.key.id} was left undone and is done first: what that changes is not foreseen"
+                            f"'{owed.step}' of {owner.key.id} is pending and runs first; the plan does not predict its effects"
                         )
             await self._plan_ends(
                 [(owner, owed) for owner in owners for owed in owner.owed if owed.step == END], planning
@@ -117,7 +117,7 @@ class DryRunDueWork:
             if fresh is None:
                 if self._window_exit.is_to_ask(owner):
                     planning.waits(
-                        f"on_window_exit is called for messages of session '{session}': its entries cannot be foreseen"
+                        f"on_window_exit is called for messages of session '{session}'; the plan cannot predict its entries"
                     )
                 return
             async with planning.quotas.admit(
@@ -127,7 +127,7 @@ class DryRunDueWork:
                     stay.add(record.key)
                     planning.ahead.comes(ENTRIES, record)
                     planning.does(
-                        "make", ENTRIES, record, "", f"it was made of what was said in session '{session}'"
+                        "make", ENTRIES, record, "", f"it was derived from messages of session '{session}'"
                     )
             planning.ahead.settled.add((owner.key, LEAVE))
         except QuotaExceeded as error:
@@ -164,7 +164,7 @@ class DryRunDueWork:
             session = ending.scope.id if ending is not None else str(of_event or owed.data.get("session_id"))
             if not away:
                 planning.ahead.settled.add((owner.key, END))
-            planning.waits(*(f"what the end of session '{session}' owes: {said}" for said in away))
+            planning.waits(*(f"pending steps of the end of session '{session}': {said}" for said in away))
 
     # -- what has expired --------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class DryRunDueWork:
                     ENTRIES,
                     entry,
                     "",
-                    f"it was made of what was said in session '{session_id}', which {why}",
+                    f"it was derived from messages of session '{session_id}', which {why}",
                 )
         except StoreError as error:
             planning.waits(str(error))

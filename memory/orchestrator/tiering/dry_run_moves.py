@@ -67,10 +67,10 @@ class DryRunMoves:
             return Stay("there is no such record")
         record, target = located.record, self._placement.topology.home(to)
         if not is_later_tier(tier or record.tier, to):
-            return Stay("it is there or further already")
+            return Stay("it is already in that tier or a later one")
         for owed in record.owed:
             if await self._lasts(owed, planning):
-                return Stay("it still owes a step, and can move once that is done", waits=True)
+                return Stay("it has a pending step, and can move after that step", waits=True)
         if target is located.store:
             return None
         if (
@@ -79,7 +79,7 @@ class DryRunMoves:
             and not planning.forgets(there)
         ):
             return Stay(
-                "what is left of an earlier life stands in the target: it can move once that is forgotten",
+                "the target still holds the deletion record of an earlier use of this id; it can move once that is removed",
                 waits=True,
             )
         limit = target.capabilities.max_record_bytes

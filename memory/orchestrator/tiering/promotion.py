@@ -206,7 +206,7 @@ class Promotion:
             stay.add(copy.key)
             stands = there.tombstone is not None and not planning.forgets(there.tombstone)
             if ahead.is_gone(ENTRIES, copy.key) or (there.record is None and stands):
-                raise Conflict("what was made of it before was deleted since", copy.key.id)
+                raise Conflict("its earlier result was deleted", copy.key.id)
             if there.record is None and not ahead.knows(ENTRIES, copy.key):
                 ahead.comes(ENTRIES, copy)
                 planning.does(
@@ -374,9 +374,9 @@ class Promotion:
 
 
 _KEPT_BECAUSE = {
-    MoveResult.ALREADY: "it is there or further already",
+    MoveResult.ALREADY: "it is already in that tier or a later one",
     MoveResult.GONE: "there is no such entry",
-    MoveResult.POSTPONED: "it still owes a step, and can move once that is done",
+    MoveResult.POSTPONED: "it has a pending step, and can move after that step",
     MoveResult.REFUSED: "the target refuses it",
 }
 
@@ -409,7 +409,9 @@ def _forecast(rule: Rule, entry: Entry, facts: RecordFacts, now: datetime) -> Fo
     to = (rule.to_scope or rule.target) if isinstance(rule, PromotionRule) else ""
     says = Forecast(rule.name, "copy" if copies else "move", rule.on, to, takes=False, when=None, because="")
     if rule.source != facts.tier:
-        return replace(says, because=f"it takes from '{rule.source}', and this is in '{facts.tier}'")
+        return replace(
+            says, because=f"the rule takes entries from '{rule.source}', and this one is in '{facts.tier}'"
+        )
     if isinstance(rule, CustomRule):
         return _asked_now(says, rule, entry, facts, now)
     depends = () if rule.condition is None else tuple(sorted(rule.condition.depends()))
@@ -425,7 +427,7 @@ def _asked_now(
     says: Forecast, policy: CustomRule, entry: Entry, facts: RecordFacts, now: datetime
 ) -> Forecast:
     """What a policy says of an entry now: what it will say nobody knows."""
-    says = replace(says, depends=("what the policy says when it is asked",))
+    says = replace(says, depends=("the policy decides when it runs",))
     try:
         decided = policy.decide(entry, facts, now)
     except Exception as error:  # noqa: BLE001 - the policy is not ours

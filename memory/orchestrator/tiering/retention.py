@@ -262,9 +262,9 @@ class Retention:
                 row.key.tenant, Scope.session(str(row.fields["session_id"])), planning
             ):
                 planning.waits(*away)
-                return "its entries cannot go where they are to: " + "; ".join(dict.fromkeys(away))
+                return "its entries cannot move to their target: " + "; ".join(dict.fromkeys(away))
         elif what == "sessions" and await self._leaves(row.partition, ahead.settled):
-            return "its messages or entries have still to be handled"
+            return "its messages or entries are still to be processed"
         if what == "entries":
             ahead.goes(ENTRIES, row)
         planning.does(
@@ -281,7 +281,7 @@ class Retention:
                 await self._placement.topology.archive.count(Query(ENTRY_VERSIONS, Everywhere()))
             ).records
         a_slice = self._placement.settings.page
-        return () if there <= a_slice else (f"when a sweep comes round to it: each goes through {a_slice:,}",)
+        return () if there <= a_slice else (f"when a sweep reaches it: each sweep checks {a_slice:,}",)
 
     async def forecast(self, record: Record, store: Store, now: datetime) -> list[Forecast]:
         """What each rule for entries will do with this one, as it is now."""

@@ -49,4 +49,4 @@ async def restore_artifact(
         there = artifact_of(met.stands)
         if there.id in (here, old_id) or (there.sha256, there.size) == (sha256, size):
             return THERE, there.id
-        return RestoreResult(Fate.REFUSED, "path: something else stands under it here"), None
+        return RestoreResult(Fate.REFUSED, "path: another artifact uses it here"), None

@@ -105,7 +105,7 @@ class RestoreResult:
 
 
 WRITTEN, THERE, DELETED = RestoreResult(Fate.WRITTEN), RestoreResult(Fate.THERE), RestoreResult(Fate.DELETED)
-TAKEN = RestoreResult(Fate.REFUSED, "id: is taken here by something else")
+TAKEN = RestoreResult(Fate.REFUSED, "id: another record uses it here")
 
 SAID = frozenset({"content", "title", "metadata", "compacted_from_ids", "contributors"})
 """What an entry says itself: nothing that is noted beside it is called so."""
@@ -271,7 +271,7 @@ class Transfer:
         tombstone; or something else.
         """
         if there.corrupt is not None:
-            return RestoreResult(Fate.REFUSED, "id: what stands under it is damaged")
+            return RestoreResult(Fate.REFUSED, "id: the record stored under it is damaged")
         if there.record is None:
             if there.tombstone is None:
                 raise StoreUnavailable(
@@ -314,7 +314,7 @@ class Transfer:
         """The kept version as the entry that stands here has it, or why that cannot be."""
         home, version = there.record, _record(there.key.tenant, one, self._placement.next_sequence())
         if there.corrupt is not None:
-            return RestoreResult(Fate.REFUSED, "id: the entry that stands under it is damaged")
+            return RestoreResult(Fate.REFUSED, "id: the entry stored under it is damaged")
         if home is None:
             if there.mark is not None and there.tombstone is None:
                 raise StoreUnavailable(
@@ -323,11 +323,11 @@ class Transfer:
             return DELETED
         if not same_life(version, home):
             return RestoreResult(
-                Fate.REFUSED, "id: this version is of another life of the entry that stands here"
+                Fate.REFUSED, "id: this version belongs to another entry that had the same id"
             )
         if one.replaced_by is None or one.replaced_by > home.version:
             return RestoreResult(
-                Fate.REFUSED, "replaced_version: lies after the version of the entry that stands here"
+                Fate.REFUSED, "replaced_version: is later than the version of the entry stored here"
             )
         return kept_version(replace(version, generation=home.generation), one.replaced_by)
 
@@ -468,7 +468,9 @@ def _put_fate(row: Record, outcome: Outcome) -> RestoreResult:
     if isinstance(outcome.stored, Tombstone):
         return DELETED
     same = isinstance(outcome.stored, Record) and _says_the_same(outcome.stored, row)
-    return THERE if same else RestoreResult(Fate.REFUSED, "version: another stands here under its number")
+    return (
+        THERE if same else RestoreResult(Fate.REFUSED, "version: another one with this number is stored here")
+    )
 
 
 def _content(record: Record) -> tuple[object, ...]:

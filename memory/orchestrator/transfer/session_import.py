@@ -52,13 +52,15 @@ def check_carried(kind: Kind, record: Record) -> None:
     fields: Mapping[str, Any] = record.fields
     for name in fields:
         if kind.collection.field(name) is None:
-            raise InvalidInput("fields", f"{name!r} is no field of a record of kind '{kind.collection.name}'")
+            raise InvalidInput(
+                "fields", f"{name!r} is not a field of a record of kind '{kind.collection.name}'"
+            )
     named = "session_id" if kind.collection is SESSIONS else "conversation_id"
     if record.scope != scope_of(validation.identifier(named, fields[named])):
-        raise InvalidInput("scope", "is not that of its session")
+        raise InvalidInput("scope", "is not the scope of its session")
     if kind.collection is ARTIFACTS:
         if not isinstance(fields["data"], bytes) or digest_of(fields["data"]) != fields["digest"]:
-            raise InvalidInput("data", "is not what its digest tells")
+            raise InvalidInput("data", "does not match its digest")
         fields["data"].decode()
         validation.identifier("upload", fields["upload"])
         return
@@ -78,7 +80,7 @@ def check_carried(kind: Kind, record: Record) -> None:
         return
     validation.one_of("status", fields["status"], STATUSES)
     if not ids.is_id(record.body["incarnation"]) or fields["touched_at"] is None:
-        raise InvalidInput("body", "is not as an export writes it")
+        raise InvalidInput("body", "is not in the form that an export writes")
     if type(record.body.get(MADE_FROM, 0)) is not int:
         raise InvalidInput(MADE_FROM, "must be a whole number of microseconds")
     check_copied(record.body)
@@ -221,7 +223,7 @@ class SessionRestorer:
                 elif not await self._uploads.hold(life_of(session), uploads_of(artifacts)):
                     raise StoreUnavailable(
                         archive.name,
-                        "took so long that the large texts of a message were given up: erase it, and import again",
+                        "took so long that a sweep removed the large texts of a message. Erase the message, and import again",
                     )
         if refusal is not None:
             raise refusal
@@ -241,7 +243,7 @@ class SessionRestorer:
         lacking = [chunk for chunk in chunks_of(event.draft.artifacts) if chunk not in texts]
         if lacking or event.draft.message is None:
             return RestoreResult(
-                Fate.REFUSED, f"artifacts: {len(lacking)} of their chunks do not stand before it in this file"
+                Fate.REFUSED, f"artifacts: {len(lacking)} of their chunks are not above it in this file"
             )
         try:
             message = restore_large_texts(event.draft.message, event.draft.artifacts, texts)
@@ -260,7 +262,7 @@ def _fate(record: Record, session: object) -> RestoreResult:
     place: Any = record.fields["place"]
     is_its = record.key == place_key(record.key.tenant, str(session.body["incarnation"]), place)
     return (
-        WRITTEN if is_its else RestoreResult(Fate.REFUSED, "id: is no place of the session that stands here")
+        WRITTEN if is_its else RestoreResult(Fate.REFUSED, "id: is not a position of the session stored here")
     )
 
 

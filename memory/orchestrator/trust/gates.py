@@ -158,10 +158,10 @@ def changes_of(answer: Any, position: int = 0) -> dict[str, Any]:
         try:
             changes = check_patch(dict(answer))
         except InvalidInput as error:
-            raise RejectedByGate(f"the write gate asks for what cannot be: {error}", position) from None
+            raise RejectedByGate(f"the write gate returned invalid values: {error}", position) from None
         if said := sorted(changes.keys() & _SAID):
             raise RejectedByGate(
-                f"the write gate cannot change where it comes from ({', '.join(said)})", position
+                f"the write gate must not change the origin of an entry ({', '.join(said)})", position
             )
         return changes
     if isinstance(answer, Exception):
@@ -180,4 +180,4 @@ def _apply_changes(draft: Draft, changes: Mapping[str, Any], position: int) -> D
     try:
         return type(draft)(**{**dict(draft), **changes})
     except InvalidInput as error:
-        raise RejectedByGate(f"the write gate asks for what cannot be: {error}", position) from None
+        raise RejectedByGate(f"the write gate returned invalid values: {error}", position) from None

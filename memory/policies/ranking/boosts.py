@@ -21,8 +21,8 @@ DAY = timedelta(days=1)
 def boost_multipliers(
     question: Question, pool: Measured, preferred: Preferences, now: datetime
 ) -> Mapping[str, Scores]:
-    """By what the score of each candidate is multiplied, all of them together (D69).
-    The caller's types win over the question's intent (D70).
+    """By what the score of each candidate is multiplied, all of them together.
+    The caller's types win over the question's intent.
     """
     wanted = frozenset(preferred.types) or (question.intents if preferred.intent else frozenset())
     ages, here = pool.fields["valid_from"], preferred.conversation_id
@@ -46,8 +46,8 @@ def boost_multipliers(
 
 
 def decay(days: float, preferred: Preferences) -> float:
-    """What is left of a score at this age (D75), the steps from the top down (D76); it
-    never ends (D78), and never falls below the floor.
+    """What is left of a score at this age, the steps from the top down; it
+    never ends, and never falls below the floor.
     """
     if days <= c.FRESH_DAYS:
         return 1.0

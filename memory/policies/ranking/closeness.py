@@ -1,4 +1,4 @@
-"""How close together the words of a question stand in a text (D59, D60): for the best
+"""How close together the words of a question stand in a text: for the best
 few, whose texts have been read.
 """
 

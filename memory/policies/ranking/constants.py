@@ -9,12 +9,12 @@ less than a half.
 from __future__ import annotations
 
 MIN_RELEVANCE = 0.015  # what injection and commands show by default: measured, see docs/decisions/071
-# a word put in place of a typo counts less (decision D57, D64, D67); questions spoilt
+# a word put in place of a typo counts less; questions spoilt
 # by one slip: recall@10 79.8, uncorrected 76.6
 CORRECTED = 0.8
 K1 = 1.2  # how fast repetitions of a word stop counting: Robertson and Zaragoza (2009)
 LENGTH = 0.4  # how much a long text's words count less: design
-CONTENT = 4.0  # the weight of a word of the content (D55), in which the counts of all parts are told
+CONTENT = 4.0  # the weight of a word of the content, in which the counts of all parts are told
 PREVIOUS, NEXT, SECOND = 0.3, 0.3, 0.15  # words of the neighbours, in parts of a text's own: design
 ASKED = 0.6  # those of a previous one that asks: design
 
@@ -37,15 +37,15 @@ LONGEST = 30
 ANSWERS = 0.1  # of the previous one's score, where that asks: design
 LEAST = 0.01  # a score stays above nought, so that multiplying keeps the order of what it multiplies
 
-TYPE, TAG = 1.3, 1.2  # D68
-FRESH_DAYS = 30.0  # D75, as the next two
+TYPE, TAG = 1.3, 1.2
+FRESH_DAYS = 30.0
 AGES = ((1.0, 0.9), (2.0, 0.75), (4.0, 0.6))  # up to so many half-lives
 HALF_LIFE, FLOOR = 90.0, 0.5
-LOCAL = 1.25  # the caller's own conversation: wins close calls (D84), and never more than this (D85)
+LOCAL = 1.25  # the caller's own conversation: wins close calls, and never more than this
 PHRASE, NEAR, NEAR_WORDS, FAR = (
     1.3,
     1.15,
     8,
     1.07,
-)  # D59, D60: the order is the rows'; how much, so that it shows between equal texts
-CLOSE_WORDS = (2, 6)  # D59
+)  # the order is the rows'; how much, so that it shows between equal texts
+CLOSE_WORDS = (2, 6)

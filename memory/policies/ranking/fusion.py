@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 # Cormack, Clarke, Büttcher: "Reciprocal Rank Fusion outperforms Condorcet and
-# individual Rank Learning Methods" (2009); D80, D86
+# individual Rank Learning Methods" (2009)
 RRF_K = 60
 
 
@@ -14,7 +14,7 @@ def fuse(
     rankings: Mapping[str, Sequence[str]], weights: Mapping[str, float] | None = None
 ) -> list[tuple[str, float]]:
     """Reciprocal rank fusion: each ranking, best first, gives an id `weight / (60 +
-    rank)`, rank from 1; ties by id ascending (D81).
+    rank)`, rank from 1; ties by id ascending.
 
     One ranking alone keeps its order. An id that stands twice in a ranking counts where
     it stands first.

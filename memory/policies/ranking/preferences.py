@@ -1,4 +1,4 @@
-"""What a search prefers: what does not match comes later, and is never left out (D68)."""
+"""What a search prefers: what does not match comes later, and is never left out."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ class Client(saying.Saying[World]):
         except StoreError as error:
             waited = max(upload.pause, upload.ended - upload.since)
             if (
-                "put it again" in str(error)
+                "Put the artifact again" in str(error)
                 and waited < BREATH + LATEST
                 and len(self.run.had_life(place[0], begun)) == 1
             ):

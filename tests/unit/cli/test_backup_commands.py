@@ -150,7 +150,7 @@ def test_a_memory_that_is_not_one_file_names_the_tools_of_its_stores(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with BlockingMemory(config, embedder="none") as own:  # type: ignore[arg-type]
-        with pytest.raises(ConfigError, match=r"one SQLite file; this one uses .*docs/backends.md"):
+        with pytest.raises(ConfigError, match=r"one SQLite file, and this one uses .*docs/backends.md"):
             own.admin.backup("copy.db")
         with pytest.raises((InvalidInput, ConfigError)):
             own.admin.backup("")

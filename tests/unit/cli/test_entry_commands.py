@@ -295,7 +295,7 @@ def test_promote_moves_to_a_later_tier(memory: CommandLine) -> None:
     assert memory.json("show", note["id"])["tier"] == "long"
     again = memory("promote", note["id"], "--tier", "long")
     assert again.exit_code == 1
-    assert "it is there or further already" in again.stdout
+    assert "it is already in that tier or a later one" in again.stdout
 
 
 def test_forget_deletes_by_id_once(memory: CommandLine, tea: Any) -> None:

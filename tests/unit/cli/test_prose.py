@@ -131,7 +131,7 @@ def test_doctor_makes_nothing_and_says_where_things_will_lie(memory: CommandLine
         assert report["ok"]
         assert Path(store["path"]).is_absolute()
         assert store["path"].endswith(path)
-        assert store["detail"].endswith("not there yet; the first write makes it")
+        assert store["detail"].endswith("does not exist yet; the first write creates it")
         assert "not there yet" in memory.ok("doctor", "-c", url)
     assert list(memory.folder.iterdir()) == []
 
@@ -337,7 +337,7 @@ def test_doctor_tells_what_is_owed_and_why_it_cannot_be_done(narrow: CommandLine
     assert max(map(len, shown.splitlines())) <= 80
     assert "not completed: 1 record has pending steps" in shown
     assert owing in shown
-    assert "a newer one left it" in " ".join(shown.split())
+    assert "a newer version of the library left" in " ".join(shown.split())
 
 
 def test_doctor_finds_nothing_owed_where_nothing_is(narrow: CommandLine, filled: list[str]) -> None:
@@ -413,7 +413,7 @@ def test_route_and_doctor_tell_what_is_done_where_no_store_has_an_index_for_mean
 ) -> None:
     url = place(memory.folder)["tiers"]["mid"]
     meant = replace(memory, environ={"MEMORY_CONFIG": url, "COLUMNS": "200"})
-    fallback = "by meaning looked through in 'postgresql': no store here has an index for meaning"
+    fallback = "by meaning in 'postgresql', without an index: no configured store has a vector index"
     assert any(fallback in sentence for sentence in meant.json("route", "user:ada", "--explain")["because"])
     assert set(meant.json("doctor")["meaning"].values()) == {fallback}
     assert "tiers short, mid, long: " + fallback in meant.ok("doctor")

@@ -247,7 +247,7 @@ def test_an_export_brings_back_nothing_that_was_erased_or_edited_since_it_was_ma
         ("no object", "line 3: holds str where an object"),
         (
             {"role": "user", "content": "x", "id": "u1"},
-            "line 3: id: 'u1' already stands above with other content",
+            "line 3: id: 'u1' is already used above for other content. Change one of the ids",
         ),
     ],
 )

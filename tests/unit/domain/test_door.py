@@ -178,7 +178,7 @@ def test_a_million_tags_are_refused_before_one_is_looked_at(tags: Callable[[], l
 
 def test_a_sequence_without_end_is_refused_at_its_limit() -> None:
     taken = itertools.count()
-    with pytest.raises(InvalidInput, match="scope: at most 1000 at once"):
+    with pytest.raises(InvalidInput, match="scope: takes at most 1000 items"):
         validation.sequence("scope", taken, at_most=1_000)
     assert next(taken) == 1_001
 

@@ -86,24 +86,24 @@ def test_urls_without_secrets_are_shown_as_they_are() -> None:
         ),
         ({"stores": {"a": {}}}, "stores.a.url: is missing"),
         ({"stores": {"a": {"url": "memory.db"}}}, "stores.a.url: is not a URL with a scheme"),
-        ({"stores": {"Big": {"url": "memory://"}}}, "'Big' is not a store's name"),
+        ({"stores": {"Big": {"url": "memory://"}}}, "'Big' is not a valid store name"),
         ({"tenant": ""}, "tenant: must not be empty"),
         ({"tenant": "x" * 513}, "tenant: exceeds 512 bytes"),
         ({"embedder": "openai"}, "embedder.use: Input should be 'wordllama', 'none' or 'folder'"),
-        ({"embedder": {"use": "folder"}}, "embedder.path: is missing: the folder of the encoder"),
+        ({"embedder": {"use": "folder"}}, "embedder.path: is missing. Set it to the folder of the encoder"),
         (
             {"embedder": {"use": "none", "path": "encoder"}},
-            "embedder.path: belongs to use = \"folder\", not to 'none'",
+            "embedder.path: applies only to use = \"folder\", not to 'none'",
         ),
         (
             {"embedder": {"use": "folder", "pth": "encoder"}},
             "there is no setting 'pth' in [embedder]; did you mean 'path'?",
         ),
         ({"durations": {"lease": "soon"}}, "durations.lease: should be a duration such as '30d'"),
-        ({"durations": {"lease": "0s"}}, "durations.lease: should be longer than nothing"),
+        ({"durations": {"lease": "0s"}}, "durations.lease: should be longer than zero"),
         (
             {"promotion": [{"name": "back", "source": "long", "target": "mid"}]},
-            "promotion.back.target: must come after 'long'",
+            "promotion.back.target: must be a later tier than 'long'",
         ),
         ({"promotion": [{"name": "a"}, {"name": "a"}]}, "promotion: two rules are named 'a'"),
         ({"promotion": {"name": "a"}}, "promotion: should be a list of rules"),
@@ -124,7 +124,7 @@ def test_urls_without_secrets_are_shown_as_they_are() -> None:
         ),
         (
             {"retention": [{"name": "a", "what": "versions", "versions_for": "900000d"}]},
-            "retention.a.versions_for: should be longer than nothing and at",
+            "retention.a.versions_for: should be longer than zero and at",
         ),
         (
             {"retention": [{"name": "a", "what": "versions", "keep_versions": True}]},
@@ -146,11 +146,11 @@ def test_urls_without_secrets_are_shown_as_they_are() -> None:
         ({"policies": "decided"}, "policies: should be a list of names"),
         (
             {"promotion": [{"name": "c", "to_scope": "session:other"}]},
-            "promotion.c.to_scope: copies go into broader scopes",
+            "promotion.c.to_scope: must be broader than a session",
         ),
         (
             {"promotion": [{"name": "c", "when": {"tier": "mid"}}]},
-            "promotion.c.when: 'in tier mid' never holds of what is in source = 'short'",
+            "promotion.c.when: 'in tier mid' is never true of entries in source = 'short'",
         ),
         ({"promotion": [{"name": "c", "tags": [""]}]}, "promotion.c.tags: length must be 1..64 chars"),
         ({"promotion": [{"name": "c", "tenants": [""]}]}, "promotion.c.tenants: must not be empty"),

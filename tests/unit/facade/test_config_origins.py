@@ -177,17 +177,17 @@ def test_a_missing_file_an_empty_config_and_a_folder_are_refused(tmp_path: Path)
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("memory.yaml", r"'memory.yaml' is no TOML file: configuration is TOML; `memory init`"),
-        ("config.JSON", r"'config.JSON' is no TOML file"),
-        ("redis", r"'redis', which is a scheme without a place: write a URL, such as redis://"),
+        ("memory.yaml", r"'memory.yaml' is not a TOML file\. `memory init`"),
+        ("config.JSON", r"'config.JSON' is not a TOML file"),
+        ("redis", r"'redis', which is only a scheme. Write a whole URL, such as redis://"),
         (
             "notes",
             r"'notes' is neither a URL nor a .toml file, and the path of a database ends in .db, .sqlite, .sqlite3",
         ),
         ("/srv/agents/notes.dat", r"'notes.dat' is neither a URL"),
-        ("lmdb:folder", r"'lmdb:' is no scheme of one. There are: .*postgresql.*sqlite"),
-        ("lmdb:folder/memory.db", r"'lmdb:' is no scheme of one"),
-        ("localhost:6379", r"'localhost:' is no scheme of one"),
+        ("lmdb:folder", r"'lmdb:' is not an installed scheme\. Installed: .*postgresql.*sqlite"),
+        ("lmdb:folder/memory.db", r"'lmdb:' is not an installed scheme"),
+        ("localhost:6379", r"'localhost:' is not an installed scheme"),
     ],
 )
 def test_what_names_no_database_for_sure_is_refused_and_nothing_is_made(

@@ -76,7 +76,7 @@ def test_a_memory_whose_loop_ended_says_so_and_is_let_go_of_on_another(place: An
         memory.open(),
     ):
         with pytest.raises(
-            WrongEventLoop, match=r"has ended: await close\(\) lets go of it.*BlockingMemory"
+            WrongEventLoop, match=r"has ended: await close\(\), then open it here.*BlockingMemory"
         ) as refused:
             asyncio.run(call)
         assert refused.value.ended

@@ -95,7 +95,7 @@ async def test_a_small_number_is_a_moment_wherever_one_is_taken_and_a_negative_o
 async def test_more_scopes_than_may_be_asked_at_once_are_refused_by_the_limit(
     memory: Memory, scopes: int
 ) -> None:
-    with pytest.raises(InvalidInput, match="scope: at most 1000 at once"):
+    with pytest.raises(InvalidInput, match="scope: takes at most 1000 items"):
         await memory.search("x", scope=[f"user:{n}" for n in range(scopes)])
     assert await memory.search("x", scope=[f"user:{n}" for n in range(1_000)]) == []
 

@@ -64,7 +64,7 @@ def test_the_text_of_a_scope_is_no_id_and_the_error_names_the_right_call(tmp_pat
                 assert any(right in str(refused.value) for right in ("erase", "pass the id alone")), name
         assert memory.get(kept.id) is not None
         assert memory.admin.legal_holds.list() == []
-        with pytest.raises(InvalidInput, match="no user's scope"):
+        with pytest.raises(InvalidInput, match="not the scope of a user"):
             memory.admin.erase_user(Scope.org("acme"))
 
 

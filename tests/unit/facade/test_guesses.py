@@ -357,8 +357,8 @@ async def test_an_object_in_the_place_of_its_id_or_text_is_explained(memory: Any
     entry = await memory.write("Ada likes tea", scope=ADA)
     calls: tuple[tuple[Callable[[], Any], str], ...] = (
         (lambda: memory.get(entry), r"^id: must be text, not Entry; pass its id, such as entry\.id"),
-        (lambda: memory.delete(Scope.user("ada")), r"^id: 'user:ada' is a scope, not an id: .*admin\.erase"),
-        (lambda: memory.write([HELLO], scope=ADA), r"^content: must be text, not list\. Messages go to "),
+        (lambda: memory.delete(Scope.user("ada")), r"^id: 'user:ada' is a scope, not an id\. .*admin\.erase"),
+        (lambda: memory.write([HELLO], scope=ADA), r"^content: must be text, not list\. Pass messages to "),
         (lambda: memory.session("s1").append("hello"), r"^message: must be a message, such as \{'role'"),
     )
     for call, text in calls:

@@ -84,7 +84,7 @@ def test_a_store_that_an_empty_one_replaced_under_its_name_is_named_until_it_is_
         for problem in doctor(given)
     )
     (said,) = warned(given, caplog)
-    assert "another store has its name and place now: restore the store that was there" in said
+    assert "another store now has its name and place. Restore the earlier store" in said
     engine = build_engine(MemoryConfig.load(given), embedder=None, clock=system_clock)
     asyncio.run(examine(engine, repair=True))
     assert warned(given, caplog) == []

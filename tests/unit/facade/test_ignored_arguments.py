@@ -35,7 +35,7 @@ async def memory(tmp_path: Path) -> AsyncIterator[Memory]:
 async def test_a_blank_query_refuses_a_threshold_and_accepts_what_only_orders(memory: Memory) -> None:
     await memory.write("tea", scope=ADA)
     for search in (partial(memory.search, " \n", scope=ADA), partial(memory.scoped(ADA).search, "")):
-        with pytest.raises(InvalidInput, match=r"^min_relevance: does not go with a blank query"):
+        with pytest.raises(InvalidInput, match=r"^min_relevance: cannot be combined with a blank query"):
             await search(min_relevance=0.5)
         ordered: dict[str, Any] = {
             "half_life": timedelta(days=3),
@@ -53,7 +53,7 @@ async def test_a_context_refuses_what_belongs_to_a_budget_or_a_recall(memory: Me
         with pytest.raises(InvalidInput, match=f"^{name}: "):
             await session.context(last=2, **{name: value})  # type: ignore[arg-type]
     assert len((await session.context(slack=0.5, by="turns")).messages) == 1
-    with pytest.raises(InvalidInput, match=r"^min_relevance: does not go with a blank query"):
+    with pytest.raises(InvalidInput, match=r"^min_relevance: cannot be combined with a blank query"):
         await session.context(recall=" ", min_relevance=0.5)
     assert (
         len((await session.context(1_000, slack=0.5, by="turns", recall="tea", min_relevance=0.5)).messages)

@@ -268,7 +268,7 @@ async def test_a_line_whose_sources_are_not_as_an_export_writes_them_is_refused(
     here = await new("here")
     await here.write("tea", scope="user:ada")
     [line] = await lines_of(here)
-    with pytest.raises(BadLine, match="noted: is not as an export writes it"):
+    with pytest.raises(BadLine, match="noted: is not in the form that an export writes"):
         await here.admin.import_([{**line, "noted": {"body": {"sources": sources}}}], same_ids=same_ids)
 
 
@@ -405,7 +405,7 @@ async def test_a_line_whose_id_is_taken_is_refused_with_what_hangs_on_it_and_not
     before = await there.get(ids["tea0"])
     report = await there.admin.import_(lines, same_ids=True, name="all.jsonl")
     assert report.refused_lines == own
-    assert report.problems[0] == f"all.jsonl line {own[0]}: id: is taken here by something else"
+    assert report.problems[0] == f"all.jsonl line {own[0]}: id: another record uses it here"
     assert (report.imported, report.versions, report.relations) == (12, 15, 4)
     assert await there.get(ids["tea0"]) == before
     taken = [
@@ -425,12 +425,12 @@ async def test_a_kept_version_under_another_s_number_is_refused(new: Maker) -> N
     lines = await lines_of(here)
     await there.admin.import_(lines, same_ids=True)
     for changes, problem in (
-        ({"content": "forged"}, "version: another stands here under its number"),
+        ({"content": "forged"}, "version: another one with this number is stored here"),
         (
             {"replaced_version": lines[0]["version"] + 1},
-            "replaced_version: lies after the version of the entry",
+            "replaced_version: is later than the version of the entry",
         ),
-        ({"noted": {"body": {"life": 7}}}, "is of another life"),
+        ({"noted": {"body": {"life": 7}}}, "belongs to another entry"),
     ):
         report = await there.admin.import_([lines[0], lines[1] | changes], same_ids=True)
         assert report.refused_lines == [2], problem
@@ -448,8 +448,8 @@ async def test_an_id_of_another_tenant_or_scope_is_refused_and_the_rest_imported
     report = await there.admin.import_([*moved, lines[0] | {"id": "mine"}], same_ids=True)
     assert (report.imported, report.refused_lines) == (1, [2, 3, 5, 4])
     assert "line 2: id: belongs to another tenant or scope" in report.problems[0]
-    assert "line 5: id: is none that a store gave" in report.problems[2]
-    assert f"line 4: id: what it belongs to, {bob.id}, was refused" in report.problems[3]
+    assert "line 5: id: was not assigned by a store" in report.problems[2]
+    assert f"line 4: id: belongs to {bob.id}, which was refused" in report.problems[3]
     assert [entry.id async for entry in there.entries.iterate()] == [ada.id]
     foreign = await there.for_tenant("globex").admin.import_(lines, same_ids=True)
     assert (foreign.imported, len(foreign.refused_lines)) == (0, 4)
@@ -575,7 +575,7 @@ async def test_a_version_above_its_entry_or_a_relation_to_nobody_is_a_bad_line(n
     entry, version, other, relation = await lines_of(here)
     with pytest.raises(BadLine) as bad:
         await there.admin.import_([version, entry, other, relation], same_ids=True)
-    assert (bad.value.line, "which does not stand above it" in str(bad.value)) == (1, True)
+    assert (bad.value.line, "which is not above it" in str(bad.value)) == (1, True)
     with pytest.raises(BadLine) as bad:
         await there.admin.import_([relation, entry])
     assert (bad.value.line, f"links entry {two.id}, which is not in this file" in str(bad.value)) == (1, True)
@@ -697,9 +697,9 @@ async def test_lines_may_hold_values_of_python(new: Maker) -> None:
         await memory.admin.import_([mapping | {"time": datetime(2025, 3, 1)}], scope="user:ada")
     with pytest.raises(BadLine, match="line 2: conn: got a set; use JSON values"):
         await memory.admin.import_([mapping, mapping | {"conn": {1}}], scope="user:ada")
-    with pytest.raises(BadLine, match="role: is missing; an entry is imported as a line of an export"):
+    with pytest.raises(BadLine, match=r"role: is missing\. To import an entry, keep its line"):
         await memory.admin.import_([entry], scope="user:ada")
-    with pytest.raises(InvalidInput, match="source: gives a list where a line is expected"):
+    with pytest.raises(InvalidInput, match=r"source: yields a list\. Each line must be text"):
         await memory.admin.import_([[mapping]], scope="user:ada")
 
 
@@ -729,9 +729,9 @@ async def test_ids_of_messages_are_those_of_the_conversation_that_they_name(new:
             (text, name) for name in chats for text in ("ok", f"I live in {name}")
         )
     other = chats["Porto"][0] | {"content": "another"}
-    with pytest.raises(BadLine, match="line 2: id: '0' already stands on line 1 with other content"):
+    with pytest.raises(BadLine, match="line 2: id: '0' is already used on line 1 for other content"):
         await memory.admin.import_([chats["Porto"][0], other], scope="user:new")
-    with pytest.raises(Conflict, match=r"line 2: .* it was stored with another text before"):
+    with pytest.raises(Conflict, match=r"line 2: .* it was stored earlier with another text"):
         await memory.admin.import_([chats["Faro"][0], other], scope="user:each")
     report = await memory.admin.import_(
         [other, chats["Porto"][1] | {"id": "2"}], scope="user:each", skip_bad=True
@@ -773,7 +773,7 @@ async def test_an_import_that_another_writer_stops_says_how_far_it_came_and_goes
             one.content async for one in memory.entries.iterate("user:ada") if one.content.startswith("text")
         ]
         said = re.search(
-            r"(\d+) of 450 lines of 'import' are imported; the others begin at line (\d+)", str(error.value)
+            r"(\d+) of 450 lines of 'import' are imported; the rest begins at line (\d+)", str(error.value)
         )
         assert said, str(error.value)
         lines, first = map(int, said.groups())
@@ -854,7 +854,7 @@ async def test_what_can_be_imported_is_a_path_a_file_or_lines_in_any_form(new: M
         with pytest.raises(InvalidInput, match="source"):
             await here.admin.import_(wrong)
     for refused in ({"scope": "user:ada"}, {"revive": True}):
-        with pytest.raises(InvalidInput, match="same_ids exclude each other"):
+        with pytest.raises(InvalidInput, match="cannot be combined with same_ids"):
             await here.admin.import_([line], same_ids=True, **refused)
 
 

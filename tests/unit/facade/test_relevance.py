@@ -73,7 +73,7 @@ async def test_every_right_answer_is_more_relevant_than_every_hit_of_nonsense(tm
         await memory.session("s1", user="ada").append(MESSAGE)
         recalled = await memory.session("s1").context(recall="dog Bolota", min_relevance=0.5)
         assert [one.text.count("- ") for one in recalled.messages if one.id == "recalled"] == [1]
-        with pytest.raises(InvalidInput, match=r"min_relevance: belongs to recall"):
+        with pytest.raises(InvalidInput, match=r"min_relevance: applies only with recall="):
             await memory.session("s1").context(min_relevance=0.5)
 
 

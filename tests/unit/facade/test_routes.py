@@ -71,7 +71,7 @@ async def test_a_route_is_explained_sentence_by_sentence() -> None:
 @pytest.mark.parametrize(
     ("route", "problem"),
     [
-        ({}, "a route says for what: tenants, scope_kinds or collections"),
+        ({}, "a route needs tenants, scope_kinds or collections"),
         ({"tenants": ["a"], "tiers": []}, "routes.1.tiers"),
         ({"tenants": ["a"], "tiers": ["middle"]}, "routes.1.tiers"),
         ({"tenants": ["a"], "store": "nowhere"}, "routes.1.store: names no store 'nowhere'"),

@@ -90,12 +90,15 @@ def test_a_file_and_python_say_the_same(tmp_path: Path) -> None:
             {"when": {"all": [{"tag": "a"}, {"older_then": "7d"}]}},
             "promotion.r.when.all[1].older_then: is not a condition; did you mean older_than?",
         ),
-        ({"when": {"tag": "a"}, "tags": ["b"]}, "promotion.r.tags: cannot stand beside when: say it there"),
+        (
+            {"when": {"tag": "a"}, "tags": ["b"]},
+            "promotion.r.tags: cannot be combined with when. Write the condition inside of when",
+        ),
         ({"when": 3}, "promotion.r.when: should be a table of conditions"),
-        ({"older_than": "0s"}, "promotion.r.older_than: should be longer than nothing"),
+        ({"older_than": "0s"}, "promotion.r.older_than: should be longer than zero"),
         ({"tenants": [""]}, "promotion.r.tenants: must not be empty"),
         ({"scope_kinds": ["team"]}, "promotion.1.scope_kinds.1: Input should be"),
-        ({"to_scope": "user", "target": "mid"}, "promotion.r.target: belongs to a move"),
+        ({"to_scope": "user", "target": "mid"}, "promotion.r.target: applies to a move"),
         (
             {"to_scope": "user", "on": "sweep"},
             "promotion.r.to_scope: entries are copied on session_end, not on sweep",
@@ -188,7 +191,10 @@ async def test_why_computes_the_moment() -> None:
             ("how often it is read",),
         )
         assert (ended.takes, ended.when, ended.depends) == (True, None, ("when its session ends",))
-        assert (further.takes, further.because) == (False, "it takes from 'mid', and this is in 'short'")
+        assert (further.takes, further.because) == (
+            False,
+            "the rule takes entries from 'mid', and this one is in 'short'",
+        )
         for _ in range(3):
             await memory.get(entry.id)
         due = (await memory.admin.why(entry.id)).next
@@ -203,7 +209,7 @@ async def test_why_says_what_holds_an_entry() -> None:
     async with opened(PromotionRule(name="all", on="sweep"), clock=clock) as memory:
         entry = await memory.write("one", scope="session:s1", expires_at=clock.moment + DAY)
         clock.advance(2 * DAY)
-        assert (await memory.admin.why(entry.id)).held == ("it has expired: no rule is asked about it",)
+        assert (await memory.admin.why(entry.id)).held == ("it has expired, so no rule applies to it",)
         assert [one.action for one in (await memory.admin.plan()).planned] == ["expire"]
 
 
@@ -267,7 +273,7 @@ async def test_a_policy_is_handed_in() -> None:
         assert (following.rule, following.to, following.depends) == (
             "shouting",
             "long",
-            ("what the policy says when it is asked",),
+            ("the policy decides when it runs",),
         )
         assert (await memory.admin.why(quiet.id)).next is None
         await memory.admin.sweep()
@@ -302,7 +308,7 @@ async def test_a_policy_that_another_distribution_registers_is_found_by_its_name
     for name, message in (
         ("broken", "policies: 'broken' needs 'not_installed_at_all'"),
         ("missing", "policies: there is no 'missing'; there are: broken, everything, nothing"),
-        ("nothing", "policies: a policy has a name and decide"),
+        ("nothing", "policies: a policy needs a name and decide"),
     ):
         with pytest.raises(ConfigError, match=message):
             async with opened(policies=[name]):
@@ -323,7 +329,7 @@ def test_a_policy_that_cannot_be_asked_is_refused(wrong: dict[str, Any], message
     vars(policy).update(wrong)
     with pytest.raises(ConfigError, match=message):
         opened(policies=[policy])
-    with pytest.raises(ConfigError, match="a policy has a name and decide"):
+    with pytest.raises(ConfigError, match="a policy needs a name and decide"):
         opened(policies=[lambda record: None])
     with pytest.raises(ConfigError, match=r"policies: must be a list of policies, not Shouting"):
         opened(policies=Shouting())
@@ -331,7 +337,7 @@ def test_a_policy_that_cannot_be_asked_is_refused(wrong: dict[str, Any], message
 
 async def test_where_no_policy_is_installed_the_error_says_so() -> None:
     with pytest.raises(
-        ConfigError, match=r"there is no 'missing'; none is installed\. In Python, hand in any object"
+        ConfigError, match=r"there is no 'missing'; none is installed\. In Python, pass any object"
     ):
         async with opened(policies=["missing"]):
             pass
@@ -348,7 +354,7 @@ def test_a_class_and_an_async_decide_are_no_policies() -> None:
 
         async def decide(self, record: Any, facts: Any, now: Any) -> None: ...
 
-    with pytest.raises(ConfigError, match=r"policies\.named: is a class: hand in an object of it"):
+    with pytest.raises(ConfigError, match=r"policies\.named: is a class\. Pass an instance of it"):
         opened(policies=[Named])
     with pytest.raises(ConfigError, match=r"policies\.waiting\.decide: must not be async"):
         opened(policies=[Waiting()])

@@ -266,7 +266,7 @@ async def test_doctor_and_logs_show_no_secret_of_a_store_that_cannot_be_opened(
 
 def test_a_configuration_that_was_dumped_to_be_shown_is_no_configuration() -> None:
     config = MemoryConfig.load("redis://ann:hunter2@host/0")
-    with pytest.raises(ConfigError, match=r"was made to be shown: \*\*\* stands where its password was"):
+    with pytest.raises(ConfigError, match=r"is a masked URL: \*\*\* replaces its password"):
         MemoryConfig(**config.model_dump())
     plain = MemoryConfig.load("redis://host/0", tenant="acme")
     assert MemoryConfig(**plain.model_dump()).model_dump() == plain.model_dump()

@@ -169,7 +169,7 @@ GOOD = {"role": "user", "content": "fine"}
         ('{"role": "user", "content": "x", "type": "story"}', "type: "),
         (
             '{"role": "user", "content": "x", "metadata": {"role": "assistant"}}',
-            "role: stands in the message and in its metadata",
+            "role: has one value in the message and another in its metadata",
         ),
         ('{"role": "user", "content": "x", "metadata": {"n": NaN}}', "must be a finite number"),
         ('{"role": "user", "content": "\\ud800"}', "content: must not hold a lone surrogate"),
@@ -197,10 +197,10 @@ def test_bytes_that_are_not_utf8_are_a_bad_line() -> None:
 @pytest.mark.parametrize(
     ("data", "line", "problem"),
     [
-        ('[\n{"role": "user", "content": "a"}\n{"role": "user"}]', 3, "the array breaks off here"),
+        ('[\n{"role": "user", "content": "a"}\n{"role": "user"}]', 3, "the array is incomplete here"),
         ('[\n{"role": "user", "content": "a"},\n{"role": ', 3, "not JSON"),
-        ('[{"role": "user", "content": "a"}', 1, "the array breaks off here"),
-        ('[{"role": "user", "content": "a"}]\nmore', 2, "something follows"),
+        ('[{"role": "user", "content": "a"}', 1, "the array is incomplete here"),
+        ('[{"role": "user", "content": "a"}]\nmore', 2, "there is text after the end"),
         ("[\n" + "[" * 100_000, 2, "nested too deeply"),
     ],
 )
@@ -219,11 +219,11 @@ def test_the_same_id_twice_is_read_once_and_refused_when_it_says_something_else(
     first, again = messages(lines({**GOOD, "id": "m"}, {**GOOD, "id": "m"}))
     assert (first.again, again.again) == (False, True)
     bad = the_bad_line(lines({**GOOD, "id": "m"}, {**GOOD, "id": "m", "content": "other"}))
-    assert "line 2: id: 'm' already stands on line 1 with other content" in str(bad)
+    assert "line 2: id: 'm' is already used on line 1 for other content" in str(bad)
 
 
 def test_a_message_without_a_place_to_go_is_refused() -> None:
-    assert "scope: a message belongs to a session" in str(the_bad_line(lines(GOOD), scope=None))
+    assert "scope: a message needs a session" in str(the_bad_line(lines(GOOD), scope=None))
 
 
 def entry(**changes: Any) -> Entry:
@@ -344,7 +344,7 @@ def test_what_names_an_exported_entry_names_its_new_id_and_what_names_others_sta
     [
         ({"label": "likes"}, "label"),
         ({"created_at": "yesterday"}, "created_at"),
-        ({"weight": 1}, "weight: is no part of a relation"),
+        ({"weight": 1}, "weight: is not a field of a relation"),
         ({"source_id": None}, "source_id"),
         ({"source_id": "b"}, "target_id: self-loops not allowed"),
     ],

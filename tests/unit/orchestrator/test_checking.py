@@ -277,7 +277,7 @@ async def test_it_is_written_though_a_store_that_may_hold_what_is_near_is_away(w
         world.heal()
         assert checked.superseded == ()
         assert checked.note is not None
-        assert "there may be more near it" in checked.note
+        assert "there may be more similar entries" in checked.note
     assert len(await world.browse(USER)) == 3
 
 

@@ -192,9 +192,9 @@ async def test_a_session_is_not_deleted_by_rule_while_its_end_is_owed() -> None:
         assert (await world.engine.maintenance.sweep()).deleted == 0
         plan = await world.engine.plan()
         assert [(one.action, one.because) for one in plan.stays] == [
-            ("delete", "its messages or entries have still to be handled")
+            ("delete", "its messages or entries are still to be processed")
         ]
-        assert any("what the end of session 's1' owes" in said for said in plan.waiting)
+        assert any("pending steps of the end of session 's1'" in said for said in plan.waiting)
         world.heal()
         plan = await world.engine.plan()
         assert [(one.action, one.rule, one.id) for one in plan.planned if one.collection == ENTRIES.name] == [

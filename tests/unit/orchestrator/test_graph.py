@@ -79,7 +79,10 @@ async def test_of_one_entry_the_newest_fifty_links_count(world: World) -> None:
     density = await world.engine.graphs.density(TENANT, hub.id)
     assert (density.outgoing, density.incoming, density.one_step) == (50, 1, 51)
     cut = f"more than 50 links lead from entry {hub.id}; the newest 50 count"
-    assert density.notices == ("more than 50 entries are linked; the first 50 were looked behind", cut)
+    assert density.notices == (
+        "more than 50 entries are linked; only links of the first 50 were followed",
+        cut,
+    )
     assert found(await world.engine.graphs.expand(TENANT, hub.id)) == [
         "hub",
         *[one.content for one in reversed(others)][:49],
@@ -118,7 +121,7 @@ async def test_density_looks_behind_fifty_neighbours(world: World) -> None:
     await link(world, zip(near, far, strict=True))
     density = await world.engine.graphs.density(TENANT, hub.id)
     assert (density.one_step, density.two_steps) == (60, 50)
-    assert density.notices == ("more than 50 entries are linked; the first 50 were looked behind",)
+    assert density.notices == ("more than 50 entries are linked; only links of the first 50 were followed",)
 
 
 def _another(link: Record, number: int) -> Record:

@@ -235,7 +235,7 @@ async def test_moving_by_hand_says_what_could_not_be_moved(world: World) -> None
     assert [m.entry_id for m in report.moved] == [entry.id]
     assert [k.because for k in report.kept] == ["there is no such entry"], "what is named twice is told once"
     again = await world.engine.promotion.by_hand(TENANT, [entry.id], "mid")
-    assert [k.because for k in again.kept] == ["it is there or further already"]
+    assert [k.because for k in again.kept] == ["it is already in that tier or a later one"]
 
 
 async def test_a_relation_left_dangling_by_a_crash_is_swept(world: World) -> None:

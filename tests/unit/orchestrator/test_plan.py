@@ -165,7 +165,7 @@ async def test_kept_versions_wait_for_the_sweep_that_comes_round_to_them_and_are
             await world.update(entry, content=f"text {n}")
         assert [one.depends for one in (await world.engine.plan()).planned] == [()] * 3
         world.engine.placement.settings = replace(world.engine.settings, page=3)
-        depends = ("when a sweep comes round to it: each goes through 3",)
+        depends = ("when a sweep reaches it: each sweep checks 3",)
         archive, counts = world.engine.topology.archive, list[Query]()
         count = archive.count
 
@@ -389,7 +389,7 @@ async def test_a_session_stays_while_messages_of_it_have_yet_to_go_onward() -> N
         plan = await world.engine.plan()
         assert plan.planned == []
         assert [(one.action, one.rule, one.because) for one in plan.stays] == [
-            ("delete", "over", "its messages or entries have still to be handled")
+            ("delete", "over", "its messages or entries are still to be processed")
         ]
         assert (await world.engine.maintenance.sweep()).deleted == 0
 
@@ -404,7 +404,7 @@ async def test_what_was_answered_is_made_in_that_sweep_and_the_session_goes() ->
         plan = await world.engine.plan()
         assert [one.action for one in plan.planned] == ["make", "make", "evict", "delete"]
         assert plan.planned[2].id == before.id
-        assert plan.planned[0].because == "it was made of what was said in session 's1'"
+        assert plan.planned[0].because == "it was derived from messages of session 's1'"
         assert await compared(world) == []
         assert sorted(await world.browse(USER)) == ["milk", "tea"]
 
@@ -431,7 +431,7 @@ async def test_a_plan_says_that_a_callback_will_be_asked() -> None:
         plan = await world.engine.plan()
         assert plan.planned == []
         assert plan.waiting == [
-            "on_window_exit is called for messages of session 's1': its entries cannot be foreseen"
+            "on_window_exit is called for messages of session 's1'; the plan cannot predict its entries"
         ]
 
 
@@ -455,7 +455,7 @@ async def test_what_was_made_of_a_session_goes_when_that_has_expired_and_the_pla
             ("expire", "sessions"),
             ("expire", "entries"),
         ]
-        assert plan.planned[1].because == "it was made of what was said in session 's1', which has expired"
+        assert plan.planned[1].because == "it was derived from messages of session 's1', which has expired"
         assert [(one.id, one.because) for one in plan.stays] == [(other, "it is under legal hold")]
         assert await compared(world) == []
         assert sorted(await world.browse(USER)) == ["coffee", "milk"]
@@ -511,7 +511,7 @@ async def test_an_entry_that_waits_for_an_advisor_stays_and_so_does_its_session(
         plan = await world.engine.plan()
         assert plan.planned == []
         assert [(one.action, one.id == entry.id) for one in plan.stays] == [("move", True), ("end", False)]
-        assert plan.stays[0].because == "it still owes a step, and can move once that is done"
+        assert plan.stays[0].because == "it has a pending step, and can move after that step"
         assert await compared(world) == []
 
 
@@ -534,7 +534,7 @@ async def test_the_write_gate_is_named_and_the_copy_is_taken_to_be_made() -> Non
         world.engine.trust.gates = Gates(world.engine.placement, write=lambda draft, provenance: None)
         world.clock.advance(3 * DAY)
         copy, end = (await world.engine.plan()).planned
-        assert (copy.action, copy.depends) == ("copy", ("if the write gate lets it in",))
+        assert (copy.action, copy.depends) == ("copy", ("if the write gate accepts it",))
         assert (end.action, end.depends) == ("end", ())
 
 

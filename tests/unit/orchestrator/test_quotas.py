@@ -200,7 +200,7 @@ async def test_far_from_a_quota_its_room_is_counted_seldom(monkeypatch: pytest.M
     [
         ({}, "quotas.q.entries: or bytes"),
         ({"entries": 1, "bytes": 1}, "quotas.q.entries: or bytes"),
-        ({"entries": 1, "per": "tenant", "then": "evict"}, "quotas.q.then: 'evict' is for quotas per scope"),
+        ({"entries": 1, "per": "tenant", "then": "evict"}, "quotas.q.then: 'evict' needs a quota per scope"),
         ({"entries": 1, "evict": "oldest"}, "quotas.q.evict: belongs to then"),
     ],
 )

@@ -91,20 +91,20 @@ def test_of_kept_versions_the_newest_and_those_replaced_lately_stay() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({}, "retention.r.when: is missing: a rule that would delete all entries is none"),
+        ({}, "retention.r.when: is missing, so the rule would delete all entries"),
         ({"types": ["learning"]}, "retention.r.when: is missing"),
         ({"what": "sessions", "then": "end"}, "retention.r.when: is missing"),
         ({"then": "end", "when": {"older_than": "1d"}}, "retention.r.then: 'end' is for sessions"),
         (
             {"what": "sessions", "when": {"type": "learning"}},
-            "retention.r.when: 'of type learning' is not asked of sessions",
+            "retention.r.when: 'of type learning' does not apply to sessions",
         ),
-        ({"what": "sessions", "when": {"not": {"scope_over": {"count": 1}}}}, "is not asked of sessions"),
+        ({"what": "sessions", "when": {"not": {"scope_over": {"count": 1}}}}, "does not apply to sessions"),
         (
             {"what": "sessions", "when": {"older_than": "1d"}, "tiers": ["mid"]},
-            "retention.r.tiers: is not asked of sessions",
+            "retention.r.tiers: does not apply to sessions",
         ),
-        ({"what": "versions"}, "retention.r.keep_versions: is missing, or versions_for"),
+        ({"what": "versions"}, "retention.r.keep_versions: or versions_for is missing"),
         (
             {"what": "versions", "then": "keep", "keep_versions": 1},
             "retention.r.keep_versions: keeps all versions",
@@ -112,11 +112,11 @@ def test_of_kept_versions_the_newest_and_those_replaced_lately_stay() -> None:
         ({"what": "versions", "versions_for": timedelta()}, "retention.r.versions_for: should be longer"),
         (
             {"what": "versions", "keep_versions": 1, "when": {"older_than": "1d"}},
-            "retention.r.when: is not asked of versions",
+            "retention.r.when: does not apply to versions",
         ),
         (
             {"keep_versions": 1, "when": {"older_than": "1d"}},
-            "retention.r.keep_versions: is not asked of entries",
+            "retention.r.keep_versions: does not apply to entries",
         ),
         ({"when": {"older_than": "1d"}, "tiers": ["attic"]}, "retention.r.tiers"),
         ({"when": {"older": "1d"}}, "retention.r.when.older: is not a condition"),

@@ -228,7 +228,7 @@ async def test_what_is_opened_to_read_is_neither_noted_nor_upgraded(
     assert len(await _bodies(reading)) == 6
     await reading.close()
     _second_format(monkeypatch)
-    with pytest.raises(FormatMismatch, match=r"has format 1.* reads format 2.*open it once to write"):
+    with pytest.raises(FormatMismatch, match=r"has format 1.* reads format 2.*Open it once to write"):
         await _store(backend, f"{url}?mode=ro").open([SETTINGS])
 
 

@@ -118,7 +118,7 @@ class Balances:
         if is_readable(there):
             return _balance_of(there)
         log.warning(
-            "what the artifacts and large texts of tenant '%s' take cannot be read, and is counted anew",
+            "the usage record of tenant '%s' cannot be read; artifacts and large texts are recounted",
             tenant,
         )
         return await self.recount(tenant)
@@ -131,7 +131,10 @@ class Balances:
 
     async def change(self, tenant: str, change: Callable[[Balance], Balance]) -> None:
         """Change the balance, on condition that nobody else did meanwhile."""
-        key, patience = balance_key(tenant), RetryDeadline(self._placement, f"the balance of tenant {tenant}")
+        key, patience = (
+            balance_key(tenant),
+            RetryDeadline(self._placement, f"the usage record of tenant {tenant}"),
+        )
         async with self._turns.take(RESERVATIONS, key, patience):
             while True:
                 balance = await self.of(tenant)
@@ -186,7 +189,7 @@ class Balances:
         """Count a balance anew that cannot be read, or is of this version (0: where
         there is none); as it is where another has done so by then.
         """
-        patience = RetryDeadline(self._placement, f"the balance of tenant {tenant}")
+        patience = RetryDeadline(self._placement, f"the usage record of tenant {tenant}")
         async with self._counts.take(RESERVATIONS, balance_key(tenant), patience):
             while True:
                 there = await self.fetch_stored(tenant)
@@ -315,7 +318,7 @@ class Difference:
 
     def __str__(self) -> str:
         says = "cannot be read" if self.total is None else f"says {self.total:,} bytes"
-        return f"the balance of tenant '{self.tenant}' {says}, and its artifacts and large texts take {self.taken:,}"
+        return f"the usage record of tenant '{self.tenant}' {says}, and its artifacts and large texts take {self.taken:,}"
 
 
 def is_readable(there: Stored | None) -> bool:

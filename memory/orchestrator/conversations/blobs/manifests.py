@@ -202,13 +202,13 @@ class Manifests:
         if size > self._most_bytes:
             raise InvalidInput(
                 "data",
-                f"exceeds {self._most_bytes:,} bytes; raise artifacts.max_bytes, or keep it elsewhere and its address here",
+                f"exceeds {self._most_bytes:,} bytes. Raise artifacts.max_bytes, or store it elsewhere and its address here",
             )
 
     def _too_slow(self) -> StoreUnavailable:
         return StoreUnavailable(
             self._store.name,
-            "an upload took so long between two of its steps that a sweep gave it up: put it again",
+            "an upload paused for too long, and a sweep cancelled it. Put the artifact again",
         )
 
     async def _lay(self, upload: _Upload, data: AsyncIterator[bytes]) -> None:
@@ -250,7 +250,7 @@ class Manifests:
                     raise ReservationLapsed("the upload was given up")
                 if not await self._is_of_before(upload, outcome):
                     raise StoreError(
-                        self._store.name, "has something else where a part of an artifact belongs"
+                        self._store.name, "holds other data in the place of a part of an artifact"
                     )
                 again.append(replace(put, record=replace(put.record, generation=upload.life.generation)))
             puts = again
@@ -375,7 +375,9 @@ class Manifests:
         except ReservationLapsed:  # a sweep has held it, or it went since with its session or by others
             await self._refuse_if_session_ended(upload)
         except StoreError as error:
-            log.info("a sweep will see that artifact %s is held: %s", manifest.fields["artifact_id"], error)
+            log.info(
+                "a sweep will confirm the upload of artifact %s: %s", manifest.fields["artifact_id"], error
+            )
 
     async def _refuse_if_session_ended(self, upload: _Upload | None) -> None:
         """Raise `NotFound` where an upload was given up since its session has ended."""
@@ -395,7 +397,7 @@ class Manifests:
             if there is not None:
                 await self._drop_given_up(there)
         except StoreError as error:
-            log.info("a sweep will drop an upload of an artifact: %s", error)
+            log.info("a sweep will delete a cancelled upload of an artifact: %s", error)
 
     async def _drop_given_up(self, reservation: Record) -> None:
         """Give an upload up that is of this version still, and delete its chunks."""
@@ -577,7 +579,9 @@ class Manifests:
             portion = ahead
         if digest.hexdigest() != manifest.body["sha256"] or size != manifest.fields["size"]:
             raise CorruptRecord(
-                self._store.name, str(manifest.fields["artifact_id"]), "its bytes are not those that were put"
+                self._store.name,
+                str(manifest.fields["artifact_id"]),
+                "its bytes differ from those that were put",
             )
 
     async def _portion(self, manifest: Record, start: int) -> Sequence[bytes]:
@@ -605,7 +609,7 @@ class Manifests:
         if now is None:
             return NotFound(artifact_id, "artifact")
         if now.fields["upload"] != manifest.fields["upload"]:
-            return Conflict("the artifact was replaced while it was read: read it again", artifact_id)
+            return Conflict("the artifact was replaced while it was read. Read it again", artifact_id)
         return CorruptRecord(self._store.name, artifact_id, "some of its bytes are missing or damaged")
 
     async def _fetch_stored(self, key: Key) -> Stored | None:

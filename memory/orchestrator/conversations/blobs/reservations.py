@@ -268,7 +268,7 @@ class Reservations:
         of those that took something yet.
         """
         patience, gone = (
-            RetryDeadline(self._placement, f"the room of uploads of tenant {tenant}"),
+            RetryDeadline(self._placement, f"the reservation of uploads of tenant {tenant}"),
             list[Tombstone](),
         )
         while True:
@@ -501,7 +501,7 @@ class Reservations:
         does not name, since it was counted anew just when they began. Raises
         `QuotaExceeded` where there is no room for them and `refuses`.
         """
-        patience = RetryDeadline(self._placement, f"the balance of tenant {tenant}")
+        patience = RetryDeadline(self._placement, f"the usage record of tenant {tenant}")
         while True:
             balance = seen = await self._balances.of(tenant)
             for upload in uploads:
@@ -533,7 +533,7 @@ class Reservations:
         """
         tenant, patience = (
             pending.owner.key.tenant,
-            RetryDeadline(self._placement, f"the balance of tenant {pending.owner.key.tenant}"),
+            RetryDeadline(self._placement, f"the usage record of tenant {pending.owner.key.tenant}"),
         )
         while True:
             balance = settled = await self._balances.of(tenant)

@@ -134,7 +134,7 @@ class Uploads:
             if isinstance(error, ReservationLapsed):
                 raise StoreUnavailable(
                     self._store.name,
-                    "large texts took so long to store that a sweep gave them up: say it again",
+                    "large texts took too long to store, and a sweep cancelled their upload. Append the message again",
                 ) from None
             raise
         return found
@@ -197,7 +197,7 @@ class Uploads:
                 raise Overtaken("the session has another generation")
             if isinstance(outcome.stored, Tombstone):
                 raise ReservationLapsed("the upload was given up")
-            raise StoreError(self._store.name, "has something else where a large text belongs")
+            raise StoreError(self._store.name, "holds other data in the place of a large text")
 
     # -- what becomes of an upload -----------------------------------------------------
 
@@ -220,9 +220,7 @@ class Uploads:
                 > self._placement.settings.mark_life / 2
             ):
                 raise
-            log.info(
-                "a sweep will see that the large texts of session %s are held: %s", life.session_id, error
-            )
+            log.info("a sweep will confirm the large texts of session %s: %s", life.session_id, error)
             return True
 
     async def give_up(self, life: Life, artifacts: Artifacts, kept: Artifacts = ()) -> None:
@@ -240,7 +238,7 @@ class Uploads:
                 ):  # it is where a driver sent the row twice, and met itself
                     await self._give_up(there)
             except (StoreError, TooMuchContention) as error:
-                log.info("a sweep will drop what was to be said: %s", error)
+                log.info("a sweep will delete the cancelled upload of large texts: %s", error)
 
     async def _give_up(self, reservation: Record) -> None:
         """Give an upload up that is of this version still, and delete its chunks."""

@@ -81,10 +81,10 @@ def check_copied(body: Mapping[str, Any]) -> None:
     """
     for one in validation.sequence(COPIED_FROM, body.get(COPIED_FROM, ())):
         if not isinstance(one, list | tuple) or len(one) != 3 or not isinstance(one[1], str):
-            raise InvalidInput(COPIED_FROM, "is not as an export writes it")
+            raise InvalidInput(COPIED_FROM, "is not in the form that an export writes")
         validation.identifier(COPIED_FROM, one[0])
         if not all(len(run) == 3 and all(type(number) is int for number in run) for run in one[2]):
-            raise InvalidInput(COPIED_FROM, "is not as an export writes it")
+            raise InvalidInput(COPIED_FROM, "is not in the form that an export writes")
 
 
 def carried_elsewhere(body: Mapping[str, JsonValue], incarnation_of: Any) -> dict[str, JsonValue]:

@@ -222,7 +222,7 @@ class Log:
         at = (await self._read_end()).state.place
         self._lost = Places.of((*self._lost, *range(min(at, place - 1) + 1, place + 1)))
         log.warning(
-            "session %s has less than was read here: its store '%s' was set back",
+            "session %s is shorter than when it was read here: its store '%s' was restored to an earlier state",
             self.life.session_id,
             self.store.name,
         )
@@ -420,7 +420,7 @@ class Log:
                         raise CorruptRecord(
                             self.store.name,
                             event.key.id,
-                            "a large text of it is damaged or missing; erase the message",
+                            "one of its large texts is damaged or missing. Erase the message",
                         )
                     found[event.place] = event.with_texts(
                         restore_large_texts(event.draft.message, event.draft.artifacts, texts)

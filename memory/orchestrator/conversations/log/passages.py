@@ -82,7 +82,7 @@ class Passages:
         return (
             None
             if store.capabilities.semantic
-            else f"store '{store.name}' has no index for meaning (conversations.meaning is '{self._where}')"
+            else f"store '{store.name}' has no vector index (conversations.meaning is '{self._where}')"
         )
 
     async def vector_of(self, query: str) -> bytes | None:

@@ -112,7 +112,7 @@ class Compacting(Handle):
                     made, again = again, await self._compact_once(choose, reason, None)
                 except CompactionError as error:
                     log.warning(
-                        "session %s: its summary takes more than the limit, and no shorter one could be had: %s",
+                        "session %s: its summary exceeds the limit, and no shorter one could be made: %s",
                         self.id,
                         error,
                     )
@@ -277,7 +277,7 @@ async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
     except ValueError as error:
         if isinstance(said, str):
             raise CompactionError(
-                names, f"the summary is no text that a message can have: {error}", "messages"
+                names, f"the summary is not valid text of a message: {error}", "messages"
             ) from error
         raise CompactionError(
             names, f"the summary must be text or one message, not {type(said).__name__}: {error}", "messages"

@@ -208,7 +208,7 @@ class Handle:
             except NotFound:
                 raise
             except MemoryTiersError as error:
-                log.info("the record of session %s does not say when it was read: %s", self.id, error)
+                log.info("the time of the last read of session %s was not recorded: %s", self.id, error)
         return now
 
     async def _touch(self) -> None:

@@ -53,7 +53,10 @@ class StreamedMessage:
                 await self._store({})
             except StoreError as error:
                 log.info(
-                    "a piece of message %s of session %s waits: %s", self._id, self._conversation.id, error
+                    "a piece of message %s of session %s is not stored yet: %s",
+                    self._id,
+                    self._conversation.id,
+                    error,
                 )
 
     async def finish(self, changes: Mapping[str, Any]) -> Message | None:

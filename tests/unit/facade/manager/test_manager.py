@@ -142,7 +142,7 @@ async def test_a_tool_has_a_name_that_apis_take_and_no_other_has() -> None:
     for wrong in ("", "look it up", "x" * 65, None):
         with pytest.raises(InvalidInput, match=r"search_tool\.name: must have 1 to 64"):
             MemoryManager([named(Kept())], search_tool=SearchTool(name=wrong))  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="tools: two are named 'memory'"):
+    with pytest.raises(InvalidInput, match="tools: two tools are named 'memory'"):
         MemoryManager(
             [named(Kept(), writable=True)],
             search_tool=SearchTool(name="memory"),
@@ -153,7 +153,7 @@ async def test_a_tool_has_a_name_that_apis_take_and_no_other_has() -> None:
         def get_tools(self) -> list[Tool]:
             return [Tool("search_memory", "another", {"type": "object", "properties": {}}, lambda: None)]
 
-    with pytest.raises(InvalidInput, match="tools: two are named 'search_memory'"):
+    with pytest.raises(InvalidInput, match="tools: two tools are named 'search_memory'"):
         await MemoryManager([named(Brings())]).open()
 
 

@@ -94,8 +94,8 @@ def test_a_name_is_a_file_in_the_home_folder_and_nowhere_else(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("not json{", "no JSON"),
-        pytest.param("[" * 100_000, "no JSON", id="deep"),
+        ("not json{", "not JSON"),
+        pytest.param("[" * 100_000, "not JSON", id="deep"),
         ("{}", "must be a list of records, not dict"),
         ('[{"foo": 1}]', "record 0 .*content that is text"),
         (

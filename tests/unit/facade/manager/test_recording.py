@@ -132,7 +132,7 @@ async def test_a_session_that_cannot_be_read_keeps_no_other_from_being_told(
     clock.moment += timedelta(hours=2)
     await managing(memory, store).resume()
     assert store.heard == ["in b"]
-    assert "left in session 'a' could not be told: NotFound" in caplog.text
+    assert "messages of session 'a' could not be delivered: NotFound" in caplog.text
 
 
 async def test_a_memory_that_is_away_keeps_neither_a_run_nor_a_manager_from_ending(
@@ -155,7 +155,7 @@ async def test_a_memory_that_is_away_keeps_neither_a_run_nor_a_manager_from_endi
         with pytest.raises(StoreUnavailable):
             await manager.record(memory.session("c"))
     assert sorted(store.heard) == ["in a", "in b"]
-    assert "how far stores have come in run 'b' could not be noted" in caplog.text
+    assert "the delivery positions of run 'b' could not be noted" in caplog.text
     again = await manager.record(memory.session("c"))
     assert [run.status for run in (await memory.session("c").runs.list()).runs] == ["queued"], (
         "it is noted before anything is said"
@@ -477,7 +477,7 @@ async def test_that_something_waits_is_said_again_the_next_turn_where_the_memory
         patched.setattr(Runs, "change", away)
         await recording.turn_ended()
         await manager._drain()
-    assert "that something waits in run 's1' could not be noted: StoreUnavailable" in caplog.text
+    assert "pending messages of run 's1' could not be noted: StoreUnavailable" in caplog.text
     await recording.turn_ended()
     await manager._drain()
     assert await managing(memory, store).resume() == 1

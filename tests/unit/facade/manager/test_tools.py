@@ -66,7 +66,7 @@ async def test_a_model_s_search_reaches_all_stores_or_those_of_its_names_that_ar
     assert await manager.dispatch(
         "search_memory", {"query": "drinks", "stores": ["personal", "nonexistent"]}
     ) == [tea]
-    assert "that are not there: nonexistent" in caplog.text
+    assert "that are not available: nonexistent" in caplog.text
     asked = len(a.asked) + len(b.asked)
     with pytest.raises(
         InvalidInput,
@@ -109,10 +109,10 @@ async def test_a_model_s_limit_is_that_of_each_store() -> None:
         ("search_memory", {"query": 3}, "query: must be text"),
         ("search_memory", {"query": "x", "limit": "many"}, "limit: must be a whole number"),
         ("search_memory", {"query": "x", "stores": "personal"}, "stores: must be a list"),
-        ("add_memory", {"entries": []}, "entries: must be at least one"),
+        ("add_memory", {"entries": []}, "entries: must have at least one entry"),
         ("add_memory", {"entries": "tea"}, "entries: must be a list"),
         ("add_memory", {"entries": ["tea", " "]}, r"entries\[1\]: must not be blank"),
-        ("add_memory", {"entries": ["x"] * 101}, "entries: at most 100 at once"),
+        ("add_memory", {"entries": ["x"] * 101}, "entries: takes at most 100 items"),
         ("forget_memory", {}, "there is no tool 'forget_memory'; there are search_memory, add_memory"),
     ],
 )

@@ -301,9 +301,9 @@ async def test_what_is_damaged_is_said_and_never_another_text(world: World) -> N
     assert one.text == "[70000 bytes that cannot be read: what is stored of them is damaged or missing]"
     assert two.content == [parts[0], {"type": "text", "text": one.text}]
     assert three.tool_calls[0].arguments.startswith('{"unreadable": "[')
-    with pytest.raises(CorruptRecord, match="erase the message"):
+    with pytest.raises(CorruptRecord, match="Erase the message"):
         await session.update("u1", {"usage": {"a": 1}})
-    with pytest.raises(CorruptRecord, match="erase the message"):
+    with pytest.raises(CorruptRecord, match="Erase the message"):
         await session.as_of(None)
     assert await world.engine.conversations.redaction.erase(session.log, "u1")
     assert await window(session) == ["system", "u2", "a1"]

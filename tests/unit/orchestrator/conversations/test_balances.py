@@ -103,7 +103,7 @@ async def test_a_repair_names_a_balance_that_cannot_be_read_and_counts_it(world:
     await put(world.engine, b"x" * 30)
     damage(world)
     found = await world.engine.healing.compare()
-    said = "the balance of tenant 'acme' cannot be read, and its artifacts and large texts take 30"
+    said = "the usage record of tenant 'acme' cannot be read, and its artifacts and large texts take 30"
     assert (found.ok, found.differs) == (False, {said: 1})
     repaired = await world.engine.healing.compare(repair=True)
     assert (repaired.ok, repaired.differs) == (True, {said: 1})
@@ -114,7 +114,7 @@ async def test_a_repair_names_a_balance_that_cannot_be_read_and_counts_it(world:
 async def test_a_repair_names_a_balance_that_is_not_there_and_counts_it(world: World) -> None:
     await put(world.engine, b"x" * 30)
     world.mid.state.place(RESERVATIONS.name, KEY, None)
-    said = "the balance of tenant 'acme' says 0 bytes, and its artifacts and large texts take 30"
+    said = "the usage record of tenant 'acme' says 0 bytes, and its artifacts and large texts take 30"
     assert (await world.engine.healing.compare()).differs == {said: 1}
     assert (await world.engine.healing.compare(repair=True)).differs == {said: 1}
     assert (await world.engine.healing.compare()).differs == {}
@@ -127,7 +127,9 @@ async def test_a_repair_names_a_balance_that_is_not_what_stands_and_counts_it(
 ) -> None:
     await put(world.engine, b"x" * 30)
     await misstate(world, total)
-    said = f"the balance of tenant 'acme' says {total:,} bytes, and its artifacts and large texts take 30"
+    said = (
+        f"the usage record of tenant 'acme' says {total:,} bytes, and its artifacts and large texts take 30"
+    )
     assert (await world.engine.healing.compare()).differs == {said: 1}
     assert (await world.engine.healing.compare(repair=True)).differs == {said: 1}
     assert (await world.engine.healing.compare()).differs == {}

@@ -228,7 +228,7 @@ async def test_a_writer_that_slept_until_a_sweep_gave_its_upload_up_puts_nothing
         with pytest.raises(Died):
             await put(world.engine, b"new" * 10, known=False)
     else:
-        with pytest.raises(StoreUnavailable, match="put it again"):
+        with pytest.raises(StoreUnavailable, match="Put the artifact again"):
             await put(world.engine, b"new" * 10, known=False)
     world.mid.after.clear()
     assert await read(await world.another_process()) == stood, (
@@ -434,7 +434,7 @@ async def test_who_reads_gets_one_upload_whole_or_is_told(world: World) -> None:
     world.heal()
     assert first + b"".join([data async for data in reading]) == b"old" * 10, "its chunks are there still"
     await swept(world)
-    with pytest.raises(Conflict, match="read it again"):
+    with pytest.raises(Conflict, match="Read it again"):
         _ = [data async for data in world.engine.conversations.manifests.stream(found)]
     await delete(world.engine)
     with pytest.raises(NotFound):
