@@ -15,13 +15,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from memory.facade import blocking
-from memory.facade.sync_wrapper import CONTEXT, Twin
+from memory.facade.sync_wrapper import CONTEXT, SyncWrapper
 
 STUB = Path(blocking.__file__).with_suffix(".pyi")
 TWINS = {
     name: twin.__wrapped__
     for name, twin in vars(blocking).items()
-    if inspect.isclass(twin) and issubclass(twin, Twin)
+    if inspect.isclass(twin) and issubclass(twin, SyncWrapper)
 }
 """By the name of the twin, the async class."""
 RENAMED = {

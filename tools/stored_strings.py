@@ -102,7 +102,7 @@ def _adapters() -> dict[str, Any]:
 
     key, here = Key("acme", "01a2267e-157e-8aa4-8bc5-15af4f1f3047"), Partition("acme", "user:ada")
     names, plain = TableNames(), ("partitions", "quarantine", "version", "registry", "numbers")
-    own = mongo.Names("memory_")
+    own = mongo.CollectionNames("memory_")
     return {
         "rows": Row._fields,
         "sql": {

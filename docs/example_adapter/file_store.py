@@ -20,7 +20,7 @@ from memory.domain.errors import ConfigError, StoreError
 from memory.ports.adapter import Adapter
 from memory.ports.asking import condition, first_partitions, page_of
 from memory.ports.base import BaseStore
-from memory.ports.batch import Held, WriteResolver, as_skipped
+from memory.ports.batch import StoredRow, WriteResolver, as_skipped
 from memory.ports.capabilities import Capabilities
 from memory.ports.codec import from_json, to_json
 from memory.ports.collections import Collection
@@ -197,11 +197,11 @@ def _is_asked(stands: Standing, query: Query) -> bool:
     return KINDS[type(stands)] in query.types and (not isinstance(stands, Record) or stands.role in query.roles)
 
 
-def _held(collection: Collection, stands: Stored | None) -> Held:
+def _held(collection: Collection, stands: Stored | None) -> StoredRow:
     """What is read under a key, as the resolver takes it."""
     if isinstance(stands, Corrupt):
-        return Held(problem=stands.problem)
-    return Held() if stands is None else Held(row_of(collection, stands))
+        return StoredRow(problem=stands.problem)
+    return StoredRow() if stands is None else StoredRow(row_of(collection, stands))
 
 
 def _named(partition: Partition) -> str:

@@ -67,7 +67,7 @@ text { font-family: system-ui, "DejaVu Sans", "Noto Sans", sans-serif; text-anch
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BoxPosition:
     """The middle of a box, and its column.
 
     Column 0 holds the entry itself; negative columns are on its left.
@@ -129,7 +129,7 @@ def draw(found: Expansion) -> str:
 # -- placement ------------------------------------------------------------------------
 
 
-def places(found: Expansion) -> dict[str, Place]:
+def places(found: Expansion) -> dict[str, BoxPosition]:
     """Return the place of each entry's box.
 
     Entries one step away are in the columns beside the entry. Entries two steps away
@@ -147,15 +147,15 @@ def places(found: Expansion) -> dict[str, Place]:
             side = -side
         sides[side].append(one)
         rows[side] += max(1, len(behind[one]))
-    at = {seed: Place(0, 0, 0)}
+    at = {seed: BoxPosition(0, 0, 0)}
     for side, ones in sides.items():
         row = -(rows[side] - 1) / 2
         for one in ones:
             taken = max(1, len(behind[one]))
-            at[one] = Place(side, side * COLUMN, (row + (taken - 1) / 2) * ROW)
+            at[one] = BoxPosition(side, side * COLUMN, (row + (taken - 1) / 2) * ROW)
             at.update(
                 {
-                    other: Place(2 * side, 2 * side * COLUMN, (row + n) * ROW)
+                    other: BoxPosition(2 * side, 2 * side * COLUMN, (row + n) * ROW)
                     for n, other in enumerate(behind[one])
                 }
             )
@@ -179,7 +179,7 @@ def _behind(found: Expansion, near: Iterable[str]) -> dict[str, list[str]]:
 # -- shapes ----------------------------------------------------------------------------
 
 
-def _links(found: Expansion, at: dict[str, Place]) -> list[str]:
+def _links(found: Expansion, at: dict[str, BoxPosition]) -> list[str]:
     """Return the lines, which lie below the boxes, then their labels.
 
     Links of one direction between two entries share a line.
@@ -201,7 +201,7 @@ def _links(found: Expansion, at: dict[str, Place]) -> list[str]:
     return lines + texts
 
 
-def _way(source: Place, target: Place, beside: float) -> tuple[str, tuple[float, float]]:
+def _way(source: BoxPosition, target: BoxPosition, beside: float) -> tuple[str, tuple[float, float]]:
     """Return a curve from the edge of one box to another, and the place of its label."""
     outward = 1 if source.column > 0 or target.column > 0 else -1
     if source.column == target.column:  # around the outside of their column
@@ -231,7 +231,7 @@ def _on_the_way(points: tuple[tuple[float, float], ...], part: float) -> tuple[f
     )
 
 
-def _box(entry: Entry, at: Place, *, is_seed: bool, is_retired: bool) -> str:
+def _box(entry: Entry, at: BoxPosition, *, is_seed: bool, is_retired: bool) -> str:
     """Return a box. It clips its content at its edges."""
     kind = " ".join(["entry", *["seed"] * is_seed, *["retired"] * is_retired])
     until = f" · until {entry.valid_to:%Y-%m-%d}" if is_retired and entry.valid_to is not None else ""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from memory.domain.scope import Scope
     from memory.domain.session import DeletedEntry
-    from memory.orchestrator.entries.browsing import Retrieved
+    from memory.orchestrator.entries.browsing import EntryPage
 
 
 def register(app: typer.Typer) -> None:
@@ -391,7 +391,7 @@ async def browse(
     return _show_page(cli, page, numbers, ", ".join(scope or ["any scope"]))
 
 
-def _show_page(cli: Cli, page: Retrieved, numbers: Mapping[str, int], where: str) -> int:
+def _show_page(cli: Cli, page: EntryPage, numbers: Mapping[str, int], where: str) -> int:
     """Show a page of entries, and the cursor of the next page."""
     from memory.cli import show
 

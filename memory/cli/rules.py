@@ -12,7 +12,7 @@ from memory.cli.numbered import id_of
 if TYPE_CHECKING:
     from memory.facade.why import WhyReport
     from memory.orchestrator.maintenance.sweeps import SweepReport
-    from memory.orchestrator.tiering.plan import Forecast, Plan, Stays
+    from memory.orchestrator.tiering.plan import BlockedAction, Forecast, Plan
 
 
 LISTED = 20
@@ -96,7 +96,7 @@ def _show_plan(out: Any, made: Plan) -> None:
         out.print(f"and {len(made.waiting) - LISTED:,} more that are not known; --json lists them all")
 
 
-def _action_text(one: Stays) -> str:
+def _action_text(one: BlockedAction) -> str:
     return one.action + (f" to {one.to}" if one.to else "") + (f" by {one.rule}" if one.rule else "")
 
 

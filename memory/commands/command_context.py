@@ -32,7 +32,7 @@ def as_typed(named: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class EntryList:
     """Entries in order.
 
     `more` says whether others follow. Here and below, `notes` tell what the answer
@@ -45,7 +45,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Hits:
+class SearchHits:
     """The hits of a search, best first; `also` has other queries that were searched."""
 
     entries: Sequence[Entry]
@@ -63,7 +63,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class EntryLinks:
     """The links of an entry, and by id the readable entries at their other ends.
 
     `others` has None for an entry that is retired.
@@ -78,7 +78,7 @@ class Around:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class LinkedEntries:
     """The entries linked to an entry, itself first, and each link once."""
 
     entries: Sequence[Entry]
@@ -87,7 +87,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
+class LinkDensity:
     """How closely an entry is linked to others."""
 
     outgoing: int
@@ -100,14 +100,14 @@ class Linked:
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class ScratchpadContent:
     """The content of a scratchpad; `exists` is true once anything was written to it."""
 
     content: str
     exists: bool
 
 
-class Reach(Protocol):
+class CommandContext(Protocol):
     """A memory as commands see it.
 
     Every call may raise a `MemoryTiersError`, which is answered as ERR.
@@ -136,16 +136,16 @@ class Reach(Protocol):
         fails.
         """
 
-    async def list_entries(self, types: Sequence[str], tag: str | None, limit: int) -> Listed:
+    async def list_entries(self, types: Sequence[str], tag: str | None, limit: int) -> EntryList:
         """List the newest entries of these types, with this tag."""
 
-    async def around(self, entry: Entry) -> Around: ...
+    async def around(self, entry: Entry) -> EntryLinks: ...
 
-    async def search(self, query: str, limit: int, *, rerank: bool) -> Hits: ...
+    async def search(self, query: str, limit: int, *, rerank: bool) -> SearchHits: ...
 
-    async def expand(self, entry_id: str, depth: int) -> Reached: ...
+    async def expand(self, entry_id: str, depth: int) -> LinkedEntries: ...
 
-    async def density(self, entry_id: str) -> Linked: ...
+    async def density(self, entry_id: str) -> LinkDensity: ...
 
     async def artifact(self, named: str) -> Artifact | None:
         """Return the description of an artifact that may be read.
@@ -176,7 +176,7 @@ class Reach(Protocol):
         Returns how many bytes it holds then.
         """
 
-    async def scratchpad(self, *, shared: bool) -> Noted: ...
+    async def scratchpad(self, *, shared: bool) -> ScratchpadContent: ...
 
     async def clear(self, *, shared: bool) -> bool:
         """Clear a scratchpad. Return False if it was empty."""

@@ -1,6 +1,6 @@
 """Parse the commands of a text. Pure; it never fails.
 
-A wrong command is parsed too, as `Wrong`, which says how the command is used.
+A wrong command is parsed too, as `InvalidCommand`, which says how the command is used.
 
 A command is a line that begins with `/mem`. All other lines are prose and are ignored.
 `add entry` has a body: the lines up to a line `/endmem`, or up to the end of the text.
@@ -56,7 +56,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong(Command):
+class InvalidCommand(Command):
     """A wrong command, with its usage, or the usage of every command."""
 
     usage: tuple[str, ...]
@@ -151,7 +151,7 @@ class _Line:
         return " ".join(self.words)
 
 
-class _Misused(Exception):
+class _UsageError(Exception):
     """A command does not follow its usage."""
 
 
@@ -214,12 +214,12 @@ def _name(words: Sequence[str]) -> str | None:
 def _command(said: str, words: Sequence[str], body: str | None, has_body: bool) -> Command:
     name = _name(words)
     if name is None:
-        return Wrong(said, tuple(USAGE.values()))
+        return InvalidCommand(said, tuple(USAGE.values()))
     line = _Line(said, words[len(name.split()) :], body)
     try:
         return _write(line, has_body) if name == "write" else _MADE[name](line)
-    except _Misused:
-        return Wrong(said, (USAGE[name],))
+    except _UsageError:
+        return InvalidCommand(said, (USAGE[name],))
 
 
 # -- each command ----------------------------------------------------------------------
@@ -230,7 +230,7 @@ def _entries(line: _Line) -> Command:
     named = named.strip().removesuffix("|").strip()
     types = tuple(one.strip() for one in named.split(",")) if named else ()
     if any(not one or " " in one or "=" in one for one in types):
-        raise _Misused
+        raise _UsageError
     return ListEntries(line.said, tuple(dict.fromkeys(types)), _some(tag.strip()) if tagged else None)
 
 
@@ -251,19 +251,19 @@ def _add_entry(line: _Line) -> Command:
     flags = [at for at, word in enumerate(line.words) if _FLAG.match(word)]
     of_title = line.words[1 : flags[0]] if flags else line.words[1:]
     if not of_title:
-        raise _Misused
+        raise _UsageError
     given: dict[str, list[str]] = {}
     for at, end in pairwise([*flags, len(line.words)]):
         if line.words[at] not in (
             ARTIFACT,
             SUPERSEDES,
         ):  # nobody would notice an option that became part of the title
-            raise _Misused
+            raise _UsageError
         named = [_id(one.strip()) for one in " ".join(line.words[at + 1 : end]).split(",")]
         given[line.words[at]] = given.get(line.words[at], []) + named
     artifacts = given.get(ARTIFACT, [])
     if len(artifacts) > 1:
-        raise _Misused
+        raise _UsageError
     superseded = tuple(dict.fromkeys(given.get(SUPERSEDES, ())))
     return AddEntry(
         line.said,
@@ -281,7 +281,7 @@ def _add_link(line: _Line) -> Command:
         if 0 <= at < len(words) - 1 and words[at] == "#":
             words[at : at + 2] = [f"#{words[at + 1]}"]
     if len(words) != 3:
-        raise _Misused
+        raise _UsageError
     return AddLink(line.said, _id(words[0]), words[1], _id(words[2]))
 
 
@@ -290,7 +290,7 @@ def _write(line: _Line, has_body: bool) -> Command:
     if (
         not shared and line.words and _FLAG.match(line.words[0])
     ):  # a misspelt --shared would write to the agent's own scratchpad
-        raise _Misused
+        raise _UsageError
     begins = " ".join(line.words[1:] if shared else line.words)
     if not has_body:
         return Write(line.said, begins, shared)
@@ -300,7 +300,7 @@ def _write(line: _Line, has_body: bool) -> Command:
 
 def _is_shared(line: _Line) -> bool:
     if line.words and list(line.words) != [SHARED]:
-        raise _Misused
+        raise _UsageError
     return bool(line.words)
 
 
@@ -308,13 +308,13 @@ def _id(text: str) -> str:
     """Return digits without leading zeros, or a UUID."""
     found = _ID.fullmatch(text)
     if found is None:
-        raise _Misused
+        raise _UsageError
     return found[1] or found[2].lower()
 
 
 def _some(text: str) -> str:
     if not text:
-        raise _Misused
+        raise _UsageError
     return text
 
 

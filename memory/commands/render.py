@@ -13,13 +13,13 @@ from datetime import datetime
 
 from memory.commands.command_context import (
     MOST_BODY_BYTES,
-    Around,
-    Hits,
+    EntryLinks,
+    EntryList,
     Link,
-    Linked,
-    Listed,
-    Noted,
-    Reached,
+    LinkDensity,
+    LinkedEntries,
+    ScratchpadContent,
+    SearchHits,
 )
 from memory.commands.escape import escape_text, excerpt_line, one_line
 from memory.commands.parse import Command
@@ -72,7 +72,7 @@ def line(entry: Entry, numbers: Numbers, now: datetime, *, mark: str = "") -> st
     return f"- {name(entry.id, numbers)}  [{entry.type.value}] ({' · '.join(days)})  {_title(entry)}{tags}{source}{mark}"
 
 
-def entry_list(found: Listed, tag: str | None, numbers: Numbers, now: datetime) -> str:
+def entry_list(found: EntryList, tag: str | None, numbers: Numbers, now: datetime) -> str:
     if not found.entries:
         nothing = "(no entries)" if tag is None else f"(no entries tagged '{one_line(tag)}')"
         return _lines([nothing, *_notes(found.notes)])
@@ -80,7 +80,7 @@ def entry_list(found: Listed, tag: str | None, numbers: Numbers, now: datetime) 
     return _lines([*(line(entry, numbers, now) for entry in found.entries), *_notes([*more, *found.notes])])
 
 
-def entry(shown: Entry, around: Around, numbers: Numbers, now: datetime) -> str:
+def entry(shown: Entry, around: EntryLinks, numbers: Numbers, now: datetime) -> str:
     """Return an entry with its text, its artifact and its links."""
     sides = [
         (
@@ -100,7 +100,7 @@ def entry(shown: Entry, around: Around, numbers: Numbers, now: datetime) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def hits(query: str, found: Hits, numbers: Numbers, now: datetime, conversation: str | None) -> str:
+def hits(query: str, found: SearchHits, numbers: Numbers, now: datetime, conversation: str | None) -> str:
     """Return the hits of a search."""
     asked = one_line(query)
     also = [f"(also searched: {' | '.join(repr_of(one) for one in found.also)})"] if found.also else []
@@ -115,7 +115,7 @@ def hits(query: str, found: Hits, numbers: Numbers, now: datetime, conversation:
     return _lines([*lines, *_notes(found.notes)])
 
 
-def linked_entries(found: Reached, depth: int, numbers: Numbers, now: datetime) -> str:
+def linked_entries(found: LinkedEntries, depth: int, numbers: Numbers, now: datetime) -> str:
     """Return the entries and relations around an entry."""
     first, *others = found.entries
     head = f"{name(first.id, numbers)} in {depth} step{'s' * (depth > 1)}: {len(others)} linked entries, {len(found.links)} relations"
@@ -130,7 +130,7 @@ def linked_entries(found: Reached, depth: int, numbers: Numbers, now: datetime) 
     )
 
 
-def density(entry_id: str, found: Linked, numbers: Numbers) -> str:
+def density(entry_id: str, found: LinkDensity, numbers: Numbers) -> str:
     """Return how closely an entry is linked."""
     labels = f" ({', '.join(found.labels)})" if found.labels else ""
     return _lines(
@@ -175,7 +175,7 @@ def is_text(data: bytes, *, whole: bool) -> bool:
     return True
 
 
-def scratchpad(found: Noted) -> str:
+def scratchpad(found: ScratchpadContent) -> str:
     """Return a scratchpad, or the end of a long one."""
     if not found.content:
         return "(empty)" if found.exists else "(empty: nothing was ever written)"
@@ -195,7 +195,7 @@ def _title(one: Entry) -> str:
     return one_line(one.title or "") or excerpt_line(one.content, UNTITLED_BYTES)
 
 
-def _other(entry_id: str, around: Around, numbers: Numbers) -> str:
+def _other(entry_id: str, around: EntryLinks, numbers: Numbers) -> str:
     one = around.others[entry_id]
     return f"{name(entry_id, numbers)}  {UNAVAILABLE if one is None else _title(one)}"
 

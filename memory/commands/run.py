@@ -13,14 +13,14 @@ from memory.commands.command_context import (
     MOST_ENTRIES,
     MOST_HITS,
     MOST_SUPERSEDED,
-    Reach,
+    CommandContext,
     as_typed,
 )
 from memory.commands.escape import one_line
 from memory.domain.artifact import Artifact
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput, MemoryTiersError
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ READS = (
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Result(Shown):
+class Result(ResultMixin):
     """The answer to one command; `text` is what an agent reads, in its frame.
 
     `cacheable` says whether the answer may be shown again instead of running the
@@ -53,7 +53,7 @@ class Result(Shown):
     cacheable: bool
 
 
-class _Refused(Exception):
+class _CommandError(Exception):
     """A command cannot be carried out; the message says why."""
 
 
@@ -63,7 +63,7 @@ class _Answer:
     whole: bool = True
 
 
-async def answer(reach: Reach | None, text: str) -> list[Result]:
+async def answer(reach: CommandContext | None, text: str) -> list[Result]:
     """Return one result for each command of the text, in order; prose has none.
 
     Without a memory each result is an error.
@@ -71,14 +71,14 @@ async def answer(reach: Reach | None, text: str) -> list[Result]:
     return [await _result(reach, command) for command in parse.commands_in(text)]
 
 
-async def _result(reach: Reach | None, command: parse.Command) -> Result:
+async def _result(reach: CommandContext | None, command: parse.Command) -> Result:
     try:
-        if isinstance(command, parse.Wrong):
+        if isinstance(command, parse.InvalidCommand):
             return _error(command, render.usage(command.usage))
         if reach is None:
-            raise _Refused(NO_MEMORY)
+            raise _CommandError(NO_MEMORY)
         said = await _ANSWERS[type(command)](reach, command)
-    except _Refused as refused:
+    except _CommandError as refused:
         return _error(command, render.error(str(refused)))
     except InvalidInput as refused:
         return _error(
@@ -103,31 +103,33 @@ def _error(command: parse.Command, text: str) -> Result:
     return Result(command.said, render.frame_answer(command, text), True, False)
 
 
-async def _find_entries(reach: Reach, *named: str, missing: str = "entry {} not found") -> list[Entry]:
+async def _find_entries(
+    reach: CommandContext, *named: str, missing: str = "entry {} not found"
+) -> list[Entry]:
     """Return the named entries; each must be one that may be read."""
     found = await reach.find(named)
     if (lacks := next((one for one in named if one not in found), None)) is not None:
-        raise _Refused(missing.format(as_typed(lacks)))
+        raise _CommandError(missing.format(as_typed(lacks)))
     return [found[one] for one in named]
 
 
-async def _artifact(reach: Reach, named: str) -> Artifact:
+async def _artifact(reach: CommandContext, named: str) -> Artifact:
     found = await reach.artifact(named)
     if found is None:
-        raise _Refused(f"artifact {as_typed(named)} not found")
+        raise _CommandError(f"artifact {as_typed(named)} not found")
     return found
 
 
 # -- reading ---------------------------------------------------------------------------
 
 
-async def _entries(reach: Reach, command: parse.ListEntries) -> _Answer:
+async def _entries(reach: CommandContext, command: parse.ListEntries) -> _Answer:
     found = await reach.list_entries(command.types, command.tag, MOST_ENTRIES)
     numbers = await reach.numbers(one.id for one in found.entries)
     return _Answer(render.entry_list(found, command.tag, numbers, reach.now), not found.notes)
 
 
-async def _entry(reach: Reach, command: parse.ShowEntry) -> _Answer:
+async def _entry(reach: CommandContext, command: parse.ShowEntry) -> _Answer:
     [shown] = await _find_entries(reach, command.id)
     around = await reach.around(shown)
     numbers = await reach.numbers([shown.id, *around.others])
@@ -139,41 +141,41 @@ async def _entry(reach: Reach, command: parse.ShowEntry) -> _Answer:
     )
 
 
-async def _search(reach: Reach, command: parse.Search) -> _Answer:
+async def _search(reach: CommandContext, command: parse.Search) -> _Answer:
     found = await reach.search(command.query, MOST_HITS, rerank=command.rerank)
     numbers = await reach.numbers(one.id for one in found.entries)
     return _Answer(render.hits(command.query, found, numbers, reach.now, reach.conversation), not found.notes)
 
 
-async def _expand(reach: Reach, command: parse.Expand) -> _Answer:
+async def _expand(reach: CommandContext, command: parse.Expand) -> _Answer:
     [begin] = await _find_entries(reach, command.id)
     found = await reach.expand(begin.id, command.depth)
     numbers = await reach.numbers(one.id for one in found.entries)
     return _Answer(render.linked_entries(found, command.depth, numbers, reach.now))
 
 
-async def _density(reach: Reach, command: parse.Density) -> _Answer:
+async def _density(reach: CommandContext, command: parse.Density) -> _Answer:
     [entry] = await _find_entries(reach, command.id)
     return _Answer(render.density(entry.id, await reach.density(entry.id), await reach.numbers([entry.id])))
 
 
-async def _read(reach: Reach, command: parse.ReadArtifact) -> _Answer:
+async def _read(reach: CommandContext, command: parse.ReadArtifact) -> _Answer:
     found = await _artifact(reach, command.id)
     data = await reach.beginning(found.id, MOST_BODY_BYTES)
     return _Answer(render.artifact(found, data, await reach.numbers([found.id], "artifact")))
 
 
-async def _scratchpad(reach: Reach, command: parse.Scratchpad) -> _Answer:
+async def _scratchpad(reach: CommandContext, command: parse.Scratchpad) -> _Answer:
     return _Answer(render.scratchpad(await reach.scratchpad(shared=command.shared)))
 
 
 # -- writing ---------------------------------------------------------------------------
 
 
-async def _add_entry(reach: Reach, command: parse.AddEntry) -> _Answer:
+async def _add_entry(reach: CommandContext, command: parse.AddEntry) -> _Answer:
     content = _body(command.body, "entry")
     if len(command.supersedes) > MOST_SUPERSEDED:
-        raise _Refused(
+        raise _CommandError(
             f"at most {MOST_SUPERSEDED} entries can be superseded at once, not {len(command.supersedes)}: nothing was written"
         )
     old = (
@@ -191,34 +193,34 @@ async def _add_entry(reach: Reach, command: parse.AddEntry) -> _Answer:
     )
 
 
-async def _add_link(reach: Reach, command: parse.AddLink) -> _Answer:
+async def _add_link(reach: CommandContext, command: parse.AddLink) -> _Answer:
     missing = "both entries must exist, be active and belong to this memory"
     if command.source == command.target:
-        raise _Refused("self-loops not allowed")
+        raise _CommandError("self-loops not allowed")
     source, target = (
         one.id for one in await _find_entries(reach, command.source, command.target, missing=missing)
     )
     try:
         await reach.link(source, command.relation, target)
     except InvalidInput as refused:
-        raise _Refused(refused.problem) from refused
+        raise _CommandError(refused.problem) from refused
     numbers = await reach.numbers([source, target])
     return _Answer(f"OK: {render.name(source, numbers)} {command.relation} {render.name(target, numbers)}")
 
 
-async def _invalidate(reach: Reach, command: parse.Invalidate) -> _Answer:
+async def _invalidate(reach: CommandContext, command: parse.Invalidate) -> _Answer:
     [entry] = await _find_entries(reach, command.id, missing=GONE)
     if not await reach.invalidate(entry.id):
-        raise _Refused(GONE.format(as_typed(command.id)))
+        raise _CommandError(GONE.format(as_typed(command.id)))
     return _Answer(f"OK: entry {render.name(entry.id, await reach.numbers([entry.id]))} invalidated")
 
 
-async def _write(reach: Reach, command: parse.Write) -> _Answer:
+async def _write(reach: CommandContext, command: parse.Write) -> _Answer:
     size = await reach.write(_body(command.text, "text"), shared=command.shared)
     return _Answer(f"OK: the scratchpad holds {size:,} bytes")
 
 
-async def _clear(reach: Reach, command: parse.Clear) -> _Answer:
+async def _clear(reach: CommandContext, command: parse.Clear) -> _Answer:
     return _Answer("OK: cleared" if await reach.clear(shared=command.shared) else "OK: it was empty")
 
 
@@ -227,11 +229,13 @@ def _body(text: str | None, what: str) -> str:
     long.
     """
     if text is None:
-        raise _Refused(f"not closed with {parse.ENDS}: nothing was written")
+        raise _CommandError(f"not closed with {parse.ENDS}: nothing was written")
     if not text.strip():
-        raise _Refused(f"the {what} has no text: nothing was written")
+        raise _CommandError(f"the {what} has no text: nothing was written")
     if (size := len(text.encode(errors="surrogatepass"))) > MOST_BODY_BYTES:
-        raise _Refused(f"content exceeds {MOST_BODY_BYTES // 1024} KiB ({size:,} bytes): nothing was written")
+        raise _CommandError(
+            f"content exceeds {MOST_BODY_BYTES // 1024} KiB ({size:,} bytes): nothing was written"
+        )
     return text
 
 
@@ -239,7 +243,7 @@ def _names(ids: Iterable[str], numbers: render.Numbers) -> str:
     return ", ".join(render.name(one, numbers) for one in ids)
 
 
-_ANSWERS: dict[type[parse.Command], Callable[[Reach, Any], Awaitable[_Answer]]] = {
+_ANSWERS: dict[type[parse.Command], Callable[[CommandContext, Any], Awaitable[_Answer]]] = {
     parse.ListEntries: _entries,
     parse.ShowEntry: _entry,
     parse.Search: _search,

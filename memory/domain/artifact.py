@@ -8,7 +8,7 @@ from datetime import datetime
 
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 
 MAX_PATH_BYTES = 1_024
 MAX_MEDIA_TYPE_CHARS = 255
@@ -19,7 +19,7 @@ _MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}(?:\s*;\s*{_TOKEN}=(?:{_TOKEN}|\"[^
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Artifact(Shown):
+class Artifact(ResultMixin):
     """The description of an artifact, without its bytes.
 
     `size` is in bytes, and `sha256` in hexadecimal digits. The id stays the same when
@@ -37,7 +37,7 @@ class Artifact(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ArtifactPage(Shown):
+class ArtifactPage(ResultMixin):
     """A page of a session's artifacts, oldest first.
 
     `cursor` gets the next page; None on the last one.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
@@ -29,7 +29,7 @@ class Resolution:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ConflictReport(Shown):
+class ConflictReport(ResultMixin):
     """The conflicts that a write found, and what it did about them.
 
     `found` holds the entries that were shown to `resolve`, the nearest first. `action`

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias, get_args
 
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 
 LaterWrites: TypeAlias = Literal["refused", "kept_back"]
 LATER_WRITES: tuple[LaterWrites, ...] = get_args(LaterWrites)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class BlockedSource(Shown):
+class BlockedSource(ResultMixin):
     """A blocked source, agent or run; `origin` names it (`"source:web:example.com"`).
 
     Reads and searches hide the entries that it wrote, and the entries derived from

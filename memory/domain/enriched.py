@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from pydantic import ConfigDict
 
-from memory.domain.shown import Shown
-from memory.domain.validation import Checked
+from memory.domain.shown import ResultMixin
+from memory.domain.validation import ValidatedModel
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
@@ -24,7 +24,7 @@ STILL_PENDING = "still pending"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class AutoTag(Shown):
+class AutoTag(ResultMixin):
     """Tags by an advisor.
 
     `added` holds the tags that were appended to the caller's. If none were, `note` says
@@ -38,7 +38,7 @@ class AutoTag(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class AutoSupersede(Shown):
+class AutoSupersede(ResultMixin):
     """Older entries that an advisor compared with a new entry.
 
     `candidates` has the ids of the entries that it was shown, in the order of their
@@ -54,7 +54,7 @@ class AutoSupersede(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ManuallySuperseded(Shown):
+class ManuallySuperseded(ResultMixin):
     """Entries that `supersedes=…` named, and those that were superseded."""
 
     requested: tuple[str, ...]
@@ -62,7 +62,7 @@ class ManuallySuperseded(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class AdviceCost(Shown):
+class AdviceCost(ResultMixin):
     """The cost of one answer of an advisor, and its purpose `of`.
 
     Tokens are None unless the advisor reports them (see `Advice`).
@@ -75,7 +75,7 @@ class AdviceCost(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Enrichment(Shown):
+class Enrichment(ResultMixin):
     """The enrichment of an entry; None for each kind that was not asked for.
 
     `pending` is True until it is done.
@@ -88,7 +88,7 @@ class Enrichment(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class WriteReport(Shown):
+class WriteReport(ResultMixin):
     """A written entry, and what else the write did.
 
     `entry` includes the tags of an advisor. A field is None if that was not requested.
@@ -101,20 +101,20 @@ class WriteReport(Shown):
     costs: tuple[AdviceCost, ...] = ()
 
 
-class _TagNotes(Checked):
+class _TagNotes(ValidatedModel):
     model: str | None
     added: list[str]
     note: str | None
 
 
-class _SupersedeNotes(Checked):
+class _SupersedeNotes(ValidatedModel):
     model: str | None
     candidates: list[str]
     named: list[str]
     note: str | None
 
 
-class _CostNotes(Checked):
+class _CostNotes(ValidatedModel):
     model_config = ConfigDict(extra="forbid")
 
     of: Pass
@@ -123,7 +123,7 @@ class _CostNotes(Checked):
     output_tokens: int | None = None
 
 
-class EnrichmentNotes(Checked):
+class EnrichmentNotes(ValidatedModel):
     """The enrichment in an entry's record, as an import checks it."""
 
     auto_tag: _TagNotes | None = None

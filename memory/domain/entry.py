@@ -25,7 +25,7 @@ from memory.domain.corrections import explain_guesses, explain_subscripts
 from memory.domain.errors import InvalidInput
 from memory.domain.provenance import check_name, check_origins
 from memory.domain.scope import Scope
-from memory.domain.shown import Brief
+from memory.domain.shown import ShortRepr
 
 
 class EntryType(StrEnum):
@@ -157,7 +157,7 @@ class Entry(BaseModel):
             "tags": self.tags,
         }
         return [
-            (name, Brief(value))
+            (name, ShortRepr(value))
             for name, value in {**said, "tier": self.tier, "version": self.version}.items()
             if value not in (None, [])
         ]
@@ -207,7 +207,7 @@ Name = Annotated[str | None, BeforeValidator(_name)]
 Whole = Annotated[int | None, BeforeValidator(_whole)]
 
 
-class EntryDraft(validation.Checked):
+class EntryDraft(validation.ValidatedModel):
     """An entry as the caller passes it. Everything is checked here, once.
 
     Raises:

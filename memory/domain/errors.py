@@ -19,7 +19,7 @@ NAMED = 20
 """How many ids the message of an error names. Its attributes hold all of them."""
 
 
-class Portable(Exception):
+class PicklableException(Exception):
     """An exception that can be copied and pickled, whatever its constructor takes.
 
     The copy has the same arguments and attributes.
@@ -39,7 +39,7 @@ def _as_it_was(
     return error
 
 
-class MemoryTiersError(Portable):
+class MemoryTiersError(PicklableException):
     """The base class of all errors that this library raises on purpose.
 
     Catch it to handle any of them. Every error can be pickled, so it leaves a process

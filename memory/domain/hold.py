@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 
 Over: TypeAlias = Literal["tenant", "scope", "user", "entry"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class LegalHold(Shown):
+class LegalHold(ResultMixin):
     """A hold over one target. Its name is, for example, that of a legal case.
 
     `over` is the kind of the target, and `of` names it: a scope, a user, the id of an

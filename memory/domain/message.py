@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses, explain_subscripts
-from memory.domain.shown import Brief
+from memory.domain.shown import ShortRepr
 
 SYSTEM = "system"
 """The id of a session's system message, in every session."""
@@ -79,7 +79,7 @@ class Message(BaseModel):
             "calls": [call.name for call in self.tool_calls],
         }
         return [
-            (name, Brief(value))
+            (name, ShortRepr(value))
             for name, value in {**said, "tool_call_id": self.tool_call_id}.items()
             if value not in (None, [], "")
         ]

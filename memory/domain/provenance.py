@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 
 OriginKind: TypeAlias = Literal["source", "agent", "run"]
 ORIGIN_KINDS: tuple[OriginKind, ...] = get_args(OriginKind)
@@ -17,7 +17,7 @@ MOST_ORIGINS = 10_000
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Provenance(Shown):
+class Provenance(ResultMixin):
     """The provenance that a writer gives for a memory.
 
     `source` is any name that the caller chooses, such as "web:example.com", "user" or

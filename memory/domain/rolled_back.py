@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 
 Done: TypeAlias = Literal["retired", "erased", "restored", "left"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RevertedEntry(Shown):
+class RevertedEntry(ResultMixin):
     """One entry of a revert: what was done with it, and why.
 
     `why` is `written` or `changed` by the source, or `derived` from its entries.
@@ -26,7 +26,7 @@ class RevertedEntry(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RevertReport(Shown):
+class RevertReport(ResultMixin):
     """The entries of a revert, each with what was done or, with `dry_run`, would be.
 
     Entries that an earlier revert has handled are not listed again.

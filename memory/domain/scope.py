@@ -30,7 +30,7 @@ PROMOTABLE: dict[ScopeKind, frozenset[ScopeKind]] = {
 """The kinds of scope that an entry of each kind may be promoted to."""
 
 
-class Scope(validation.Checked):
+class Scope(validation.ValidatedModel):
     """A scope says whose memory an entry is.
 
     Make one with `Scope.user("ada")`, `Scope.session("s1")`, `Scope.object("ticket",

@@ -13,7 +13,7 @@ from typing import Any
 from memory.domain.corrections import explain_subscripts
 from memory.domain.message import Message
 from memory.domain.shapes import export_messages
-from memory.domain.shown import Answer, Shown
+from memory.domain.shown import Answer, ResultMixin
 
 STATUSES = ("active", "archived", "ended")
 EXCLUDED = ("manual", "empty_response", "invalid_response", "invalid_input", "erased")
@@ -21,7 +21,7 @@ EXCLUDED = ("manual", "empty_response", "invalid_response", "invalid_input", "er
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SessionInfo(Shown):
+class SessionInfo(ResultMixin):
     """A session and its counts.
 
     `message_count` is the length of its history, including the system message and
@@ -60,7 +60,7 @@ class SessionInfo(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SessionPage(Shown):
+class SessionPage(ResultMixin):
     """A page of sessions in order. `cursor` gets the next page, if any."""
 
     sessions: list[SessionInfo]
@@ -130,7 +130,7 @@ class DeletedEntry(int):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ErasedUser(Shown):
+class ErasedUser(ResultMixin):
     """The counts of what was erased with a user.
 
     They count whole sessions, messages in sessions of others, and entries of the user's
@@ -145,7 +145,7 @@ class ErasedUser(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ErasedTenant(Shown):
+class ErasedTenant(ResultMixin):
     """The counts of what was erased of a tenant.
 
     `scopes` counts scopes and conversations. `records` counts records by kind and by
@@ -158,7 +158,7 @@ class ErasedTenant(Shown):
 
 @explain_subscripts
 @dataclass(frozen=True, slots=True, repr=False)
-class HistoryItem(Shown):
+class HistoryItem(ResultMixin):
     """A message of a session's history.
 
     `number` counts from 1 in the order in which messages enter the history, and never
@@ -185,7 +185,7 @@ class HistoryItem(Shown):
 
 @explain_subscripts
 @dataclass(frozen=True, slots=True, repr=False)
-class FoundMessage(Shown):
+class FoundMessage(ResultMixin):
     """A message that a search found, and its session.
 
     `score` and `relevance` have the same meaning as for an entry (`FoundEntry`).
@@ -227,7 +227,7 @@ class FoundMessages(Answer[FoundMessage]):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class HistoryPage(Shown):
+class HistoryPage(ResultMixin):
     """A page of a history in order. `cursor` gets the next page, if any."""
 
     items: list[HistoryItem]
@@ -246,7 +246,7 @@ class HistoryPage(Shown):
 
 @explain_subscripts
 @dataclass(frozen=True, slots=True, repr=False)
-class Context(Shown):
+class Context(ResultMixin):
     """The messages to send to a model, in order, and the tokens of each.
 
     `left_out` counts the messages of the window that are not shown, because they are
@@ -287,7 +287,7 @@ class Context(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Compaction(Shown):
+class Compaction(ResultMixin):
     """A compaction: the messages that it removed from the window, and their summary."""
 
     id: str

@@ -21,7 +21,7 @@ LISTED = 3
 
 
 @explain_guesses
-class Shown:
+class ResultMixin:
     """Gives a dataclass (made with `repr=False`) a repr of one line and a `to_dict`
     that JSON can hold.
     """
@@ -65,7 +65,7 @@ class Answer(list[T]):
         return {self.said_as: as_json(list(self)), "degraded": list(self.degraded)}
 
 
-class Brief:
+class ShortRepr:
     """Stands for a value in the repr of something larger."""
 
     def __init__(self, value: object) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 
 TASK_STATUSES = ("pending", "in_progress", "completed", "failed", "cancelled")
 RUN_STATUSES = ("queued", "running", "cancelling", "cancelled", "completed", "failed")
@@ -14,7 +14,7 @@ RUN_MODES = ("foreground", "background")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Task(Shown):
+class Task(ResultMixin):
     """A task of a session.
 
     `parent_id` names the task that it is a part of. None means that it is not a part of
@@ -33,7 +33,7 @@ class Task(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TaskPage(Shown):
+class TaskPage(ResultMixin):
     """A page of tasks in order. `cursor` gets the next page; None on the last one."""
 
     tasks: list[Task]
@@ -41,7 +41,7 @@ class TaskPage(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Run(Shown):
+class Run(ResultMixin):
     """Work that a session delegated to another session, its child.
 
     The run holds only the number of the child's messages, not the messages.
@@ -59,7 +59,7 @@ class Run(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RunPage(Shown):
+class RunPage(ResultMixin):
     """A page of runs in order. `cursor` gets the next page; None on the last one."""
 
     runs: list[Run]

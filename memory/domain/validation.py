@@ -473,7 +473,7 @@ def one_of(field: str, value: object, allowed: Iterable[str]) -> str:
     return str(value)
 
 
-class Checked(BaseModel):
+class ValidatedModel(BaseModel):
     """A model whose values come from callers: whatever is wrong with them becomes one
     `InvalidInput` that names the field.
     """

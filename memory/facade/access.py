@@ -18,7 +18,7 @@ from memory.domain.errors import Conflict, InvalidInput, NotFound, NotOpen, Part
 from memory.domain.scope import Scope, ScopeKind
 from memory.facade.arguments import Moment, consistency_of, flag, length, moment, scope_of, stages_of
 from memory.facade.config import MemoryConfig
-from memory.facade.life import Life
+from memory.facade.life import EngineLifecycle
 from memory.facade.wanted import (
     SearchFilter,
     filter_of,
@@ -83,7 +83,9 @@ class Access:
     it for other tenants open and close only themselves.
     """
 
-    def __init__(self, config: MemoryConfig, life: Life, tenant: str, *, owns_life: bool = True) -> None:
+    def __init__(
+        self, config: MemoryConfig, life: EngineLifecycle, tenant: str, *, owns_life: bool = True
+    ) -> None:
         if tenant == SYSTEM_TENANT:
             raise InvalidInput(
                 "tenant", f"'{SYSTEM_TENANT}' is reserved for the library. Use another tenant name"
@@ -116,7 +118,7 @@ class Access:
         return self._open_life.engine
 
     @property
-    def _open_life(self) -> Life:
+    def _open_life(self) -> EngineLifecycle:
         if self._let_go:
             raise NotOpen("this memory")
         return self._life

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from memory.domain.errors import ConfigError, InvalidInput
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.facade.build import adapter_for
 from memory.facade.config import MemoryConfig
 from memory.facade.places import path_of
@@ -27,7 +27,7 @@ class _Tools(Protocol):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Backup(Shown):
+class Backup(ResultMixin):
     """A backup that was made: its `file` and its size in `bytes`."""
 
     file: str
@@ -35,7 +35,7 @@ class Backup(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RestoreReport(Shown):
+class RestoreReport(ResultMixin):
     """A restore: the memory's `file`, and under which path the file that was there is
     `kept`.
     """

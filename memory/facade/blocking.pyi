@@ -102,7 +102,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.window.compaction import Summarise
 from memory.orchestrator.conversations.window.streaming import StreamedMessage
 from memory.orchestrator.enrichment.conflicts import Resolver
-from memory.orchestrator.entries.browsing import Retrieved
+from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.entries.derivation import Callback
 from memory.orchestrator.entries.graph import Density, Expansion, Graph
 from memory.orchestrator.entries.relations import Relation
@@ -272,7 +272,7 @@ class BlockingMemory:
         as_of: Moment | None = ...,
         known_at: Moment | None = ...,
         cursor: str | None = ...,
-    ) -> Retrieved: ...
+    ) -> EntryPage: ...
     def browse(
         self,
         scope: Scope | str | Sequence[Scope | str] | None = ...,
@@ -287,7 +287,7 @@ class BlockingMemory:
         include_retired: bool = ...,
         limit: int | None = ...,
         cursor: str | None = ...,
-    ) -> Retrieved: ...
+    ) -> EntryPage: ...
     @overload
     def search(
         self,
@@ -399,7 +399,7 @@ class BlockingScopedMemory:
         as_of: Moment | None = ...,
         known_at: Moment | None = ...,
         cursor: str | None = ...,
-    ) -> Retrieved: ...
+    ) -> EntryPage: ...
     def browse(
         self,
         *,
@@ -413,7 +413,7 @@ class BlockingScopedMemory:
         include_retired: bool = ...,
         limit: int | None = ...,
         cursor: str | None = ...,
-    ) -> Retrieved: ...
+    ) -> EntryPage: ...
     @overload
     def search(
         self, query: str, *, messages: Literal[False] = ..., **options: Unpack[SearchOptions]

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, Literal, TypeVar
 
 from memory.adapters.wrappers.breaker import CircuitBreaker
-from memory.adapters.wrappers.latecomer import Latecomer
+from memory.adapters.wrappers.latecomer import DeferredOpen
 from memory.adapters.wrappers.retry import Retry
 from memory.adapters.wrappers.timeout import Timeout
 from memory.domain.errors import ConfigError, InvalidInput
@@ -73,7 +73,7 @@ def build_engine(
             build_store(store), store.guards, config.telemetry, tiers, mark_life=mark_life, clock=clock
         )
         made[store.name] = (
-            whole if config.require_all or len(config.stores_in_use()) == 1 else Latecomer(whole)
+            whole if config.require_all or len(config.stores_in_use()) == 1 else DeferredOpen(whole)
         )
     forgetful = all(scheme_of(store.url) == "memory" for store in config.stores_in_use())
     topology = Topology(**_tiers(config, made), accept_loss=forgetful or config.accept_loss)

@@ -24,7 +24,7 @@ from memory.domain.session import HistoryItem
 from memory.domain.shapes import export_messages, import_message
 from memory.domain.shapes.giving import with_distinct_calls
 from memory.domain.shapes.parts import content_as
-from memory.domain.shown import Shown, as_json
+from memory.domain.shown import ResultMixin, as_json
 from memory.domain.validation import named_moment
 from memory.facade.memory import Memory
 from memory.facade.session import Session
@@ -44,7 +44,7 @@ there were others keep their ids.
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ChatImport(Shown):
+class ChatImport(ResultMixin):
     """The result of importing a chat file into a session.
 
     `messages` were read, `new` of them were appended, `already_there` were stored

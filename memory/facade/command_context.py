@@ -48,7 +48,7 @@ READ_POINTING = 200
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryReach:
+class MemoryCommandContext:
     """See `memory.commands.command_context.Reach`."""
 
     access: Access
@@ -94,7 +94,7 @@ class MemoryReach:
             log.warning("short ids could not be read, so results show full ids: %s", error)
             return {}
 
-    async def list_entries(self, types: Sequence[str], tag: str | None, limit: int) -> asked_by.Listed:
+    async def list_entries(self, types: Sequence[str], tag: str | None, limit: int) -> asked_by.EntryList:
         for one in types:
             validation.one_of("type filter", one, asked_by.TYPES)
         tags = None if tag is None else [tag]
@@ -109,12 +109,12 @@ class MemoryReach:
             anywhere=everywhere,
         )
         page = await self.access.engine.browsing.browse(asked)
-        return asked_by.Listed(page, page.cursor is not None, page.degraded)
+        return asked_by.EntryList(page, page.cursor is not None, page.degraded)
 
-    async def search(self, query: str, limit: int, *, rerank: bool) -> asked_by.Hits:
+    async def search(self, query: str, limit: int, *, rerank: bool) -> asked_by.SearchHits:
         scopes, notes = (self.reads, ()) if self.reads is not None else await self._all_scopes()
         if not scopes:
-            return asked_by.Hits([])
+            return asked_by.SearchHits([])
         found = await self.access.search(
             query,
             scopes,
@@ -137,7 +137,9 @@ class MemoryReach:
         )
         also = found.expansion.queries if found.expansion is not None else ()
         matching = [hit.entry for hit in found if self._matches(found, hit)]
-        return asked_by.Hits(matching, also, [*dict.fromkeys((*notes, *told, *unasked, *found.degraded))])
+        return asked_by.SearchHits(
+            matching, also, [*dict.fromkeys((*notes, *told, *unasked, *found.degraded))]
+        )
 
     @staticmethod
     def _matches(found: SearchResult, hit: FoundEntry) -> bool:
@@ -150,14 +152,14 @@ class MemoryReach:
 
     # -- links -------------------------------------------------------------------------
 
-    async def around(self, entry: Entry) -> asked_by.Around:
+    async def around(self, entry: Entry) -> asked_by.EntryLinks:
         entry_id, artifact = entry.id, (await self.access.with_artifact(entry)).artifact
         self.access.engine.accesses.note(self.access.tenant, [entry_id])  # it is read
         others: dict[str, Entry | None] = {entry_id: entry}
         outgoing, more_outgoing = await self._links(others, source_id=entry_id)
         incoming, more_incoming = await self._links(others, target_id=entry_id)
         named = {one.target_id for one in outgoing} | {one.source_id for one in incoming}
-        return asked_by.Around(
+        return asked_by.EntryLinks(
             outgoing, incoming, {end: others[end] for end in named}, more_outgoing or more_incoming, artifact
         )
 
@@ -182,15 +184,15 @@ class MemoryReach:
                 break
         return links[:most], len(links) > most or len(rows) == read
 
-    async def expand(self, entry_id: str, depth: int) -> asked_by.Reached:
+    async def expand(self, entry_id: str, depth: int) -> asked_by.LinkedEntries:
         found = await Relations(self.access).expand(entry_id, depth=depth, scope=self.reads)
-        return asked_by.Reached(
+        return asked_by.LinkedEntries(
             [node.entry for node in found.nodes], [_link(one) for one in found.relations], found.notices
         )
 
-    async def density(self, entry_id: str) -> asked_by.Linked:
+    async def density(self, entry_id: str) -> asked_by.LinkDensity:
         found = await Relations(self.access).density(entry_id, scope=self.reads)
-        return asked_by.Linked(
+        return asked_by.LinkDensity(
             found.outgoing,
             found.incoming,
             found.labels,
@@ -294,9 +296,9 @@ class MemoryReach:
     async def write(self, text: str, *, shared: bool) -> int:
         return await Scratchpads(self.access).append(text, self._whose(shared))
 
-    async def scratchpad(self, *, shared: bool) -> asked_by.Noted:
+    async def scratchpad(self, *, shared: bool) -> asked_by.ScratchpadContent:
         found = await Scratchpads(self.access).read(self._whose(shared))
-        return asked_by.Noted(found.content, found.exists)
+        return asked_by.ScratchpadContent(found.content, found.exists)
 
     async def clear(self, *, shared: bool) -> bool:
         return await Scratchpads(self.access).clear(self._whose(shared))

@@ -16,7 +16,7 @@ from memory.domain.shapes.tools import ToolFormat, export_tool
 from memory.facade.access import Access, Scopes, scopes_of
 from memory.facade.arguments import check_names, flag, scope_of
 from memory.facade.build import as_advisor
-from memory.facade.command_context import MemoryReach
+from memory.facade.command_context import MemoryCommandContext
 from memory.facade.wanted import preferences
 from memory.facade.written import WriteOptions
 from memory.ports.advisor import Advisor, Prompt
@@ -91,7 +91,7 @@ class Commands:
         if not isinstance(text, str):
             raise InvalidInput("text", f"must be text, not {type(text).__name__}")
         into, wanted = scope_of(scope), _profile(profile)
-        reach = MemoryReach(
+        reach = MemoryCommandContext(
             self._access,
             into,
             _reads(reads, into),

@@ -11,9 +11,9 @@ from typing import Any
 
 from memory.commands.escape import one_line
 from memory.domain.entry import Entry, EntryType
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.facade.access import Access
-from memory.orchestrator.entries.browsing import Retrieved
+from memory.orchestrator.entries.browsing import EntryPage
 from memory.policies.asked import EntryQuery
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ MOST_DELEGATED = 15
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Delegated(Shown):
+class DelegatedEntry(ResultMixin):
     """One entry: what it is about, and by what it is asked for. `number` is None where
     none could be had: then its id names it.
     """
@@ -42,12 +42,12 @@ class Delegated(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Delegation(Shown):
+class Delegation(ResultMixin):
     """A conversation's own entries, the newest first. It is false, and its text empty,
     where there are none to tell of.
     """
 
-    entries: tuple[Delegated, ...] = ()
+    entries: tuple[DelegatedEntry, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.entries)
@@ -77,7 +77,7 @@ async def delegation(access: Access, session_id: str | None, asked: EntryQuery) 
         )
         failed = "; ".join(found.degraded)
     except Exception as error:  # noqa: BLE001 - the work is given all the same
-        found, failed = Retrieved(), str(error)
+        found, failed = EntryPage(), str(error)
     if failed:
         log.warning("the memories of session %s are not included in a delegation: %s", session_id, failed)
         return Delegation()
@@ -93,5 +93,5 @@ async def _numbers(access: Access, found: Sequence[Entry]) -> dict[str, int]:
         return {}
 
 
-def _delegated_entry(entry: Entry, number: int | None) -> Delegated:
-    return Delegated(entry.id, number, entry.type, entry.title, tuple(entry.tags))
+def _delegated_entry(entry: Entry, number: int | None) -> DelegatedEntry:
+    return DelegatedEntry(entry.id, number, entry.type, entry.title, tuple(entry.tags))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from memory.domain import validation
 from memory.domain.scope import Scope
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.facade.build import build_engine
 from memory.facade.config import MemoryConfig
 from memory.facade.places import not_there_yet
@@ -27,7 +27,7 @@ from memory.ports.store import Store
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RouteReport(Shown):
+class RouteReport(ResultMixin):
     """Where a new record would be born, where copies of it would stand, and why, a
     sentence a decision.
     """

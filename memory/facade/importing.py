@@ -47,21 +47,21 @@ from memory.domain.errors import (
 )
 from memory.domain.ids import is_id, keyed_id
 from memory.domain.scope import Scope
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.domain.time import micros
 from memory.facade.access import Access
 from memory.facade.artifact_lines import ArtifactLine, ChunkLine, Sequences
 from memory.facade.transfer import (
     BadLine,
-    Foreign,
-    Ids,
+    ForeignLine,
+    IdMapping,
+    ImportOptions,
     Item,
-    Link,
-    Message,
-    Pad,
-    Reading,
-    Row,
-    Version,
+    MessageLine,
+    RecordLine,
+    RelationLine,
+    ScratchpadLine,
+    VersionLine,
     read,
 )
 from memory.orchestrator.conversations.blobs.large_texts import Chunk
@@ -70,7 +70,7 @@ from memory.orchestrator.entries.admission import NewEntry
 from memory.orchestrator.entries.writing import latest_moment
 from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
 from memory.orchestrator.storage.entry_records import texts_of
-from memory.orchestrator.tiering.quotas import Place
+from memory.orchestrator.tiering.quotas import QuotaScope
 from memory.orchestrator.transfer.artifact_import import restore_artifact
 from memory.orchestrator.transfer.records import Fate, RestoreResult
 from memory.ports.record import Key, Record
@@ -91,14 +91,14 @@ Source: TypeAlias = str | os.PathLike[str] | IO[bytes] | Iterable[Line] | AsyncI
 """A file's path, an open file, or lines one after the other: as text, or as the objects
 they hold.
 """
-Linked = TypeVar("Linked", Message, Version)
+Linked = TypeVar("Linked", MessageLine, VersionLine)
 """What may point to an artifact."""
 Progress: TypeAlias = Callable[[int, int], None]
 """Hears after each batch how many lines are safe, and of how many."""
 
 
 @dataclass(repr=False)
-class ImportReport(Shown):
+class ImportReport(ResultMixin):
     """What became of an import, in numbers of lines.
 
     `messages` are entries and messages read; of these `imported` were written now,
@@ -173,15 +173,15 @@ class Import:
         self._progress = progress or (lambda done, total: None)
         self._unread: Mapping[int, str] = {}
         self._latest: datetime | None = latest_moment(self._engine.placement)
-        self._ids = Ids(self._tenant, same=same_ids)
+        self._ids = IdMapping(self._tenant, same=same_ids)
         self._report = ImportReport(name)
         self._total = self._done = 0
         self._line = self._within = 0
         """The first line of what is being written, and how many lines of that are
         written.
         """
-        self._demand = Counter[Place]()
-        self._page: list[Message] = []
+        self._demand = Counter[QuotaScope]()
+        self._page: list[MessageLine] = []
         """Entries that are looked up together next."""
         self._first_known = self._last_known = 0
         """The lines between which entries stand whose keys are in use here."""
@@ -247,7 +247,7 @@ class Import:
     async def _items(self, stream: IO[bytes], since: int = 1) -> AsyncGenerator[Item | BadLine, None]:
         """What the file holds; it is read and checked in a thread, a little at a time."""
         tenant = self._tenant if self._same_ids else None
-        how = Reading(self._scope, self._messages_to, tenant, self._latest, self._unread)
+        how = ImportOptions(self._scope, self._messages_to, tenant, self._latest, self._unread)
         items = read(stream, self._name, how, since)
         while part := await asyncio.to_thread(_some, items):
             for item in part:
@@ -270,19 +270,19 @@ class Import:
                 continue
             self._total += 1
             if (
-                isinstance(item, Row)
+                isinstance(item, RecordLine)
                 and item.kind.collection is SESSIONS
                 and not self._first_entry
                 and not self._first_other
             ):
                 self._last_early = item.line
-            elif isinstance(item, Link | Row | Pad):
+            elif isinstance(item, RelationLine | RecordLine | ScratchpadLine):
                 self._first_other = self._first_other or item.line
             else:
                 self._first_entry, self._last_entry = self._first_entry or item.line, item.line
             self._ids.note(item)
             await self._look_up(item)
-            if isinstance(item, Row) and item.kind.collection is SESSIONS:
+            if isinstance(item, RecordLine) and item.kind.collection is SESSIONS:
                 record = self._ids.row(item).record
                 self._owners.append(replace(record, body={"incarnation": record.body["incarnation"]}))
             if self._ids.missing_id(item) is not None:
@@ -291,7 +291,7 @@ class Import:
         first = self._in_sequence(None, first)
         self._total += sum(1 + chunks for chunks in self._sequences.whole.values())
         for item in waiting:
-            if isinstance(item, Version):
+            if isinstance(item, VersionLine):
                 self._misplaced.add((item.line, item.as_it_was.version))
             if (problem := self._lacks(item)) is not None:
                 self._total -= 1
@@ -308,7 +308,7 @@ class Import:
         """
         quotas, placement = self._engine.quotas, self._engine.placement
         if (
-            isinstance(item, Message)
+            isinstance(item, MessageLine)
             and not item.again
             and (quotas.quotas or not (self._skip_bad or self._same_ids))
         ):
@@ -331,9 +331,9 @@ class Import:
         A write gate decides what is stored, so with one this shows only when the line
         is written.
         """
-        bad, page = list[tuple[int, Conflict]](), list[Message]()
+        bad, page = list[tuple[int, Conflict]](), list[MessageLine]()
         async for item in items:
-            if isinstance(item, Message) and not item.again:
+            if isinstance(item, MessageLine) and not item.again:
                 item = self._ids.message(item)
                 page.append(
                     item if item.draft.artifact_id is None else item.pointing_to(None)
@@ -379,7 +379,7 @@ class Import:
         line of all by number.
         """
         bad = [BadLine(self._name, *told) for told in self._sequences.check_next(item)]
-        if isinstance(item, Foreign) and item.collection is MANIFESTS:
+        if isinstance(item, ForeignLine) and item.collection is MANIFESTS:
             self._sequences.pass_over(item.id)
         elif isinstance(item, ArtifactLine) and (lacking := self._ids.missing_id(item)) is not None:
             self._sequences.give_up(item)
@@ -392,7 +392,7 @@ class Import:
 
     def _lacks(self, item: Item) -> str | None:
         """Why an item of the whole file cannot be imported; None where it can."""
-        if isinstance(item, Version):
+        if isinstance(item, VersionLine):
             misplaced = (item.line, item.as_it_was.version) in self._misplaced
             return (
                 f"is a version of entry {item.as_it_was.id}, which is not above it in this file"
@@ -403,7 +403,7 @@ class Import:
         return (
             None
             if lacking is None
-            else f"{'links entry' if isinstance(item, Link) else 'belongs to'} {lacking}, which is not in this file"
+            else f"{'links entry' if isinstance(item, RelationLine) else 'belongs to'} {lacking}, which is not in this file"
         )
 
     async def _batches(
@@ -418,7 +418,7 @@ class Import:
                 self._is_known(item, bad)
             elif (
                 not self._is_early(item)
-                and isinstance(item, Link | Row | Pad) == others
+                and isinstance(item, RelationLine | RecordLine | ScratchpadLine) == others
                 and self._lacks(item) is None
             ):
                 batch.append(item)
@@ -430,7 +430,7 @@ class Import:
 
     def _is_early(self, item: Item) -> bool:
         """Whether it was written before entries."""
-        is_session = isinstance(item, Row) and item.kind.collection is SESSIONS
+        is_session = isinstance(item, RecordLine) and item.kind.collection is SESSIONS
         return isinstance(item, ArtifactLine | ChunkLine) or (is_session and item.line <= self._last_early)
 
     def _is_known(self, bad: BadLine, known: frozenset[int]) -> None:
@@ -463,7 +463,7 @@ class Import:
                     await self._restore_artifact(item, items, self._sequences.whole[item.line])
                 self._done += 1 + self._sequences.whole[item.line]
                 self._progress(self._done, self._total)
-            elif isinstance(item, Row) and self._is_early(item) and self._lacks(item) is None:
+            elif isinstance(item, RecordLine) and self._is_early(item) and self._lacks(item) is None:
                 await self._others([item])
                 self._done += 1
                 if self._done % BATCH == 0:
@@ -539,9 +539,9 @@ class Import:
     async def _entries(self, batch: list[Item]) -> None:
         """Entries first, then their kept versions: a version is kept of what stands."""
         for item in batch:
-            if isinstance(item, Foreign):
+            if isinstance(item, ForeignLine):
                 self._refuse(item, item.problem)
-        messages = [item for item in batch if isinstance(item, Message)]
+        messages = [item for item in batch if isinstance(item, MessageLine)]
         self._report.messages += len(messages)
         self._report.already_there += sum(message.again for message in messages)
         fresh = [
@@ -551,13 +551,13 @@ class Import:
         fresh = await self._not_deleted(fresh)
         await self._write_drafts([message for message in fresh if message.as_it_was is None])
         await self._restore_entries([message for message in fresh if message.as_it_was is not None])
-        versions = [item for item in batch if isinstance(item, Version)]
+        versions = [item for item in batch if isinstance(item, VersionLine)]
         if self._same_ids:
             await self._restore_versions(await self._link_artifacts(versions))
         else:
             self._report.versions_left_out += len(versions)
 
-    async def _not_deleted(self, messages: list[Message]) -> list[Message]:
+    async def _not_deleted(self, messages: list[MessageLine]) -> list[MessageLine]:
         """The messages without the entries of this store that were deleted since they
         were exported, unless these are to be revived.
         """
@@ -578,14 +578,14 @@ class Import:
         self._report.deleted_earlier += sum(name in gone for name in names.values())
         return [message for message in messages if names.get(message.line) not in gone]
 
-    async def _write_drafts(self, messages: list[Message]) -> None:
+    async def _write_drafts(self, messages: list[MessageLine]) -> None:
         started = micros(self._engine.placement.now())  # versions are moments: what is older was here before
         entries = await self._write_messages(messages)
         new = sum(entry.version >= started for entry in entries.values())
         self._report.imported += new
         self._report.already_there += len(entries) - new
 
-    async def _write_messages(self, messages: list[Message]) -> dict[int, Entry]:
+    async def _write_messages(self, messages: list[MessageLine]) -> dict[int, Entry]:
         """The entries by the position of their message; those that were deleted
         earlier, or refused, have none.
         """
@@ -619,7 +619,7 @@ class Import:
             self._refuse(messages[0], refusal.reason)
             return {}
 
-    async def _restore_entries(self, messages: list[Message]) -> None:
+    async def _restore_entries(self, messages: list[MessageLine]) -> None:
         entries = [message.as_it_was for message in messages if message.as_it_was is not None]
         for message, restored in zip(
             messages, await self._engine.transfer.restore_entries(self._tenant, entries), strict=True
@@ -631,7 +631,7 @@ class Import:
                 self._ids.refuse(ENTRIES, str(message.draft.key))
                 self._refuse(message, restored.problem)
 
-    async def _restore_versions(self, versions: list[Version]) -> None:
+    async def _restore_versions(self, versions: list[VersionLine]) -> None:
         left = [version for version in versions if not self._refused_with_another(version)]
         for version, restored in zip(
             left,
@@ -644,24 +644,24 @@ class Import:
 
     async def _others(self, batch: list[Item]) -> None:
         """Relations and other records; the events of sessions behind the sessions."""
-        events: list[Row] = []
+        events: list[RecordLine] = []
         for item in batch:
             if self._refused_with_another(item):
                 continue
-            if isinstance(item, Link):
+            if isinstance(item, RelationLine):
                 link = self._ids.link(item)
                 relations = self._engine.relations
                 self._report.relations += await relations.restore(
                     self._tenant, link.source_id, link.label, link.target_id, link.created_at, link.said
                 )
-            elif isinstance(item, Pad):
+            elif isinstance(item, ScratchpadLine):
                 await self._restore_pad(item)
-            elif isinstance(item, Row) and item.kind.collection is ARTIFACTS:
+            elif isinstance(item, RecordLine) and item.kind.collection is ARTIFACTS:
                 said: Mapping[str, Any] = item.record.fields
                 self._chunks[item.record.scope, Chunk(said["upload"], said["digest"])] = said["data"].decode()
-            elif isinstance(item, Row) and item.kind.collection is MESSAGES:
+            elif isinstance(item, RecordLine) and item.kind.collection is MESSAGES:
                 events.append(self._ids.row(item))
-            elif isinstance(item, Row):
+            elif isinstance(item, RecordLine):
                 row = self._ids.row(item)
                 if row.kind.collection is SESSIONS:
                     restored = await self._engine.carrying.restore_session(row.record)
@@ -679,7 +679,7 @@ class Import:
         ):
             self._report.events += self._was_written(row, restored)
 
-    async def _restore_pad(self, pad: Pad) -> None:
+    async def _restore_pad(self, pad: ScratchpadLine) -> None:
         """A scratchpad as it was, where none was ever written; what was cleared since
         stays so.
         """
@@ -707,7 +707,7 @@ class Import:
         self._say(f"{self._name} line {item.line}: {problem}")
 
 
-def _new_entry(tenant: str, message: Message) -> NewEntry:
+def _new_entry(tenant: str, message: MessageLine) -> NewEntry:
     draft, kept = message.draft, message.as_it_was
     scope = draft.scope.text
     key = Key(tenant, keyed_id(tenant, scope, str(draft.key)) if kept is None else kept.id)

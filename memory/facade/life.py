@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from memory.domain.errors import NotOpen, WrongEventLoop
-from memory.facade.upkeep import Applying, Background, Readying, Rebuilding, Upkeep
+from memory.facade.upkeep import BackgroundTask, PassageTask, RuleTask, SweepTask, WordIndexTask
 from memory.orchestrator.engine import Engine
 from memory.ports.forks import ForkGuard
 
@@ -22,7 +22,7 @@ owns the stores.
 """
 
 
-class Life:
+class EngineLifecycle:
     """One engine, built at the first opening.
 
     What connects to a server belongs to the event loop it was made on. So from opening
@@ -36,7 +36,7 @@ class Life:
         self._sweep_every = sweep_every
         self._built: Engine | None = None
         self._open: Engine | None = None
-        self._behind: list[Background] = []
+        self._behind: list[BackgroundTask] = []
         """What goes on in the background while it is open."""
         self._owner: asyncio.AbstractEventLoop | None = None
         self._forks = ForkGuard(self)
@@ -81,10 +81,10 @@ class Life:
                 self._open = self._built
                 engine, every = self._built, self._sweep_every
                 self._behind = [
-                    Upkeep(engine.maintenance, every),
-                    Readying(engine.conversations.passages, every),
-                    Applying(engine.after_writes, every),
-                    Rebuilding(engine.word_indexes, every),
+                    SweepTask(engine.maintenance, every),
+                    PassageTask(engine.conversations.passages, every),
+                    RuleTask(engine.after_writes, every),
+                    WordIndexTask(engine.word_indexes, every),
                 ]
                 for task in self._behind:
                     task.start()

@@ -48,7 +48,7 @@ from memory.facade.commands import Commands
 from memory.facade.config import MemoryConfig
 from memory.facade.contexts import AsyncContext
 from memory.facade.entries import Entries
-from memory.facade.life import Life
+from memory.facade.life import EngineLifecycle
 from memory.facade.numbers import ShortIds
 from memory.facade.places import on_the_default_file
 from memory.facade.relations import Relations
@@ -69,7 +69,7 @@ from memory.facade.written import WriteMode, WriteOptions
 from memory.orchestrator.conversations.window.reads import reads_of_caller
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment.conflicts import Resolver
-from memory.orchestrator.entries.browsing import Retrieved
+from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.entries.derivation import Callback
 from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.retrieval.search import MixedResult, SearchResult
@@ -223,7 +223,7 @@ class Memory(AsyncContext):
                 recall_gate=recalls,
             )
 
-        life = Life(build, given.engine.sweep_every)
+        life = EngineLifecycle(build, given.engine.sweep_every)
         self._access = Access(given, life, given.tenant)
 
     @property
@@ -638,7 +638,7 @@ class Memory(AsyncContext):
         as_of: Moment | None = None,
         known_at: Moment | None = None,
         cursor: str | None = None,
-    ) -> Retrieved:
+    ) -> EntryPage:
         """The entries of a scope by age: with all of the `tags` and any of `any_tags`,
         of any of the types, created at or after `since` and before `before`, whose
         metadata have each key of `metadata` with exactly its value; 20 unless told.
@@ -684,7 +684,7 @@ class Memory(AsyncContext):
         include_retired: bool = False,
         limit: int | None = None,
         cursor: str | None = None,
-    ) -> Retrieved:
+    ) -> EntryPage:
         """The active entries of the whole tenant, or of these scopes, by their last
         change, newest first, ties by id: over all tiers, each once; 50 unless told, at
         most 1,000 (D47-D54).

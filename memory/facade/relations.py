@@ -9,7 +9,7 @@ from memory.domain.entry import EntryType
 from memory.facade.access import Access, Scopes, scopes_of
 from memory.facade.arguments import Moment, flag, id_of, moment, whole
 from memory.orchestrator.entries.graph import Density, Expansion, Graph
-from memory.orchestrator.entries.relations import Relation, Shows
+from memory.orchestrator.entries.relations import Relation, RelationVisibility
 
 GRAPH_LIMIT = 200
 MOST_STEPS = 2
@@ -60,7 +60,7 @@ class Relations:
         asked_of, known = moment("as_of", as_of), moment("known_at", known_at)
         both = flag("active", active)
         shown = (
-            Shows(asked_of, known, superseded=not both)
+            RelationVisibility(asked_of, known, superseded=not both)
             if both or asked_of is not None or known is not None
             else None
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from memory.domain.errors import ConfigError, StoreError
 from memory.domain.ids import is_id
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.maintenance.repair import Progress, StoreComparison
 from memory.orchestrator.storage.collections import ENTRIES
@@ -25,7 +25,7 @@ from memory.ports.store import Store
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class CopyLocation(Shown):
+class CopyLocation(ResultMixin):
     """One place where something stands for an entry: a live copy in its role, a mark or
     a tombstone.
     """
@@ -37,7 +37,7 @@ class CopyLocation(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class TierStats(Shown):
+class TierStats(ResultMixin):
     """How many entries have their home in a tier, and how many bytes they take;
     `replicas` are copies kept there for searching.
 
@@ -58,7 +58,7 @@ class TierStats(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Stats(Shown):
+class Stats(ResultMixin):
     """One tenant's numbers, expired and retired entries included.
 
     `owed` counts what waits for maintenance, of every tenant; `stuck` says what of it
@@ -81,7 +81,7 @@ class Stats(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class StoreReport(Shown):
+class StoreReport(ResultMixin):
     """How one store is: what `memory doctor` shows."""
 
     store: str
@@ -101,7 +101,7 @@ class StoreReport(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class StoreAudit(Shown):
+class StoreAudit(ResultMixin):
     """What came of comparing what a store derives from its records with the records.
     `repaired`: what differed was made anew.
 
@@ -123,7 +123,7 @@ class StoreAudit(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class VacuumReport(Shown):
+class VacuumReport(ResultMixin):
     """The bytes that a store gave back; `error` says why it could not be asked, empty
     when it was.
     """
@@ -247,7 +247,7 @@ async def stuck_work(engine: Engine, tenant: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Examination(Shown):
+class Examination(ResultMixin):
     """Every store of a configuration, also those that do not open, and what keeps them
     from working together.
     """

@@ -21,7 +21,7 @@ from memory.domain.errors import ForkedProcess
 from memory.ports.forks import ForkGuard
 
 
-class Loop:
+class LoopThread:
     """An event loop in a daemon thread, started at the first call. A forked child of
     that process cannot use it: its calls raise `ForkedProcess`.
     """
@@ -80,14 +80,14 @@ class Loop:
             return self._loop
 
 
-class Twin:
+class SyncWrapper:
     """What twins share: the async object they speak for, and the loop it runs on. One
     that was made by calling its class ends the loop at `close`.
     """
 
     __wrapped__: ClassVar[type]
     _original: Any
-    _loop: Loop
+    _loop: LoopThread
     _owns_loop: bool
 
     def __getattr__(self, name: str) -> Any:
@@ -140,7 +140,7 @@ def is_async(kind: type) -> bool:
 
 
 @functools.cache
-def blocking_class(original: type) -> type[Twin]:
+def blocking_class(original: type) -> type[SyncWrapper]:
     """The blocking twin of a class: its public methods and properties, and what else it
     has of public attributes.
     """
@@ -159,7 +159,7 @@ def blocking_class(original: type) -> type[Twin]:
             members[name] = property(functools.partial(_property, name), doc=member.__doc__)
         else:
             members[name] = _method(name, member) if inspect.isfunction(member) else member
-    return type(f"Blocking{original.__name__}", (Twin,), members)
+    return type(f"Blocking{original.__name__}", (SyncWrapper,), members)
 
 
 def _members(kind: type) -> dict[str, Any]:
@@ -172,22 +172,22 @@ CONTEXT = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__call__": "__ca
 
 def _init(original: type) -> Callable[..., None]:
     @functools.wraps(original.__init__)  # type: ignore[misc]
-    def init(self: Twin, *args: Any, **kwargs: Any) -> None:
-        loops: list[Loop] = []
+    def init(self: SyncWrapper, *args: Any, **kwargs: Any) -> None:
+        loops: list[LoopThread] = []
         own = [_own(value, loops) for value in args]
         self._original = original(*own, **{name: _own(value, loops) for name, value in kwargs.items()})
-        self._loop, self._owns_loop = (loops[0], False) if loops else (Loop(), True)
+        self._loop, self._owns_loop = (loops[0], False) if loops else (LoopThread(), True)
 
     return init
 
 
-def _own(value: Any, loops: list[Loop]) -> Any:
+def _own(value: Any, loops: list[LoopThread]) -> Any:
     """What an async class is made of: of twins, and lists of them, what they speak for.
     Learns of their loops.
     """
     if isinstance(value, list | tuple):
         return [_own(item, loops) for item in value]
-    if not isinstance(value, Twin):
+    if not isinstance(value, SyncWrapper):
         return value
     loops.append(value._loop)
     return value._original
@@ -197,7 +197,7 @@ def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     ends = name in ("close", "__aexit__")
 
     @functools.wraps(method)
-    def call(self: Twin, *args: Any, **kwargs: Any) -> Any:
+    def call(self: SyncWrapper, *args: Any, **kwargs: Any) -> Any:
         if name == "__aexit__" and self._loop.is_inherited and args[0] is not None:
             return None  # a child that leaves the block by an error, such as SystemExit, ends by that error
         given = [_spoken_for(self, value) for value in args]
@@ -215,18 +215,18 @@ def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _spoken_for(twin: Twin, value: Any) -> Any:
+def _spoken_for(twin: SyncWrapper, value: Any) -> Any:
     """What a call is given: of another twin on the same loop, such as a session, what
     it speaks for.
     """
-    return value._original if isinstance(value, Twin) and value._loop is twin._loop else value
+    return value._original if isinstance(value, SyncWrapper) and value._loop is twin._loop else value
 
 
-def _property(name: str, self: Twin) -> Any:
+def _property(name: str, self: SyncWrapper) -> Any:
     return self._handed_out(getattr(self._original, name))
 
 
-def _iterate(twin: Twin, items: AsyncGenerator[Any, Never]) -> Iterator[Any]:
+def _iterate(twin: SyncWrapper, items: AsyncGenerator[Any, Never]) -> Iterator[Any]:
     try:
         while True:
             try:

@@ -78,11 +78,11 @@ from memory.orchestrator.transfer.records import (
     noted_of,
     stores_problem,
 )
-from memory.orchestrator.transfer.session_import import Moving, check_carried, incarnation_here
+from memory.orchestrator.transfer.session_import import SessionMapping, check_carried, incarnation_here
 from memory.policies.routing import TIERS
 from memory.ports import codec
 from memory.ports.collections import Collection
-from memory.ports.record import JsonValue, Key, Owed, Record
+from memory.ports.record import JsonValue, Key, PendingStep, Record
 
 FORMAT = "memory-entry/2"
 """What marks an exported entry. The number grows when the meaning of a field changes,
@@ -137,7 +137,7 @@ class BadLine(InvalidInput):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class MessageLine:
     """One message or exported entry, checked. `again` says that the same one stood
     further up in the file.
     """
@@ -148,7 +148,7 @@ class Message:
     as_it_was: ImportedEntry | None = None
     """Of an exported entry that keeps its id."""
 
-    def pointing_to(self, artifact_id: str | None) -> Message:
+    def pointing_to(self, artifact_id: str | None) -> MessageLine:
         """The entry with the artifact it points to as it is called here; None where it
         points to none.
         """
@@ -161,7 +161,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class VersionLine:
     """One exported kept version, checked, of the entry of this id in this scope."""
 
     line: int
@@ -173,13 +173,13 @@ class Version:
     def draft(self) -> ImportedDraft:
         return self.as_it_was.draft
 
-    def pointing_to(self, artifact_id: str | None) -> Version:
-        """See `Message.pointing_to`."""
+    def pointing_to(self, artifact_id: str | None) -> VersionLine:
+        """See `MessageLine.pointing_to`."""
         return replace(self, as_it_was=_as_pointing_to(self.as_it_was, artifact_id))
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class RelationLine:
     """One exported relation, checked. Its ends are old ids until they are `here`."""
 
     line: int
@@ -192,7 +192,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RecordLine:
     """One exported record of another kind. Its id, and the ids it names, are old ones
     until they are `here`. A version of 0: it does not say.
     """
@@ -208,7 +208,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Pad:
+class ScratchpadLine:
     """One exported scratchpad, checked."""
 
     line: int
@@ -217,7 +217,7 @@ class Pad:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class ForeignLine:
     """An exported line that cannot keep its id in this tenant and scope, and why; what
     names it is refused with it.
     """
@@ -228,7 +228,16 @@ class Foreign:
     problem: str
 
 
-Item = Message | Version | Link | Row | Pad | ArtifactLine | ChunkLine | Foreign
+Item = (
+    MessageLine
+    | VersionLine
+    | RelationLine
+    | RecordLine
+    | ScratchpadLine
+    | ArtifactLine
+    | ChunkLine
+    | ForeignLine
+)
 
 
 Draft = TypeVar("Draft", bound=EntryDraft)
@@ -244,7 +253,7 @@ def _as_pointing_to(one: ImportedEntry, artifact_id: str | None) -> ImportedEntr
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ImportOptions:
     """How the lines of a file are to be read.
 
     `scope` is where everything goes, also exported entries, which otherwise keep their
@@ -262,7 +271,9 @@ class Reading:
     unread: Mapping[int, str] | None = None
 
 
-def read(stream: IO[bytes], name: str, how: Reading = Reading(), since: int = 1) -> Iterator[Item | BadLine]:
+def read(
+    stream: IO[bytes], name: str, how: ImportOptions = ImportOptions(), since: int = 1
+) -> Iterator[Item | BadLine]:
     """What a file holds from line `since` on, in order, each checked as a write would
     check it; a `BadLine` in place of what is wrong.
 
@@ -276,12 +287,12 @@ def read(stream: IO[bytes], name: str, how: Reading = Reading(), since: int = 1)
             continue
         try:
             item = _item(found, line, (name, position), how)
-            if how.latest is not None and isinstance(item, Message | Version):
+            if how.latest is not None and isinstance(item, MessageLine | VersionLine):
                 _check_entry(item, how.latest)
         except InvalidInput as exc:
             yield BadLine(name, line, _problem_without_values(exc, found))
             continue
-        if isinstance(item, Message):
+        if isinstance(item, MessageLine):
             said = blake2b(json.dumps(found, sort_keys=True).encode(), digest_size=16).digest()
             first_line, first = seen.setdefault((item.draft.scope.text, item.draft.key), (line, said))
             if first != said:
@@ -310,7 +321,7 @@ def _with_number(draft: MessageDraft, heard: Counter[tuple[str, str | None]]) ->
     )
 
 
-def _check_entry(item: Message | Version, latest: datetime) -> None:
+def _check_entry(item: MessageLine | VersionLine, latest: datetime) -> None:
     """Raise `InvalidInput` if a write would refuse the entry: for its moment, or since
     no store takes it.
     """
@@ -319,11 +330,11 @@ def _check_entry(item: Message | Version, latest: datetime) -> None:
         check_storable(item.draft, item.as_it_was)
 
 
-def _item(found: Mapping[str, Any], line: int, place: tuple[str, int], how: Reading) -> Item:
+def _item(found: Mapping[str, Any], line: int, place: tuple[str, int], how: ImportOptions) -> Item:
     scope, same_ids_of = how.scope, how.same_ids_of
     form = found.get("format")
     if form is None or "role" in found:
-        return Message(line, _message_draft(found, place, scope or how.messages_to))
+        return MessageLine(line, _message_draft(found, place, scope or how.messages_to))
     if form not in _READ if isinstance(form, str) else True:
         raise InvalidInput("format", f"is not known; this version reads {', '.join(_READ)}")
     if form == RELATION_FORMAT:
@@ -348,7 +359,7 @@ def _item(found: Mapping[str, Any], line: int, place: tuple[str, int], how: Read
         )
     if form == VERSION_FORMAT:
         draft = _entry_draft(found, scope)
-        version = Version(line, str(draft.key), draft.scope, _as_it_was(found, draft))
+        version = VersionLine(line, str(draft.key), draft.scope, _as_it_was(found, draft))
         return (
             version
             if same_ids_of is None
@@ -356,13 +367,13 @@ def _item(found: Mapping[str, Any], line: int, place: tuple[str, int], how: Read
         )
     draft = _entry_draft(found, scope)
     if same_ids_of is None:
-        return Message(line, draft)
-    message = Message(line, draft, as_it_was=_as_it_was(found, draft))
+        return MessageLine(line, draft)
+    message = MessageLine(line, draft, as_it_was=_as_it_was(found, draft))
     return _unless_foreign(message, ENTRIES, str(draft.key), same_ids_of, draft.scope.text)
 
 
 def _unless_foreign(
-    item: Message | Version | Row | ArtifactLine,
+    item: MessageLine | VersionLine | RecordLine | ArtifactLine,
     collection: Collection,
     item_id: str,
     tenant: str,
@@ -370,14 +381,14 @@ def _unless_foreign(
 ) -> Item:
     """The item, where its id is one of this partition (see `memory.domain.ids`)."""
     if not is_id(item_id):
-        return Foreign(
+        return ForeignLine(
             item.line,
             collection,
             item_id,
             "id: was not assigned by a store. Import without same_ids (--same-ids) to assign a new one",
         )
     if digest_of(item_id) != partition_digest(tenant, scope):
-        return Foreign(
+        return ForeignLine(
             item.line,
             collection,
             item_id,
@@ -386,7 +397,7 @@ def _unless_foreign(
     return item
 
 
-class Ids:
+class IdMapping:
     """The ids that a file holds, and what each is to be in this tenant: a new one, or
     the same.
     """
@@ -396,17 +407,19 @@ class Ids:
         self._same = same
         self._scopes: dict[Collection, dict[str, str]] = {}
         self._refused: dict[Collection, set[str]] = {}
-        self._moving = Moving(tenant)
+        self._moving = SessionMapping(tenant)
 
     def note(self, item: Item) -> None:
         """Learn what an item is called."""
-        if isinstance(item, Message) and isinstance(item.draft, ImportedDraft):
+        if isinstance(item, MessageLine) and isinstance(item.draft, ImportedDraft):
             self._scopes.setdefault(ENTRIES, {})[str(item.draft.key)] = item.draft.scope.text
-        elif isinstance(item, Row) and item.kind.collection not in OF_SESSIONS:  # which nothing else names
+        elif (
+            isinstance(item, RecordLine) and item.kind.collection not in OF_SESSIONS
+        ):  # which nothing else names
             self._scopes.setdefault(item.kind.collection, {})[item.name] = item.record.scope
             if item.kind.conversational:
                 self._moving.note(item.record)
-        elif isinstance(item, Foreign):
+        elif isinstance(item, ForeignLine):
             self.refuse(item.collection, item.id)
 
     def refuse(self, collection: Collection, old: str) -> None:
@@ -430,7 +443,7 @@ class Ids:
         """The first id that an item cannot do without and that was refused."""
         return next((old for collection, old in _needs(item) if self._is_refused(collection, old)), None)
 
-    def message(self, item: Message) -> Message:
+    def message(self, item: MessageLine) -> MessageLine:
         """The message with the ids it names as they are here."""
         if self._same or not isinstance(item.draft, ImportedDraft):
             return item
@@ -458,13 +471,13 @@ class Ids:
         scope = self._scopes.get(ENTRIES, {}).get(source.entry_id, source.scope)
         return replace(source, entry_id=self._new(ENTRIES, source.entry_id), scope=scope)
 
-    def link(self, item: Link) -> Link:
+    def link(self, item: RelationLine) -> RelationLine:
         """The relation between entries as they are called here."""
         return replace(
             item, source_id=self._new(ENTRIES, item.source_id), target_id=self._new(ENTRIES, item.target_id)
         )
 
-    def row(self, item: Row) -> Row:
+    def row(self, item: RecordLine) -> RecordLine:
         """The record as it will stand in this tenant."""
         if item.kind.conversational:
             return replace(item, record=self._moving.here(item.record))
@@ -496,15 +509,15 @@ class Ids:
 
 def _needs(item: Item) -> list[tuple[Collection, str]]:
     """The collections and old ids of what an item is nothing without."""
-    if isinstance(item, Version):
+    if isinstance(item, VersionLine):
         return [(ENTRIES, item.entry_id)]
-    if isinstance(item, Link):
+    if isinstance(item, RelationLine):
         return [(ENTRIES, item.source_id), (ENTRIES, item.target_id)]
-    if isinstance(item, Row) and item.kind.collection in OF_SESSIONS:
+    if isinstance(item, RecordLine) and item.kind.collection in OF_SESSIONS:
         return [(SESSIONS, item.name)]
     if isinstance(item, ArtifactLine):
         return [(SESSIONS, item.scope)]
-    if isinstance(item, Row):
+    if isinstance(item, RecordLine):
         parents = KINDS.parents(item.kind.collection)
         return [
             (parents[name], str(item.record.fields[name]))
@@ -840,7 +853,7 @@ _SAID_OF_LINKS = (MADE_BY, NOTE)
 MAX_SAID_BYTES = 2_000
 
 
-def _link(found: Mapping[str, Any], line: int) -> Link:
+def _link(found: Mapping[str, Any], line: int) -> RelationLine:
     known = ("format", "source_id", "label", "target_id", "created_at")
     for field in (*known, *found):
         if field not in (*known, *_SAID_OF_LINKS):
@@ -857,7 +870,7 @@ def _link(found: Mapping[str, Any], line: int) -> Link:
         for name in _SAID_OF_LINKS
         if name in found
     }
-    return Link(
+    return RelationLine(
         line,
         **ends,
         label=validation.one_of("label", found["label"], LABELS),
@@ -866,10 +879,12 @@ def _link(found: Mapping[str, Any], line: int) -> Link:
     )
 
 
-def _pad(found: Mapping[str, Any], line: int) -> Pad:
+def _pad(found: Mapping[str, Any], line: int) -> ScratchpadLine:
     if missing := {"agent", "content"} - found.keys():
         raise InvalidInput(min(missing), "is missing from the exported scratchpad")
-    return Pad(line, agent_of(found["agent"]), validation.text("content", found["content"], max_bytes=CAP))
+    return ScratchpadLine(
+        line, agent_of(found["agent"]), validation.text("content", found["content"], max_bytes=CAP)
+    )
 
 
 _NOT_CARRIED: dict[str, Any] = {
@@ -892,7 +907,7 @@ def _tier_of(found: Mapping[str, Any], scope: Scope) -> str:
     return max(tier, born, key=TIERS.index)
 
 
-def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned: bool) -> Row:
+def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned: bool) -> RecordLine:
     known = {kind.collection.name: kind for kind in exported_kinds(KINDS)}
     kind = known.get(str(found.get("kind")))
     if kind is None:
@@ -918,7 +933,9 @@ def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned:
         if kind.conversational:
             check_carried(kind, record)
             # a session keeps its id, wherever entries go
-            return Row(line, kind, replace(record, owed=(Owed(LEAVE, LEAVE),)) if "owes" in found else record)
+            return RecordLine(
+                line, kind, replace(record, owed=(PendingStep(LEAVE, LEAVE),)) if "owes" in found else record
+            )
     except InvalidInput:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
@@ -926,4 +943,4 @@ def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned:
             "format", f"is not a valid record of kind '{kind.collection.name}' ({type(exc).__name__})"
         ) from exc
     into = scope or Scope.parse(record.scope)
-    return Row(line, kind, replace(record, scope=into.text))
+    return RecordLine(line, kind, replace(record, scope=into.text))

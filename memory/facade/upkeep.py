@@ -26,7 +26,7 @@ while more is.
 """
 
 
-class Background(ABC):
+class BackgroundTask(ABC):
     """A task that runs until stopped."""
 
     def __init__(self, name: str, every: timedelta) -> None:
@@ -55,7 +55,7 @@ class Background(ABC):
     async def _run(self) -> None: ...
 
 
-class Upkeep(Background):
+class SweepTask(BackgroundTask):
     """A first sweep soon after opening, then one every `sweep_every`. One that fails is
     logged and tried again at the next turn; of several processes one sweeps at a time.
     """
@@ -75,7 +75,7 @@ class Upkeep(Background):
             await asyncio.sleep(self._every.total_seconds())
 
 
-class Rebuilding(Background):
+class WordIndexTask(BackgroundTask):
     """Rebuilds word indexes of an earlier version, once, soon after opening."""
 
     def __init__(self, word_indexes: WordIndexes, every: timedelta) -> None:
@@ -90,7 +90,7 @@ class Rebuilding(Background):
             log.warning("word indexes were not rebuilt: %s", error)
 
 
-class Readying(Background):
+class PassageTask(BackgroundTask):
     """Makes the passages of what was said here once nothing more is said; see
     `Passages`. What fails is left to the next turn, or to sweeps.
     """
@@ -116,7 +116,7 @@ class Readying(Background):
                 log.warning("the latest messages are not found by meaning yet: %s", error)
 
 
-class Applying(Background):
+class RuleTask(BackgroundTask):
     """Has the rules for writes asked; see `AfterWrites`."""
 
     def __init__(self, after_writes: AfterWrites, every: timedelta) -> None:

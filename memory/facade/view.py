@@ -17,7 +17,7 @@ from memory.facade.forgetting import erase_scope
 from memory.facade.wanted import SearchBoost, SearchFilter, SearchOptions, preferences
 from memory.facade.written import WriteMode, WriteOptions
 from memory.orchestrator.enrichment.conflicts import Resolver
-from memory.orchestrator.entries.browsing import Retrieved
+from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.retrieval.search import MixedResult, SearchResult
 from memory.orchestrator.storage.deliveries import Consistency
 from memory.policies.asked import Scalar
@@ -133,7 +133,7 @@ class ScopedMemory:
         as_of: Moment | None = None,
         known_at: Moment | None = None,
         cursor: str | None = None,
-    ) -> Retrieved:
+    ) -> EntryPage:
         """The entries of the scope by age; see `Memory.retrieve`."""
         asked = self._access.entry_query(
             self._scope,
@@ -167,7 +167,7 @@ class ScopedMemory:
         include_retired: bool = False,
         limit: int | None = None,
         cursor: str | None = None,
-    ) -> Retrieved:
+    ) -> EntryPage:
         """The entries of the scope by their last change; see `Memory.browse`."""
         asked = self._access.entry_query(
             self._scope,

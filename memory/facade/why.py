@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from memory.domain.errors import NotFound
 from memory.domain.ids import is_id
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.tiering.plan import Forecast
@@ -15,7 +15,7 @@ from memory.ports.record import Key
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class WhyReport(Shown):
+class WhyReport(ResultMixin):
     """Where an entry is and what becomes of it there. `next` is the rule that a sweep
     follows first, if it stays as it is; `rules` are all, in order; `held` says what
     keeps it, whatever the rules say.

@@ -23,7 +23,7 @@ from memory.orchestrator.enrichment.conflicts import ConflictDetector
 from memory.orchestrator.enrichment.enrichment import Enricher
 from memory.orchestrator.enrichment.superseding import SupersedeWriter
 from memory.orchestrator.entries.accesses import Accesses
-from memory.orchestrator.entries.browsing import Browsing
+from memory.orchestrator.entries.browsing import EntryBrowser
 from memory.orchestrator.entries.derivation import Derivation
 from memory.orchestrator.entries.derivatives import Derivatives
 from memory.orchestrator.entries.entries import Entries
@@ -37,12 +37,12 @@ from memory.orchestrator.maintenance.reindexing import Reindexer
 from memory.orchestrator.maintenance.repair import StoreRepair
 from memory.orchestrator.maintenance.reverting import TAKE_BACK, SourceReverter
 from memory.orchestrator.maintenance.sweeps import Maintenance, SweepReport
-from memory.orchestrator.maintenance.tenant_erasure import ERASE_TENANT, Tenants
+from memory.orchestrator.maintenance.tenant_erasure import ERASE_TENANT, TenantErasure
 from memory.orchestrator.maintenance.vector_rebuild import VectorRebuild
 from memory.orchestrator.retrieval.advisors import AdvisedSearch
 from memory.orchestrator.retrieval.long_texts import LongTexts
-from memory.orchestrator.retrieval.message_search import Finding
-from memory.orchestrator.retrieval.search import Searching
+from memory.orchestrator.retrieval.message_search import MessageSearch
+from memory.orchestrator.retrieval.search import EntrySearch
 from memory.orchestrator.storage.budgets import UNLIMITED, Allowance
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import ENTRIES
@@ -60,7 +60,7 @@ from memory.orchestrator.storage.topology import Topology
 from memory.orchestrator.storage.word_indexes import WordIndexes
 from memory.orchestrator.tiering.after_writes import AfterWrites
 from memory.orchestrator.tiering.dry_run_due import DryRunDueWork
-from memory.orchestrator.tiering.moves import Tiering
+from memory.orchestrator.tiering.moves import TierMover
 from memory.orchestrator.tiering.plan import ForecastProvider, Plan, plan_of
 from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
 from memory.orchestrator.tiering.quotas import Quotas
@@ -185,7 +185,7 @@ class Engine:
             trust=self.trust,
         )
         sessions = self.conversations.sessions
-        self.finding = Finding(self.placement, sessions)
+        self.finding = MessageSearch(self.placement, sessions)
         self.carrying = SessionRestorer(self.placement, sessions.uploads, self.conversations.passages)
         manifests = self.conversations.manifests
         self.short_ids = ShortIds(
@@ -207,11 +207,11 @@ class Engine:
             erasure=self.erasure,
             generations=self.generations,
         )
-        self.tenants = Tenants(
+        self.tenants = TenantErasure(
             self.placement, outbox=self.outbox, erasure=self.erasure, sessions=self.conversations.sessions
         )
         self.dangling = OrphanCollector(self.placement, self.erasure)
-        self.browsing = Browsing(self.placement, self.trust)
+        self.browsing = EntryBrowser(self.placement, self.trust)
         self.graphs = Graphs(self.placement, entries=self.entries, browsing=self.browsing)
         self.transfer = Transfer(
             self.placement,
@@ -238,7 +238,7 @@ class Engine:
             passages=passages_made,
             long_texts=self.long_texts,
         )
-        self.searching = Searching(
+        self.searching = EntrySearch(
             self.placement,
             self.browsing,
             self.meaning,
@@ -264,7 +264,7 @@ class Engine:
             advisor=advisor,
         )
         self.advised = AdvisedSearch(self.searching, self.placement, advisor=advisor, reranker=reranker)
-        self.tiering = Tiering(self.placement, self.outbox, self.cache, self.generations)
+        self.tiering = TierMover(self.placement, self.outbox, self.cache, self.generations)
         self.accesses = Accesses(self.placement)
         self.judging = RuleEvaluator(self.placement, self.conversations.counter, rules, policies)
         self.promotion = Promotion(

@@ -73,7 +73,7 @@ class CompactionSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactionResult:
     """The result of a compaction: the new list, and what was removed.
 
     `strategy` is the last step that removed something: none, dedupe, importance,
@@ -92,12 +92,12 @@ class Compacted:
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class AppendResult:
     """A list after one message was appended."""
 
     messages: list[Message]
     compacted: bool
-    result: Compacted
+    result: CompactionResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ def compact_messages(
     settings: CompactionSettings,
     counter: TokenCounter,
     summarise: Summarise | None = None,
-) -> Compacted:
+) -> CompactionResult:
     """The list brought down to the target where it has reached the threshold, else as
     it is.
 
@@ -163,7 +163,7 @@ def compact_messages(
     """
     before = context_tokens(messages, counter)
     if not messages or before < settings.threshold * settings.max_tokens:
-        return Compacted(list(messages), "none", before, before)
+        return CompactionResult(list(messages), "none", before, before)
     work = _Work(messages, settings, counter)
     steps = (
         ("dedupe", work.deduplicate if settings.deduplicate else None),
@@ -184,10 +184,10 @@ def append_message(
     settings: CompactionSettings,
     counter: TokenCounter,
     summarise: Summarise | None = None,
-) -> Appended:
+) -> AppendResult:
     """Append the message, and compact the list if it crosses the threshold."""
     result = compact_messages([*messages, message], settings, counter, summarise)
-    return Appended(result.messages, result.strategy != "none", result)
+    return AppendResult(result.messages, result.strategy != "none", result)
 
 
 class _Work:
@@ -256,7 +256,7 @@ class _Work:
             [*sorted(self._free), *self._summaries], fewest=self._settings.keep_recent + 1
         )
 
-    def result(self, strategy: str, before: int) -> Compacted:
+    def result(self, strategy: str, before: int) -> CompactionResult:
         kept: list[Message] = []
         for position, message in enumerate(self._all):
             if self._summary is not None and self._summary[0] == position:
@@ -265,7 +265,9 @@ class _Work:
                 kept.append(message)
         summary = self._summary[1] if self._summary is not None else None
         over = max(0, self.tokens - int(self.target))
-        return Compacted(kept, strategy, before, self.tokens, tuple(sorted(self._removed)), summary, over)
+        return CompactionResult(
+            kept, strategy, before, self.tokens, tuple(sorted(self._removed)), summary, over
+        )
 
     def _remove_while_over(self, candidates: Iterable[Block], fewest: int = 0) -> bool:
         removed = False

@@ -57,7 +57,7 @@ _NONE = re.compile(r"\bnone\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SupersedeReply:
     """Which of those that were shown an advisor named, by their places, and what it
     said besides.
     """
@@ -126,7 +126,7 @@ def supersede_prompt(entry: Entry, candidates: Sequence[Entry], now: datetime) -
     )
 
 
-def parse_supersede_reply(reply: str, count: int) -> Said:
+def parse_supersede_reply(reply: str, count: int) -> SupersedeReply:
     """What a reply names of so many that were shown. Lines of nothing but numbers
     count, and the rest is the note; where there are none, all of it is both, unless it
     says "none". A number that was not shown is none.
@@ -135,9 +135,9 @@ def parse_supersede_reply(reply: str, count: int) -> Said:
     numbers = [line for line in lines if re.search(r"\d", line) and not _BESIDE_NUMBERS.sub("", line)]
     rest = [line for line in lines if line not in numbers] if numbers else lines
     if not numbers and _NONE.search(reply):
-        return Said((), _note(rest))
+        return SupersedeReply((), _note(rest))
     places = tuple(parse_places("\n".join(numbers or lines), count))
-    return Said(places, _note(rest))
+    return SupersedeReply(places, _note(rest))
 
 
 def _note(lines: Sequence[str]) -> str | None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.policies.advice import QUESTION_BYTES, in_one_line, quote_text
 from memory.policies.ranking.fusion import fuse
 from memory.ports.advisor import Prompt
@@ -30,7 +30,7 @@ _LISTED = re.compile(r"^\s*(?:[-*+–—•]\s+|\(?\d{1,3}[.):]\s+)")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Expansion(Shown):
+class Expansion(ResultMixin):
     """What became of expanding a query: the paraphrases that were searched for
     too, and why there are none.
     """

@@ -16,7 +16,7 @@ from memory.domain.shapes import import_message
 Placement = Literal["prepend", "append"]
 
 
-class Named(Protocol):
+class StoreHit(Protocol):
     """What was found in a store of that name."""
 
     @property
@@ -26,7 +26,7 @@ class Named(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class MessageTraits:
     """What of a given message decides about injection."""
 
     of_user: bool
@@ -36,14 +36,14 @@ class Looked:
     text: str
 
 
-def looked_at(given: object) -> Looked:
+def looked_at(given: object) -> MessageTraits:
     """A message of any shape; one of the user may hold results of tools, as Anthropic's
     do.
     """
     said = import_message(given)
     speaks = given.get("role") if isinstance(given, Mapping) else getattr(given, "role", None)
     texts = [message.text for message in said if message.role is not Role.TOOL]
-    return Looked(
+    return MessageTraits(
         any(message.role is Role.USER for message in said) or speaks == "user",
         any(message.role is Role.ASSISTANT for message in said),
         any(message.role is Role.TOOL for message in said),
@@ -69,7 +69,7 @@ def query_of(messages: Sequence[object]) -> str:
     return ""
 
 
-def render_block(found: Sequence[Named]) -> str:
+def render_block(found: Sequence[StoreHit]) -> str:
     """The entries as one block of XML, every text escaped, so that none can end it or
     pass for another.
     """
@@ -77,7 +77,7 @@ def render_block(found: Sequence[Named]) -> str:
     return "\n".join(["<memory>", *lines, "</memory>"])
 
 
-def _source_of(one: Named) -> str:
+def _source_of(one: StoreHit) -> str:
     return (
         ""
         if one.store_name is None

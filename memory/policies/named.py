@@ -10,7 +10,7 @@ from memory.domain import validation
 from memory.domain.errors import InvalidInput
 
 
-class Named(BaseModel):
+class NamedModel(BaseModel):
     """A rule or a quota with a name.
 
     Raises:

@@ -22,7 +22,7 @@ from memory.domain.time import parse_duration
 from memory.policies.condition_tables import condition_of
 from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, RuleCondition
 from memory.policies.facts import Fields, Measure, RecordFacts
-from memory.policies.named import Named
+from memory.policies.named import NamedModel
 from memory.policies.routing import TIERS, is_later_tier
 from memory.policies.single_conditions import (
     AccessCountAtLeast,
@@ -53,7 +53,7 @@ _FLAT: Mapping[str, Any] = {
 }
 
 
-class PromotionRule(Named):
+class PromotionRule(NamedModel):
     """A rule that moves entries from tier `source` to tier `target`.
 
     It runs on the event `on`, and takes the entries of which its condition is true;

@@ -11,12 +11,12 @@ from pydantic import Field, model_validator
 
 from memory.domain import validation
 from memory.domain.scope import Scope, ScopeKind
-from memory.policies.named import Named
+from memory.policies.named import NamedModel
 
 Oldest = Literal["oldest", "least_read", "least_confident"]
 
 
-class Quota(Named):
+class Quota(NamedModel):
     """A limit on the entries, the bytes or the artifact bytes of a scope or a tenant.
 
     `per` says whether the limit is for each scope or for the tenant as a whole.

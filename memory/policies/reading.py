@@ -12,7 +12,7 @@ from memory.domain.message import Message, Role
 from memory.domain.session import Context
 from memory.policies.tokens import message_tokens
 from memory.policies.window import (
-    Arranged,
+    MessageArrangement,
     add_stand_ins,
     arrange,
     fit_in_steps,
@@ -52,7 +52,7 @@ class ContextRequest:
 
 
 def read_out(
-    window: Arranged,
+    window: MessageArrangement,
     costs: Sequence[int],
     said_by_then: Sequence[int],
     count: int,
@@ -112,7 +112,7 @@ def read_out(
     )
 
 
-def _newest(window: Arranged, last: int) -> list[Message]:
+def _newest(window: MessageArrangement, last: int) -> list[Message]:
     """The newest so many, and what is pinned, in order."""
     within = {*window.pinned_positions, *newest(window, last)}
     return [window.messages[at] for at in window.order if at in within]

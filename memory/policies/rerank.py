@@ -13,7 +13,7 @@ from datetime import datetime
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput
 from memory.domain.session import HistoryItem
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.policies.advice import QUESTION_BYTES, in_one_line, quote_text
 from memory.ports.advisor import Prompt
 
@@ -59,7 +59,7 @@ _DIGITS = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Rerank(Shown):
+class Rerank(ResultMixin):
     """What became of reranking. `stages` is how many were asked for; a second is
     tried only where the first was applied.
     """

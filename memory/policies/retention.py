@@ -20,7 +20,7 @@ from memory.domain.time import LONGEST, in_words, parse_duration
 from memory.policies.condition_tables import condition_of
 from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, NoneOf, RuleCondition, walk_conditions
 from memory.policies.facts import Fields, Measure, RecordFacts
-from memory.policies.named import Named
+from memory.policies.named import NamedModel
 from memory.policies.routing import TIERS
 from memory.policies.single_conditions import (
     HasTag,
@@ -46,7 +46,7 @@ _BELONGS = {
 _ASKED = ("when", "tenants", "scope_kinds", "types", "tiers", "statuses", "keep_versions", "versions_for")
 
 
-class RetentionRule(Named):
+class RetentionRule(NamedModel):
     """A rule that deletes, ends or keeps entries, sessions or kept versions.
 
     `what` names the kind of record, and `then` the action. `then="keep"` protects the
@@ -205,7 +205,7 @@ class RetentionRule(Named):
 
 
 @dataclass(frozen=True, slots=True)
-class Retained:
+class RetentionDecision:
     """The decision about a record.
 
     `then="keep"` leaves it. An empty `rule` means that no rule takes it.
@@ -218,19 +218,19 @@ class Retained:
 
 def decide_retention(
     rules: Sequence[RetentionRule], what: What, facts: RecordFacts, now: datetime, status: str | None = None
-) -> Retained:
+) -> RetentionDecision:
     """Return the decision of the first rule, in order, that takes the record."""
     for rule in rules:
         if rule.what == what and rule.speaks_of(status):
             holds, because = rule.evaluate(facts, now)
             if holds:
-                return Retained(rule.then, rule.name, because)
-    return Retained("keep", because=f"no rule takes it of {what}")
+                return RetentionDecision(rule.then, rule.name, because)
+    return RetentionDecision("keep", because=f"no rule takes it of {what}")
 
 
 def decide_version(
     rules: Sequence[RetentionRule], facts: RecordFacts, newer: int, replaced_at: datetime, now: datetime
-) -> Retained:
+) -> RetentionDecision:
     """Return the decision of the first rule that is for a kept version.
 
     That rule decides whether the version is deleted or stays.
@@ -238,5 +238,7 @@ def decide_version(
     for rule in rules:
         if rule.what == "versions" and rule.evaluate(facts, now)[0]:
             why = None if rule.then == "keep" else rule.beyond(newer, replaced_at, now)
-            return Retained("keep" if why is None else "delete", rule.name, why or "the rule keeps it")
-    return Retained("keep", because="no rule takes it of versions")
+            return RetentionDecision(
+                "keep" if why is None else "delete", rule.name, why or "the rule keeps it"
+            )
+    return RetentionDecision("keep", because="no rule takes it of versions")

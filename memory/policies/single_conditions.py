@@ -19,7 +19,7 @@ from memory.policies.routing import TIERS
 from memory.ports.query import And, Condition, Ge, Has, In, Le, Not, Or
 
 
-class Single(RuleCondition):
+class SingleCondition(RuleCondition):
     """A condition on one fact of a record. `key` is its name in a TOML table."""
 
     __slots__ = ()
@@ -45,7 +45,7 @@ class Single(RuleCondition):
 
 
 @dataclass(frozen=True, slots=True)
-class _Since(Single):
+class _Since(SingleCondition):
     """True once a length of time has passed since a moment of the record."""
 
     length: timedelta
@@ -113,7 +113,7 @@ class IdleFor(_Since):
 
 
 @dataclass(frozen=True, slots=True)
-class AccessCountAtLeast(Single):
+class AccessCountAtLeast(SingleCondition):
     """True of records that were read at least `times` times.
 
     `memory.orchestrator.entries.accesses` counts the reads.
@@ -145,7 +145,7 @@ class AccessCountAtLeast(Single):
 
 
 @dataclass(frozen=True, slots=True)
-class ConfidenceAtLeast(Single):
+class ConfidenceAtLeast(SingleCondition):
     """True of records with a confidence of at least `least`.
 
     It is false of records without a confidence.
@@ -183,7 +183,7 @@ class ConfidenceAtLeast(Single):
 
 
 @dataclass(frozen=True, slots=True)
-class _OneOf(Single):
+class _OneOf(SingleCondition):
     """True where a fact is one of `names`, of which there is at least one."""
 
     names: tuple[str, ...]

@@ -41,7 +41,7 @@ class OpenCall:
 
 
 @dataclass(frozen=True)
-class Arranged:
+class MessageArrangement:
     """Messages in the order in which a model takes them, told by their positions.
     `units` are those that stay together, pinned ones too.
 
@@ -102,13 +102,13 @@ class Arranged:
         return next(spoken, None)
 
 
-Messages: TypeAlias = Sequence[Message] | Arranged
+Messages: TypeAlias = Sequence[Message] | MessageArrangement
 """What the functions here take: messages, or what they come to, where that is asked
 several things.
 """
 
 
-def arrange(messages: Messages) -> Arranged:
+def arrange(messages: Messages) -> MessageArrangement:
     """The messages with each result directly behind the call it answers, in the order
     in which results came.
 
@@ -118,7 +118,7 @@ def arrange(messages: Messages) -> Arranged:
     call that another result names by its id is not open, whichever came first. A real
     result takes the place of a stand-in.
     """
-    if isinstance(messages, Arranged):
+    if isinstance(messages, MessageArrangement):
         return messages
     units: list[list[int]] = []
     waiting: dict[str, list[_Slot]] = {}
@@ -157,7 +157,9 @@ def arrange(messages: Messages) -> Arranged:
     unanswered = [slot for slots in waiting.values() for slot in slots if slot.answer is None]
     unanswered.sort(key=lambda slot: (slot.unit[0], slot.number))
     open_calls = [OpenCall(slot.unit[0], slot.call, slot.number) for slot in unanswered]
-    return Arranged(messages, tuple(map(tuple, units)), tuple(sorted(invalid)), tuple(open_calls), answers)
+    return MessageArrangement(
+        messages, tuple(map(tuple, units)), tuple(sorted(invalid)), tuple(open_calls), answers
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -228,7 +230,7 @@ def is_made_for_reading(message: Message) -> bool:
     return message.id == RECALLED or is_stand_in(message)
 
 
-def add_stand_ins(messages: Messages) -> tuple[Arranged, list[Message]]:
+def add_stand_ins(messages: Messages) -> tuple[MessageArrangement, list[Message]]:
     """The messages with a stand-in behind each call that no result answers, and the
     stand-ins, which come last in the list.
 
@@ -242,7 +244,9 @@ def add_stand_ins(messages: Messages) -> tuple[Arranged, list[Message]]:
     for position, found in enumerate(it.interrupted, start=len(it.messages)):
         behind.setdefault(found.position, []).append(position)
     units = tuple((*unit, *behind.get(unit[0], ())) for unit in it.units)
-    return Arranged([*it.messages, *made], units, it.invalid_response, it.interrupted, it.answers), made
+    return MessageArrangement(
+        [*it.messages, *made], units, it.invalid_response, it.interrupted, it.answers
+    ), made
 
 
 def with_stand_ins(messages: Sequence[Message]) -> list[Message]:
@@ -260,7 +264,7 @@ def turns(messages: Messages) -> list[Block]:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class WindowFit:
     """What of a list is shown under a budget. `kept` stands in the order in which it is
     shown.
 
@@ -279,7 +283,7 @@ def fit_to_budget(
     *,
     by: Literal["blocks", "turns"] = "blocks",
     keep_last_user: bool = True,
-) -> Fitted:
+) -> WindowFit:
     """The newest of the messages that fit, whole blocks or whole turns.
 
     System messages come first and are kept, then the summaries. Then blocks are taken
@@ -301,7 +305,7 @@ def fit_to_budget(
         first -= 1
         tokens += weights[first]
     kept = units[first:] if own is None or own >= first else [units[own], *units[first:]]
-    return Fitted((*it.pinned_positions, *chain.from_iterable(kept)), tokens, max(0, tokens - budget))
+    return WindowFit((*it.pinned_positions, *chain.from_iterable(kept)), tokens, max(0, tokens - budget))
 
 
 def fit_in_steps(
@@ -312,7 +316,7 @@ def fit_in_steps(
     step: int,
     *,
     by: Literal["blocks", "turns"] = "blocks",
-) -> Fitted:
+) -> WindowFit:
     """As `fitted`, but older blocks go in steps: what is shown begins with the same
     message until another step of so many tokens has to go.
 
@@ -330,7 +334,7 @@ def fit_in_steps(
     for first, unit in enumerate(units):
         begins = first == 0 or said_by_then[units[first - 1][0]] // step != said_by_then[unit[0]] // step
         if begins and left <= budget and (own is None or own >= first):
-            return Fitted((*it.pinned_positions, *chain.from_iterable(units[first:])), left, 0)
+            return WindowFit((*it.pinned_positions, *chain.from_iterable(units[first:])), left, 0)
         left -= sizes[first]
     return fit_to_budget(it, costs, budget, by=by)
 
@@ -461,7 +465,7 @@ def split_by_tokens(messages: Messages, costs: Sequence[int], room: int) -> Spli
     return _split(it, must_stay | {n for n in kept if n >= _first_of_user(it, kept)})
 
 
-def _first_of_user(it: Arranged, kept: Set[int]) -> int:
+def _first_of_user(it: MessageArrangement, kept: Set[int]) -> int:
     """The number of the first of these blocks that is the user's, 0 where none is: a
     context under a budget begins with it.
     """
@@ -530,7 +534,7 @@ class TokenThreshold:
         )  # the next summary may be as long
 
 
-def _first_kept_block(it: Arranged, keep_last: int) -> int:
+def _first_kept_block(it: MessageArrangement, keep_last: int) -> int:
     """The number of the first block that is kept."""
     room, cut = keep_last, len(it.blocks)
     while cut > 0 and room > 0:
@@ -539,7 +543,7 @@ def _first_kept_block(it: Arranged, keep_last: int) -> int:
     return cut
 
 
-def _split(it: Arranged, keep: Container[int]) -> Split:
+def _split(it: MessageArrangement, keep: Container[int]) -> Split:
     """Keep the blocks of these numbers, and messages that are still being said."""
     messages = it.messages
     kept = tuple(

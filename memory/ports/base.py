@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from memory.domain.errors import InvalidInput, NotOpen, Unsupported
-from memory.ports.candidates import Candidates, Measured, Statistics, none_of
+from memory.ports.candidates import CandidateColumns, Candidates, Statistics, none_of
 from memory.ports.capabilities import Capabilities
 from memory.ports.checking import id_problem, vector_problem, write_problem
 from memory.ports.collections import Collection
-from memory.ports.due import Due, due_by_queries
+from memory.ports.due import DuePage, due_by_queries
 from memory.ports.forks import ForkGuard
 from memory.ports.formats import FormatNote, bring_up_to_date
 from memory.ports.gathering import count_through, gather, measure_heads
@@ -267,7 +267,7 @@ class BaseStore(ABC):
             return []
         return await self._work(self._search(search))
 
-    async def candidates(self, asked: Candidates) -> Measured:
+    async def candidates(self, asked: Candidates) -> CandidateColumns:
         asked = self._prepare_question(asked)
         check_candidates(asked)
         if not asked.roles:
@@ -292,7 +292,7 @@ class BaseStore(ABC):
         cursor: str | None = None,
         *,
         expired: Mapping[Collection, datetime] | None = None,
-    ) -> Due:
+    ) -> DuePage:
         self._must_be_open()
         self._must_offer("tenant_wide")
         self._must_offer("filter")
@@ -390,7 +390,7 @@ class BaseStore(ABC):
     async def _search(self, search: Search) -> list[Hit]:
         raise Unsupported("lexical" if isinstance(search.by, Words) else "semantic", store=self.name)
 
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         """For an adapter without a way to bring them in one trip."""
         return await gather(
             self, asked, await self._statistics(asked) if asked.statistics else none_of(asked)
@@ -409,7 +409,7 @@ class BaseStore(ABC):
 
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         """For an adapter without a way to find it in one trip. One that has makes its
         own cursors.
         """

@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from memory.domain.errors import Portable, StoreUnavailable
+from memory.domain.errors import PicklableException, StoreUnavailable
 from memory.ports.collections import Collection
 from memory.ports.deciding import EMPTY, Decision, KeyedWrite, Slot, decide
 from memory.ports.pace import iterate_cooperatively
@@ -33,7 +33,7 @@ Address: TypeAlias = tuple[str, Key]
 
 
 @dataclass(slots=True)
-class Held:
+class StoredRow:
     """What an adapter read under a key. `row` of None: nothing stands there, or, with a
     `problem`, nothing that can be read; then `version` is what can still be told of it.
     `token` is the adapter's own: by it what stands there is written over, and known
@@ -46,7 +46,7 @@ class Held:
     version: int | None = None
 
 
-NOTHING = Held()
+NOTHING = StoredRow()
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class ResolvedWrite:
 
     collection: Collection
     key: Key
-    held: Held
+    held: StoredRow
     row: Row | None
     found_anew: bool
     content: Any = None
@@ -74,7 +74,7 @@ class ResolvedWrite:
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class ReadSet:
     """What is to be read: keys by collection, and partitions whose generations are
     asked for.
     """
@@ -104,13 +104,13 @@ class WriteResolver:
         self.outcomes: dict[int, Outcome] = {}
         self.raised: dict[Partition, int] = {}
         self._lay_out = lay_out
-        self._held: Mapping[Address, Held] = {}
+        self._held: Mapping[Address, StoredRow] = {}
         self._slots: dict[Address, Slot] = {}
         self._generations: dict[Partition, int] = {}
         self._changes: dict[Address, ResolvedWrite] = {}
 
     @property
-    def reads(self) -> Reads:
+    def reads(self) -> ReadSet:
         keys: dict[Collection, dict[Key, None]] = {}
         partitions: dict[Partition, None] = {}
         for write in self.writes.values():
@@ -118,9 +118,9 @@ class WriteResolver:
                 keys.setdefault(write.collection, {})[write.key] = None
             if (partition := partition_of(write)) is not None:
                 partitions[partition] = None
-        return Reads({collection: list(wanted) for collection, wanted in keys.items()}, list(partitions))
+        return ReadSet({collection: list(wanted) for collection, wanted in keys.items()}, list(partitions))
 
-    def take(self, held: Mapping[Address, Held], generations: Mapping[Partition, int]) -> None:
+    def take(self, held: Mapping[Address, StoredRow], generations: Mapping[Partition, int]) -> None:
         """What stands there: what is not named is not there, and a partition that is
         not named has generation 0.
         """
@@ -192,7 +192,7 @@ class WriteResolver:
         self._slots[address] = Slot.of(collection, row)
 
 
-def slot_of(collection: Collection, key: Key, held: Held) -> Slot:
+def slot_of(collection: Collection, key: Key, held: StoredRow) -> Slot:
     """What was read, to be decided on."""
     if held.problem:
         return Slot.of(collection, Row(key.tenant, key.id, "", 0), held.problem, held.version)
@@ -206,13 +206,13 @@ def partition_of(write: Write) -> Partition | None:
     return write.record.partition if isinstance(write, Put) else None
 
 
-class Collided(Exception):
+class WriteCollision(Exception):
     """Undoes a transaction that others got in the way of: nothing of it was kept, and
     it may be done again at once.
     """
 
 
-class NotTogether(Portable):
+class BatchRollback(PicklableException):
     """Undoes a batch that was to be kept whole: a lock or a transaction is left without
     storing anything. `outcomes` is what the call answers.
     """
@@ -248,13 +248,13 @@ class Backend(Protocol):
         """Around one reading, deciding and storing: a lock, a transaction that is
         undone by what is raised within, or nothing.
 
-        Raises `Collided` where others got in the way.
+        Raises `WriteCollision` where others got in the way.
         """
         ...
 
     def lay_out(self, collection: Collection, row: Row) -> Any: ...
 
-    async def read(self, reads: Reads) -> tuple[Mapping[Address, Held], Mapping[Partition, int]]:
+    async def read(self, reads: ReadSet) -> tuple[Mapping[Address, StoredRow], Mapping[Partition, int]]:
         """What stands under the keys, and the partitions' generations."""
         ...
 
@@ -296,8 +296,8 @@ async def carry_out(
             async with backend.turn():
                 stored, lost = await _round(desk, backend, together)
                 if lost and backend.atomic:
-                    raise Collided
-        except Collided:
+                    raise WriteCollision
+        except WriteCollision:
             pass  # all of it again
         else:
             if not backend.fenced:
@@ -361,9 +361,9 @@ async def _taken_back(
         async with backend.turn():
             taken = await backend.take_back(stored)
             if len(taken) < len(stored):
-                raise Collided
+                raise WriteCollision
         return taken
-    except Collided:
+    except WriteCollision:
         if await backend.take_back(void):
             raise StoreUnavailable(
                 store,

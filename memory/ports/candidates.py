@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class Neighbourhood:
     """What stands beside a candidate: records of the same `group` (a text field) whose
     `number` (an integer field) is at most `reach` away.
 
@@ -62,7 +62,7 @@ class Candidates:
     near: bytes | None = None
     limit: int = 50
     among: tuple[str, ...] = ()
-    around: Around | None = None
+    around: Neighbourhood | None = None
     counted: tuple[str, ...] = ()
     filter: Condition | None = None
     roles: frozenset[Role] = HOMES
@@ -102,7 +102,7 @@ def none_of(asked: Candidates) -> Statistics:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured:
+class CandidateColumns:
     """Candidates as columns, one place a record, in no order.
 
     `counts` has a row a record and a column a counted stem, summed under the weights of
@@ -127,7 +127,7 @@ class Measured:
         return len(self.ids)
 
 
-def concatenate(parts: Sequence[Measured]) -> Measured:
+def concatenate(parts: Sequence[CandidateColumns]) -> CandidateColumns:
     """The columns of several answers to one question, one behind the other. Who asks
     stores that may have the same record takes each once.
     """
@@ -135,7 +135,7 @@ def concatenate(parts: Sequence[Measured]) -> Measured:
 
     if len(parts) == 1:
         return parts[0]
-    return Measured(
+    return CandidateColumns(
         [i for part in parts for i in part.ids],
         [s for part in parts for s in part.scopes],
         [v for part in parts for v in part.versions],
@@ -149,9 +149,9 @@ def concatenate(parts: Sequence[Measured]) -> Measured:
     )
 
 
-def take_rows(of: Measured, rows: Sequence[int]) -> Measured:
+def take_rows(of: CandidateColumns, rows: Sequence[int]) -> CandidateColumns:
     """These rows alone, in this order."""
-    return Measured(
+    return CandidateColumns(
         [of.ids[row] for row in rows],
         [of.scopes[row] for row in rows],
         [of.versions[row] for row in rows],
@@ -165,7 +165,7 @@ def take_rows(of: Measured, rows: Sequence[int]) -> Measured:
     )
 
 
-def with_vectors(of: Measured, vectors: Mapping[int, bytes]) -> Measured:
+def with_vectors(of: CandidateColumns, vectors: Mapping[int, bytes]) -> CandidateColumns:
     """The columns with other vectors in these rows."""
     import numpy as np
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from memory.domain.ids import digest_of, is_id, partition_digest
 from memory.ports.collections import Collection, FieldType
-from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Key, Owed, Record, Role
+from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Key, PendingStep, Record, Role
 from memory.ports.writes import Annotate, Delete, Put, RaiseGeneration, Release, Write
 
 _TYPES: dict[FieldType, Any] = {
@@ -189,7 +189,7 @@ def _owed_problem(owed: object) -> str:
     if not isinstance(owed, tuple):
         return f"owed: takes a tuple of steps, not {type(owed).__name__}"
     for step in owed:
-        if not isinstance(step, Owed):
+        if not isinstance(step, PendingStep):
             return f"owed: takes steps, not {type(step).__name__}"
         if (
             problem := text_problem("owed: id", step.id)

@@ -12,7 +12,17 @@ from typing import Any
 from memory.domain.time import micros, moment
 from memory.ports.collections import Collection, FieldType
 from memory.ports.query import RowType
-from memory.ports.record import FieldValue, JsonValue, Key, Mark, Owed, Record, Role, Standing, Tombstone
+from memory.ports.record import (
+    FieldValue,
+    JsonValue,
+    Key,
+    Mark,
+    PendingStep,
+    Record,
+    Role,
+    Standing,
+    Tombstone,
+)
 
 
 def to_json(standing: Standing) -> dict[str, JsonValue]:
@@ -64,7 +74,7 @@ def from_json(collection: Collection, data: Mapping[str, JsonValue]) -> Standing
     """What `to_json` was given. Raises `KeyError`, `TypeError` or `ValueError` for
     anything else.
     """
-    key, owed = Key(data["tenant"], data["id"]), tuple(Owed(*step) for step in data["owed"])
+    key, owed = Key(data["tenant"], data["id"]), tuple(PendingStep(*step) for step in data["owed"])
     if data["kind"] == RowType.MARK:
         return Mark(key, data["scope"], data["version"], data["to"], owed, _moment(data["discard_at"]))
     if data["kind"] == RowType.TOMBSTONE:
@@ -89,7 +99,7 @@ def record_from_json(collection: Collection, data: Mapping[str, JsonValue]) -> R
         generation=data["generation"],
         role=Role(data["role"]),
         tier=data["tier"],
-        owed=tuple(Owed(*step) for step in data["owed"]),
+        owed=tuple(PendingStep(*step) for step in data["owed"]),
         previous=data["previous"],
         accesses=data["accesses"],
         accessed_at=_moment(data["accessed_at"]),

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import assert_never
 
 from memory.ports.collections import Collection
-from memory.ports.record import Corrupt, Key, Mark, Owed, Record, Role, Standing, Stored, Tombstone
+from memory.ports.record import Corrupt, Key, Mark, PendingStep, Record, Role, Standing, Stored, Tombstone
 from memory.ports.rows import Row, stored_of
 from memory.ports.writes import (
     Absent,
@@ -136,7 +136,7 @@ def _holds(when: When, slot: Slot, version: int) -> bool:
             assert_never(when)
 
 
-def owes_on(stored: Stored | None, owed: tuple[Owed, ...], settles: frozenset[str]) -> bool:
+def owes_on(stored: Stored | None, owed: tuple[PendingStep, ...], settles: frozenset[str]) -> bool:
     """Whether what stands there owes a step that a write neither carries on, which owes
     these, nor settles.
     """
@@ -146,7 +146,7 @@ def owes_on(stored: Stored | None, owed: tuple[Owed, ...], settles: frozenset[st
     return any(o.id not in too and o.step not in settles for o in stored.owed)
 
 
-def _owes_on(slot: Slot, owed: tuple[Owed, ...], settles: frozenset[str]) -> bool:
+def _owes_on(slot: Slot, owed: tuple[PendingStep, ...], settles: frozenset[str]) -> bool:
     return slot.owes and owes_on(slot.stored_value, owed, settles)
 
 
@@ -166,7 +166,7 @@ def tombstone_over(
     return Tombstone(key, max(stood + 1, version), owed, discard_at=discard_at)
 
 
-def carried_steps(owed: tuple[Owed, ...], carry: frozenset[str]) -> tuple[Owed, ...]:
+def carried_steps(owed: tuple[PendingStep, ...], carry: frozenset[str]) -> tuple[PendingStep, ...]:
     """What the tombstone owes that `delete_matching` leaves where this is owed."""
     return tuple([o for o in owed if o.step in carry])
 
@@ -239,6 +239,6 @@ def _annotatable(stored: Standing, write: Annotate) -> bool:
     return write.role_is is None and write.role is None and write.tier is None and write.accessed_at is None
 
 
-def without(owed: tuple[Owed, ...], settled: tuple[str, ...]) -> tuple[Owed, ...]:
+def without(owed: tuple[PendingStep, ...], settled: tuple[str, ...]) -> tuple[PendingStep, ...]:
     """What is still owed once the steps of these ids are done."""
     return tuple([o for o in owed if o.id not in settled]) if owed and settled else owed

@@ -17,7 +17,7 @@ from memory.ports.record import Corrupt, Key, Role, Standing
 LEFT = frozenset({RowType.MARK, RowType.TOMBSTONE})
 
 
-class Why(StrEnum):
+class DueReason(StrEnum):
     """Why a row is due."""
 
     OWES = "owes"  # a record at home or arriving, a mark or a tombstone, that owes a step
@@ -35,12 +35,12 @@ class DueRow:
     collection: Collection
     key: Key
     version: int
-    why: Why
+    why: DueReason
     tier: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DuePage:
     """Some of what is due, in no order; `cursor` is None once all has been told."""
 
     rows: tuple[DueRow, ...] = ()
@@ -54,7 +54,7 @@ async def due_by_queries(
     limit: int,
     cursor: str | None,
     expired: Mapping[Collection, datetime],
-) -> Due:
+) -> DuePage:
     """What `Store.due` asks for, question by question until there are so many rows.
     Each question is one that stores answer by an index.
     """
@@ -75,26 +75,29 @@ async def due_by_queries(
                 if not isinstance(found, Corrupt)
             ]
         number, inner = (number, page.cursor) if page.cursor is not None else (number + 1, None)
-    return Due(tuple(rows), cursor_at(number, inner, len(questions)))
+    return DuePage(tuple(rows), cursor_at(number, inner, len(questions)))
 
 
 def _questions(
     collection: Collection, now: datetime, expired: datetime | None
-) -> Iterator[tuple[Why, Query | None]]:
+) -> Iterator[tuple[DueReason, Query | None]]:
     """Always as many, so that a cursor counts them; None for one that is not asked."""
     owing, over = Eq("owing", True), Lt("discard_at", now)
-    yield Why.OWES, _records(collection, owing, Role.HOME, Role.ARRIVING)
-    yield Why.OWES, Query(collection, Everywhere(), owing, types=LEFT)
-    yield Why.ARRIVING, _records(collection, None, Role.ARRIVING)
-    yield Why.EXPIRED, None if expired is None else _records(collection, Lt("expires_at", expired), Role.HOME)
-    yield Why.DISCARD, Query(collection, Everywhere(), And((over, Not(owing))), types=LEFT)
+    yield DueReason.OWES, _records(collection, owing, Role.HOME, Role.ARRIVING)
+    yield DueReason.OWES, Query(collection, Everywhere(), owing, types=LEFT)
+    yield DueReason.ARRIVING, _records(collection, None, Role.ARRIVING)
+    yield (
+        DueReason.EXPIRED,
+        None if expired is None else _records(collection, Lt("expires_at", expired), Role.HOME),
+    )
+    yield DueReason.DISCARD, Query(collection, Everywhere(), And((over, Not(owing))), types=LEFT)
 
 
 def _records(collection: Collection, part: Condition | None, *roles: Role) -> Query:
     return Query(collection, Everywhere(), part, roles=frozenset(roles), select=frozenset())
 
 
-def _row(collection: Collection, why: Why, found: Head | Standing) -> DueRow:
+def _row(collection: Collection, why: DueReason, found: Head | Standing) -> DueRow:
     return DueRow(collection, found.key, found.version, why, found.tier if isinstance(found, Head) else "")
 
 

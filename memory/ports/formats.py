@@ -92,7 +92,7 @@ def current_note() -> str:
     return str(FormatNote(FORMAT))
 
 
-class Noted(Protocol):
+class FormatStore(Protocol):
     """A store that notes its format; `BaseStore` is one."""
 
     @property
@@ -109,7 +109,7 @@ class Noted(Protocol):
     async def swap_format(self, before: str | None, after: str) -> bool: ...
 
 
-async def bring_up_to_date(store: Noted, found: str | None) -> None:
+async def bring_up_to_date(store: FormatStore, found: str | None) -> None:
     """Note the format where none is noted, and run the upgrades that are missing.
     `found` is the note as of the opening.
 
@@ -128,7 +128,7 @@ async def bring_up_to_date(store: Noted, found: str | None) -> None:
         found = await store.read_format()
 
 
-async def _write_note(store: Noted) -> str | None:
+async def _write_note(store: FormatStore) -> str | None:
     """Note format 1. A store that takes no writes just now (full, a standby, missing
     rights) stays without the note.
     """
@@ -140,7 +140,7 @@ async def _write_note(store: Noted) -> str | None:
         return None
 
 
-async def _is_over(store: Noted, text: str | None) -> bool:
+async def _is_over(store: FormatStore, text: str | None) -> bool:
     """Whether nobody renewed a lease for its length. Of a store that has one opener at
     a time it is that of a dead one.
     """
@@ -157,7 +157,7 @@ async def _is_over(store: Noted, text: str | None) -> bool:
 class _Run:
     """One run of an upgrade, with the lease held."""
 
-    def __init__(self, store: Noted, note: FormatNote) -> None:
+    def __init__(self, store: FormatStore, note: FormatNote) -> None:
         self._store = store
         self._note = note
         self._turn = asyncio.Lock()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from memory.ports import lexical
 from memory.ports.by_words import rank_by_words
-from memory.ports.candidates import Around, Candidates, Measured, Statistics
+from memory.ports.candidates import CandidateColumns, Candidates, Neighbourhood, Statistics
 from memory.ports.nearness import best, by_nearness
 from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import (
@@ -41,7 +41,7 @@ each.
 """
 
 
-async def gather(store: Store, asked: Candidates, statistics: Statistics) -> Measured:
+async def gather(store: Store, asked: Candidates, statistics: Statistics) -> CandidateColumns:
     """The candidates, by the store's own searches where it has an index, else by
     looking through all there is. The statistics are the store's.
     """
@@ -120,12 +120,12 @@ Place = tuple[str, str, int]
 """Where a record stands: its scope, its group, its number."""
 
 
-def place_of(head: Head, around: Around) -> Place | None:
+def place_of(head: Head, around: Neighbourhood) -> Place | None:
     group, number = head.fields.get(around.group), head.fields.get(around.number)
     return (head.scope, group, number) if isinstance(group, str) and isinstance(number, int) else None
 
 
-def neighbours(heads: Iterable[Head], around: Around) -> frozenset[Place]:
+def neighbours(heads: Iterable[Head], around: Neighbourhood) -> frozenset[Place]:
     """The places beside these that none of them has."""
     return beside({place for head in heads if (place := place_of(head, around)) is not None}, around.reach)
 
@@ -140,7 +140,7 @@ def beside(there: Set[Place], reach: int) -> frozenset[Place]:
     )  # an integer field has no others
 
 
-def asking_for(wanted: Iterable[Place], around: Around) -> Iterator[Condition]:
+def asking_for(wanted: Iterable[Place], around: Neighbourhood) -> Iterator[Condition]:
     """The questions for these places, of so many each."""
     places = sorted({(group, number) for _, group, number in wanted})
     for start in range(0, len(places), PLACES_ASKED):
@@ -172,7 +172,7 @@ def _search(asked: Candidates, by: Words | Near, select: frozenset[str]) -> Sear
     return Search(asked.collection, asked.where, by, asked.limit, asked.filter, asked.roles, select)
 
 
-async def measure_heads(asked: Candidates, heads: Sequence[Head], statistics: Statistics) -> Measured:
+async def measure_heads(asked: Candidates, heads: Sequence[Head], statistics: Statistics) -> CandidateColumns:
     """The heads as columns. They carry what `selected` names."""
     import numpy as np
 
@@ -184,7 +184,7 @@ async def measure_heads(asked: Candidates, heads: Sequence[Head], statistics: St
             lengths[row] = lexical.length(head.words)
             for stem, count in lexical.counts(asked.collection, head.words, asked.counted).items():
                 counts[row, columns[stem]] = count
-    return Measured(
+    return CandidateColumns(
         [h.key.id for h in heads],
         [h.scope for h in heads],
         [h.version for h in heads],

@@ -75,7 +75,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class PendingStep:
     """One step that remains to be done for a record: set in the same write as the
     record, settled when done, never overwritten (see `writes`).
 
@@ -118,7 +118,7 @@ class Record:
     # bookkeeping
     role: Role = Role.HOME
     tier: str = ""
-    owed: tuple[Owed, ...] = ()
+    owed: tuple[PendingStep, ...] = ()
     previous: int | None = None  # the version this one replaced, where that was kept
     accesses: int = 0
     accessed_at: datetime | None = None
@@ -161,7 +161,7 @@ class Mark:
     scope: str
     version: int
     to: str
-    owed: tuple[Owed, ...] = ()
+    owed: tuple[PendingStep, ...] = ()
     discard_at: datetime | None = None
 
 
@@ -177,7 +177,7 @@ class Tombstone:
 
     key: Key
     version: int
-    owed: tuple[Owed, ...] = ()
+    owed: tuple[PendingStep, ...] = ()
     note: Mapping[str, JsonValue] = field(default_factory=dict)
     discard_at: datetime | None = None
 

@@ -25,7 +25,7 @@ from memory.ports.record import (
     JsonValue,
     Key,
     Mark,
-    Owed,
+    PendingStep,
     Record,
     Role,
     Standing,
@@ -245,7 +245,7 @@ def standing_of(collection: Collection, row: Row) -> Standing:
         cached_at, epoch, previous, owed, note, body, fields, texts, vector, _,
     ) = row  # fmt: skip
     key = Key(tenant, record_id)
-    owes = tuple([Owed(*step) for step in _from_json(owed)]) if owed else ()
+    owes = tuple([PendingStep(*step) for step in _from_json(owed)]) if owed else ()
     if kind == RECORD:
         values = dict(fields)
         for name, decode in _decoders(collection):

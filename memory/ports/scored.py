@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from memory.ports import lexical
 from memory.ports.asking import value_of
-from memory.ports.candidates import Around
+from memory.ports.candidates import Neighbourhood
 from memory.ports.collections import Collection
 from memory.ports.gathering import Place
-from memory.ports.record import Owed, Record, Role
-from memory.ports.units import Units
+from memory.ports.record import PendingStep, Record, Role
+from memory.ports.units import UnitVectors
 
 if TYPE_CHECKING:
     from memory.ports.candidates import Floats, Ints, Scores
@@ -31,7 +31,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _CODES = {role: code for code, role in enumerate(Role)}
 _GONE = len(_CODES)
-_OWES = (Owed("", ""),)
+_OWES = (PendingStep("", ""),)
 _FORM_BYTES, _RECORD_BYTES, _WORD_BYTES, _POSTING_BYTES = 2_000, 1_400, 200, 20
 """About what one takes in memory."""
 
@@ -93,7 +93,7 @@ class PartitionIndex:
         if record.vector:
             dimensions = len(record.vector) // 4
             if (compared := self._compared.get(dimensions)) is None:
-                compared = self._compared[dimensions] = _Vectors(array("q"), Units(dimensions))
+                compared = self._compared[dimensions] = _Vectors(array("q"), UnitVectors(dimensions))
             compared.places.append(place)
             compared.units.add([record.vector])
             self.bytes += 5 * len(record.vector) // 2
@@ -141,7 +141,7 @@ class PartitionIndex:
             return np.empty(0, np.int64), np.empty(0, np.float32)
         return np.array(compared.places, np.int64), compared.units.cosines(near)
 
-    def beside(self, around: Around) -> Mapping[Place, list[int]]:
+    def beside(self, around: Neighbourhood) -> Mapping[Place, list[int]]:
         """The places of the records, by where they stand among others of their group;
         of some nothing stands there any more.
         """
@@ -182,7 +182,7 @@ class _Vectors(NamedTuple):
     """Those of one length, and the places of their records."""
 
     places: array[int]
-    units: Units
+    units: UnitVectors
 
 
 def stands_at(record: Record, group: str, number: str) -> Place | None:

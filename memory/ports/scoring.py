@@ -11,7 +11,7 @@ import numpy as np
 
 from memory.ports.asking import condition, reader
 from memory.ports.bm25 import norms, term_scores
-from memory.ports.candidates import Candidates, Measured, Statistics, none_of
+from memory.ports.candidates import CandidateColumns, Candidates, Statistics, none_of
 from memory.ports.gathering import beside, stack_vectors
 from memory.ports.nearness import exact_cosines
 from memory.ports.record import Record
@@ -27,7 +27,7 @@ computed exactly.
 """
 
 
-def candidates_of(asked: Candidates, forms: Sequence[PartitionIndex]) -> Measured:
+def candidates_of(asked: Candidates, forms: Sequence[PartitionIndex]) -> CandidateColumns:
     """What the question asks for of these forms' records, all of which lie in its
     partitions.
     """
@@ -163,7 +163,7 @@ class _Pool:
 
     # -- what --------------------------------------------------------------------------
 
-    def measure(self, places: Sequence[int]) -> Measured:
+    def measure(self, places: Sequence[int]) -> CandidateColumns:
         asked, counted = self._asked, self._asked.counted
         records = [self.record(place) for place in places]
         counts, containing = np.zeros((len(places), len(counted))), dict.fromkeys(counted, 0)
@@ -173,7 +173,7 @@ class _Pool:
             everywhere = np.zeros(len(self._there))
             everywhere[holding] = frequencies
             counts[:, column] = everywhere[places]
-        return Measured(
+        return CandidateColumns(
             [r.key.id for r in records],
             [r.scope for r in records],
             [r.version for r in records],

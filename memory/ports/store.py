@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from memory.ports.candidates import Candidates, Measured
+from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.due import Due
+from memory.ports.due import DuePage
 from memory.ports.query import Count, Everywhere, Hit, Page, PartitionPage, Query, Search, Tenant
 from memory.ports.record import JsonValue, Key, Partition, Record, Stored
 from memory.ports.writes import Outcome, Write
@@ -149,9 +149,9 @@ class Store(Protocol):
         """
         ...
 
-    async def candidates(self, asked: Candidates) -> Measured:
+    async def candidates(self, asked: Candidates) -> CandidateColumns:
         """What may answer a question, measured for whoever ranks it: see `Candidates`,
-        `Measured`. Any store answers, whatever it has an index for.
+        `CandidateColumns`. Any store answers, whatever it has an index for.
 
         It may bring more than the best `limit` of a way where that costs it nothing,
         and nothing that the question does not let through.
@@ -183,8 +183,8 @@ class Store(Protocol):
         cursor: str | None = None,
         *,
         expired: Mapping[Collection, datetime] | None = None,
-    ) -> Due:
-        """What waits for maintenance in any collection of any tenant: see `Why`. Asked
+    ) -> DuePage:
+        """What waits for maintenance in any collection of any tenant: see `DueReason`. Asked
         often, and most often there is nothing.
 
         `expired` names the collections whose records are due at home once they have

@@ -82,14 +82,14 @@ def _as_class(codes: Sequence[int]) -> str:
     return "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in ranges)
 
 
-class _ThisThreads(threading.local):
+class _ThreadStemmer(threading.local):
     """A stemmer works on one word at a time: each thread has its own."""
 
     def __init__(self) -> None:
         self.stem = Stemmer.Stemmer("porter", 0).stemWord  # remembering is our business
 
 
-_this_threads = _ThisThreads()
+_this_threads = _ThreadStemmer()
 
 STOPWORDS = frozenset(
     """a an the this that these those i me my mine we us our ours you your yours he him his she her hers it its they them their theirs

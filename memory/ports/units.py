@@ -22,7 +22,7 @@ times their room.
 """
 
 
-class Units:
+class UnitVectors:
     """They stand at places, from 0. One that goes leaves its place to the last; adding
     one is cheap.
     """

@@ -39,7 +39,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from memory.ports.collections import Collection
-from memory.ports.record import JsonValue, Key, Mark, Owed, Partition, Record, Role, Stored, Tombstone
+from memory.ports.record import JsonValue, Key, Mark, Partition, PendingStep, Record, Role, Stored, Tombstone
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Delete:
     key: Key
     version: int
     when: AtVersion | Newer
-    owed: tuple[Owed, ...] = ()
+    owed: tuple[PendingStep, ...] = ()
     note: Mapping[str, JsonValue] = field(default_factory=dict)
     discard_at: datetime | None = None
     settles: frozenset[str] = frozenset()
@@ -132,7 +132,7 @@ class Release:
     key: Key
     at: int
     to: str
-    owed: tuple[Owed, ...] = ()
+    owed: tuple[PendingStep, ...] = ()
     discard_at: datetime | None = None
     settles: frozenset[str] = frozenset()
 

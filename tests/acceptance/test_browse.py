@@ -11,7 +11,7 @@ import pytest
 
 from memory import BlockingMemory, InvalidInput
 from memory.facade.memory import Memory
-from memory.orchestrator.entries.browsing import Retrieved
+from memory.orchestrator.entries.browsing import EntryPage
 from memory.ports.contract.cells import cells
 from tests.acceptance.support import (
     HOUR,
@@ -26,7 +26,7 @@ from tests.acceptance.support import (
 )
 
 
-async def _pages(memory: Memory, scope: Any = None, **asked: Any) -> AsyncIterator[Retrieved]:
+async def _pages(memory: Memory, scope: Any = None, **asked: Any) -> AsyncIterator[EntryPage]:
     page = await memory.browse(scope, **asked)
     yield page
     while page.cursor is not None:

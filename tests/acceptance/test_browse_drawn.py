@@ -271,19 +271,19 @@ SLIPS = {
         "record.created_at",
     ),
     "stores are asked by creation": Slip(
-        browsing, "Browsing._query", "asked, asked.along, None", 'asked, "created_at", None'
+        browsing, "EntryBrowser._query", "asked, asked.along, None", 'asked, "created_at", None'
     ),
     "a page is cut among ties as they came": Slip(
-        browsing, "Browsing._gather", "moments) < asked.limit", "moments) < 0"
+        browsing, "EntryBrowser._gather", "moments) < asked.limit", "moments) < 0"
     ),
     "a page begins among ties as they came": Slip(
-        browsing, "Browsing._gather", "asked.after is not None", "False"
+        browsing, "EntryBrowser._gather", "asked.after is not None", "False"
     ),
     "ties are passed over": Slip(browsing, "_add", "place < asked.after", "place[0] < asked.after[0]"),
-    "there is always more": Slip(browsing, "Browsing.browse", "len(ordered) > len(shown)", "shown"),
+    "there is always more": Slip(browsing, "EntryBrowser.browse", "len(ordered) > len(shown)", "shown"),
     "only the first store is asked": Slip(
         browsing,
-        "Browsing.sources",
+        "EntryBrowser.sources",
         "topology.since(topology.home(born))",
         "topology.since(topology.home(born))[:1]",
     ),

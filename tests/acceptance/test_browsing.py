@@ -11,11 +11,11 @@ import pytest
 
 from memory import BlockingMemory, InvalidInput
 from memory.facade.memory import Memory
-from memory.orchestrator.entries.browsing import Retrieved
+from memory.orchestrator.entries.browsing import EntryPage
 from tests.acceptance.support import HOUR, MICROSECOND, OTHER_USER, SESSION, START, USER, Clock, contents
 
 
-async def _pages(memory: Memory, scope: Any = USER, **asked: Any) -> AsyncIterator[Retrieved]:
+async def _pages(memory: Memory, scope: Any = USER, **asked: Any) -> AsyncIterator[EntryPage]:
     """One page after the other, until there is no cursor."""
     page = await memory.retrieve(scope, **asked)
     yield page

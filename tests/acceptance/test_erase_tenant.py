@@ -11,7 +11,7 @@ import pytest
 
 from memory.domain.session import ErasedTenant
 from memory.facade.memory import Memory
-from memory.orchestrator.maintenance.tenant_erasure import Tenants
+from memory.orchestrator.maintenance.tenant_erasure import TenantErasure
 from memory.orchestrator.storage.collections import (
     COUNTERS,
     HOLDS,
@@ -161,9 +161,9 @@ async def test_it_looks_again_until_nothing_of_before_is_there_and_leaves_what_i
 ) -> None:
     async with Memory(config, clock=clock) as memory:
         await memory.write("old", scope=USER)
-        look, looks = Tenants._scopes, list[int]()
+        look, looks = TenantErasure._scopes, list[int]()
 
-        async def looked(self: Tenants, *asked: Any) -> set[str]:
+        async def looked(self: TenantErasure, *asked: Any) -> set[str]:
             looks.append(len(looks))
             if len(looks) == 2:
                 await memory.write("late", scope="org:late")
@@ -171,7 +171,7 @@ async def test_it_looks_again_until_nothing_of_before_is_there_and_leaves_what_i
             found = await look(self, *asked)
             return {*found, *({SESSION.text} if len(looks) == 2 else ())}
 
-        monkeypatch.setattr(Tenants, "_scopes", looked)
+        monkeypatch.setattr(TenantErasure, "_scopes", looked)
         assert (await memory.admin.erase_tenant()).scopes == 2
         assert len(looks) == 4, "twice behind the last that was found"
         assert [entry.content for entry in await memory.retrieve("org:late")] == ["late"]

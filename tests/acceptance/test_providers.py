@@ -21,7 +21,7 @@ from memory.facade.providers import (
     SessionProvider,
     SlidingWindowProvider,
     SummarizingProvider,
-    SummaryAsked,
+    SummaryRequest,
     turn_of,
 )
 from tests.acceptance.support import HOUR, Clock
@@ -467,11 +467,11 @@ class Summariser:
     """Says how many messages it was asked about, and remembers what it was asked."""
 
     def __init__(self, says: str | None = None, *, fails: int = 0) -> None:
-        self.asked: list[SummaryAsked] = []
+        self.asked: list[SummaryRequest] = []
         self._says = says
         self._fails = fails
 
-    async def __call__(self, asked: SummaryAsked) -> str:
+    async def __call__(self, asked: SummaryRequest) -> str:
         self.asked.append(asked)
         if len(self.asked) <= self._fails:
             raise RuntimeError("the model is away")
@@ -526,7 +526,7 @@ async def test_the_request_has_the_earlier_summary_and_who_said_what(memory: Mem
         {"role": "system", "content": "Be short."},
         {"role": "user", "content": "USER: q1\nASSISTANT: r1"},
     ]
-    thought = SummaryAsked([Message(role="assistant", reasoning="She means tea.")], None, 10, "Be short.")
+    thought = SummaryRequest([Message(role="assistant", reasoning="She means tea.")], None, 10, "Be short.")
     assert thought.to_messages()[1]["content"] == "ASSISTANT: She means tea."
     assert (
         second[1]["content"] == "Previous summary:\nof 2\n\nNew conversation to add:\nUSER: q2\nASSISTANT: r2"

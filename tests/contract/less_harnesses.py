@@ -15,7 +15,7 @@ import pytest
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports.base import BaseStore
-from memory.ports.candidates import Candidates, Measured
+from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import FLAGS
 from memory.ports.contract.depth import Depth
 from memory.ports.contract.harness import Harness
@@ -37,7 +37,7 @@ it, and without limits.
 class _Gathering(InMemoryStore):
     """It brings candidates as an adapter does that has no way of its own."""
 
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         return await BaseStore._candidates(self, asked)
 
 

@@ -46,7 +46,7 @@ from memory.ports.query import (
     Search,
     Words,
 )
-from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Tombstone
+from memory.ports.record import Key, Mark, Partition, PendingStep, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.text import fold
 from memory.ports.writes import Always, Annotate, Delete, Newer, Outcome, Put, Release, Status, Write
@@ -618,7 +618,7 @@ class ComparesNumbersAsDoubles(InMemoryStore):
 class TakesWholeRealsForIntegers(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put) and write.record.owed:
-            owed = tuple(Owed(step.id, step.step, _whole(step.data)) for step in write.record.owed)
+            owed = tuple(PendingStep(step.id, step.step, _whole(step.data)) for step in write.record.owed)
             write = replace(write, record=replace(write.record, owed=owed))
         return super().lie(write)
 

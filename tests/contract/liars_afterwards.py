@@ -12,7 +12,7 @@ from typing import Any
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Hit, Page, Query, RowType, Search, Tenant
-from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Stored, Tombstone
+from memory.ports.record import Key, Mark, Partition, PendingStep, Record, Role, Stored, Tombstone
 from memory.ports.writes import (
     Annotate,
     AtVersion,
@@ -69,7 +69,7 @@ class TakesEmptyListsForEmptyObjects(PerWrite):
 class DropsStepsThatAreAlike(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Put):
-            distinct: list[Owed] = []
+            distinct: list[PendingStep] = []
             for step in write.record.owed:
                 if step.step not in [d.step for d in distinct]:
                     distinct.append(step)

@@ -18,7 +18,7 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.ports.collections import Collection
 from memory.ports.query import MAX_LIMIT, Query
-from memory.ports.record import Key, Mark, Owed, Record, Stored
+from memory.ports.record import Key, Mark, PendingStep, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, Outcome, Put, Status, Write
 from tests.contract.harnesses import InMemory, InMemoryServer, Sqlite
@@ -68,7 +68,9 @@ class RestartRevivesSettledSteps(PerWrite):
         return outcome
 
     def restart(self, keep: bool) -> None:
-        settled: dict[tuple[str, Key], tuple[int, tuple[Owed, ...]]] = getattr(self.state, "settled", {})
+        settled: dict[tuple[str, Key], tuple[int, tuple[PendingStep, ...]]] = getattr(
+            self.state, "settled", {}
+        )
         for (name, key), (version, owed) in settled.items():
             stored = self.state.fetch_stored(name, key)
             if stored is not None and stored.version == version:

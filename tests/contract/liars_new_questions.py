@@ -14,9 +14,9 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.in_memory.ranking import by_words
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import condition, first_partitions, position_of, sort_rows
-from memory.ports.candidates import Candidates, Measured
+from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.collections import Collection
-from memory.ports.due import Due, DueRow, Why
+from memory.ports.due import DuePage, DueReason, DueRow
 from memory.ports.heads import head_of
 from memory.ports.nearness import best
 from memory.ports.query import (
@@ -55,14 +55,14 @@ class DueMissesTheAnnotated(PerWrite):
 
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         due = await super()._due(now, limit, cursor, expired)
         return replace(
             due,
             rows=tuple(
                 r
                 for r in due.rows
-                if r.why is not Why.DISCARD or (r.collection.name, r.key) not in self._annotated
+                if r.why is not DueReason.DISCARD or (r.collection.name, r.key) not in self._annotated
             ),
         )
 
@@ -71,7 +71,7 @@ class DueMissesTheAnnotated(PerWrite):
 class DueTellsOneReason(InMemoryStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         due = await super()._due(now, limit, cursor, expired)
         return replace(due, rows=tuple({(r.collection.name, r.key): r for r in due.rows}.values()))
 
@@ -82,7 +82,7 @@ class DueTakesOneIdForOneRow(InMemoryStore):
 
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         due = await super()._due(now, limit, cursor, expired)
         return replace(due, rows=tuple({(r.key, r.why): r for r in due.rows}.values()))
 
@@ -91,12 +91,12 @@ class DueTakesOneIdForOneRow(InMemoryStore):
 class DueIncludesNow(InMemoryStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         due = await super()._due(now, limit, cursor, expired)
         if cursor is not None:
             return due
         at_once = [
-            DueRow(collection, s.key, s.version, Why.DISCARD)
+            DueRow(collection, s.key, s.version, DueReason.DISCARD)
             for collection in self._collections.values()
             for s in self.state.everything(collection.name)
             if isinstance(s, Mark | Tombstone) and s.discard_at == now and not s.owed
@@ -110,7 +110,7 @@ class DuePagesByOffset(InMemoryStore):
 
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         if cursor is not None and not cursor.isdecimal():
             raise InvalidInput("cursor", "this is not a cursor that `due` returned")
         rows: list[DueRow] = []
@@ -121,7 +121,7 @@ class DuePagesByOffset(InMemoryStore):
             if (inner := due.cursor) is None:
                 break
         start = int(cursor or 0)
-        return Due(
+        return DuePage(
             tuple(rows[start : start + limit]), str(start + limit) if len(rows) > start + limit else None
         )
 
@@ -130,7 +130,7 @@ class DuePagesByOffset(InMemoryStore):
 class DueUsesOneMomentForAllCollections(InMemoryStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         return await super()._due(
             now, limit, cursor, dict.fromkeys(expired, max(expired.values())) if expired else {}
         )
@@ -301,7 +301,7 @@ class TakesAPrefixForAPattern(InMemoryStore):
 class CountsWordsTo255(InMemoryStore):
     """The count of a word has one byte."""
 
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         import numpy as np
 
         found = await super()._candidates(asked)

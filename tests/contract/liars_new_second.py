@@ -12,7 +12,7 @@ from typing import Any
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports.asking import page_of
 from memory.ports.collections import Collection
-from memory.ports.due import Due
+from memory.ports.due import DuePage
 from memory.ports.heads import head_of
 from memory.ports.query import (
     Hit,
@@ -86,7 +86,7 @@ class DueEndsWhereAPageIsFull(InMemoryStore):
 
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         due = await super()._due(now, limit, cursor, expired)
         if len(due.rows) == limit and due.cursor is not None and due.cursor.startswith("14:"):
             return replace(due, cursor=None)

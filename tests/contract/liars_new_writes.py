@@ -13,7 +13,7 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.in_memory.frozen import thaw
 from memory.ports.heads import head_of
 from memory.ports.query import Hit, Search, Words
-from memory.ports.record import Key, Mark, Owed, Record
+from memory.ports.record import Key, Mark, PendingStep, Record
 from memory.ports.text import query_words, words
 from memory.ports.writes import Annotate, Delete, Outcome, Put, RaiseGeneration, Release, Status, Write
 from tests.contract.liars import PerWrite, liar
@@ -51,7 +51,7 @@ class OwesOneOfEachStep(PerWrite):
         return super().lie(write)
 
 
-def _one_of_each(owed: tuple[Owed, ...]) -> tuple[Owed, ...]:
+def _one_of_each(owed: tuple[PendingStep, ...]) -> tuple[PendingStep, ...]:
     return tuple({o.step: o for o in owed}.values())
 
 

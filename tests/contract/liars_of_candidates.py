@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.ports.candidates import Candidates, Measured, take_rows
+from memory.ports.candidates import CandidateColumns, Candidates, take_rows
 from memory.ports.contract.support import ELSEWHERE, HERE
 from memory.ports.query import within
 from memory.ports.record import Record, Role
@@ -30,17 +30,17 @@ class _Asks(InMemoryStore):
     def instead(self, asked: Candidates) -> Candidates:
         raise NotImplementedError
 
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         return await super()._candidates(self.instead(asked))
 
 
 class _Tells(InMemoryStore):
     """Tells something else than it has found."""
 
-    def told(self, found: Measured) -> Measured:
+    def told(self, found: CandidateColumns) -> CandidateColumns:
         raise NotImplementedError
 
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         return self.told(await super()._candidates(asked))
 
 
@@ -82,38 +82,38 @@ class ForgetsTheFilter(_Asks):
 
 @liar(MEASURED)
 class CountsWithoutWeights(_Tells):
-    def told(self, found: Measured) -> Measured:
+    def told(self, found: CandidateColumns) -> CandidateColumns:
         return replace(found, counts=(found.counts > 0).astype("float64"))
 
 
 @liar(MEASURED)
 class TellsLengthsOfTheCounted(_Tells):
-    def told(self, found: Measured) -> Measured:
+    def told(self, found: CandidateColumns) -> CandidateColumns:
         return replace(found, lengths=found.counts.sum(axis=1).astype("int64"))
 
 
 @liar(MEASURED)
 class NormalisesVectors(_Tells):
-    def told(self, found: Measured) -> Measured:
+    def told(self, found: CandidateColumns) -> CandidateColumns:
         return replace(found, vectors=(found.vectors / 2).astype("float32"))
 
 
 @liar(MEASURED)
 class CountsWhatTheFilterLetsThrough(_Tells):
-    def told(self, found: Measured) -> Measured:
+    def told(self, found: CandidateColumns) -> CandidateColumns:
         return replace(found, statistics=replace(found.statistics, documents=len(found)))
 
 
 @liar(MEASURED)
 class LeavesOutStemsThatNobodyHas(_Tells):
-    def told(self, found: Measured) -> Measured:
+    def told(self, found: CandidateColumns) -> CandidateColumns:
         containing = {stem: number for stem, number in found.statistics.containing.items() if number}
         return replace(found, statistics=replace(found.statistics, containing=containing))
 
 
 @liar(MEASURED)
 class BringsSomeTwice(_Tells):
-    def told(self, found: Measured) -> Measured:
+    def told(self, found: CandidateColumns) -> CandidateColumns:
         return take_rows(found, [*range(len(found)), *range(min(1, len(found)))])
 
 
@@ -131,9 +131,9 @@ class BringsEveryRole(_Asks):
 
 @liar(FOLLOWING)
 class AnswersAsBefore(InMemoryStore):
-    _kept: Measured | None = None
+    _kept: CandidateColumns | None = None
 
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         self._kept = self._kept or await super()._candidates(asked)
         return self._kept
 
@@ -142,7 +142,7 @@ class AnswersAsBefore(InMemoryStore):
 class RemembersVectorsByVersion(InMemoryStore):
     _remembered: Mapping[tuple[str, int, int], Any] = {}
 
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         found = await super()._candidates(asked)
         keys = [
             (record_id, version, asked.width)
@@ -164,7 +164,7 @@ class KeepsTheVectorOfAVersion(PerWrite):
 
 @liar(MANY)
 class FiltersBehindTheLimit(InMemoryStore):
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         there = await super()._candidates(replace(asked, limit=max(1, asked.limit // 10), filter=None))
         passing = set((await super()._candidates(asked)).ids)
         return take_rows(there, [row for row, one in enumerate(there.ids) if one in passing])
@@ -172,7 +172,7 @@ class FiltersBehindTheLimit(InMemoryStore):
 
 @liar(REFUSED)
 class RefusesNothing(InMemoryStore):
-    async def candidates(self, asked: Candidates) -> Measured:
+    async def candidates(self, asked: Candidates) -> CandidateColumns:
         try:
             return await super().candidates(asked)
         except Exception:  # noqa: BLE001

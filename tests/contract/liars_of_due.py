@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports.collections import Collection
-from memory.ports.due import Due, DueRow, Why, due_by_queries
+from memory.ports.due import DuePage, DueReason, DueRow, due_by_queries
 from memory.ports.query import Page, Query, RowType
 from memory.ports.record import Role
 from tests.contract.liars import liar
@@ -28,7 +28,7 @@ class _Tells(InMemoryStore):
 
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         found = await super()._due(now, limit, cursor, expired)
         return replace(found, rows=self.told(found.rows))
 
@@ -44,7 +44,7 @@ class _Asks(InMemoryStore):
 
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         return await due_by_queries(
             self._asking, tuple(self._collections.values()), now, limit, cursor, expired
         )
@@ -78,7 +78,7 @@ class KnowsOneTenant(_Tells):
 class LooksIntoOneCollection(InMemoryStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         return await due_by_queries(
             self.query, tuple(self._collections.values())[:1], now, limit, cursor, expired
         )
@@ -106,7 +106,7 @@ class ForgetsThatArrivingCopiesOwe(_Asks):
 class DiscardsAtTheVeryMoment(InMemoryStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         return await super()._due(now + timedelta(microseconds=1), limit, cursor, expired)
 
 
@@ -114,7 +114,7 @@ class DiscardsAtTheVeryMoment(InMemoryStore):
 class TellsWhatExpiredUnasked(InMemoryStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         return await super()._due(now, limit, cursor, dict.fromkeys(self._collections.values(), now))
 
 
@@ -122,10 +122,12 @@ class TellsWhatExpiredUnasked(InMemoryStore):
 class DiscardsWhatOwes(InMemoryStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         found = await super()._due(now, limit, cursor, expired)
         also = tuple(
-            replace(row, why=Why.DISCARD) for row in found.rows if row.why is Why.OWES and not row.tier
+            replace(row, why=DueReason.DISCARD)
+            for row in found.rows
+            if row.why is DueReason.OWES and not row.tier
         )
         return replace(found, rows=found.rows + also)
 
@@ -134,9 +136,9 @@ class DiscardsWhatOwes(InMemoryStore):
 class LooksFirstWhetherSomethingOwes(InMemoryStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         found = await super()._due(now, limit, cursor, expired)
-        return found if any(row.why is Why.OWES for row in found.rows) else Due()
+        return found if any(row.why is DueReason.OWES for row in found.rows) else DuePage()
 
 
 @liar(SEEN_TO)
@@ -152,7 +154,7 @@ class RemembersWhatIsDue(_Tells):
 class HasOnePage(InMemoryStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         return replace(await super()._due(now, limit, cursor, expired), cursor=None)
 
 
@@ -160,7 +162,7 @@ class HasOnePage(InMemoryStore):
 class IsLongerThanAsked(InMemoryStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         return await super()._due(now, limit + 1, cursor, expired)
 
 
@@ -168,7 +170,7 @@ class IsLongerThanAsked(InMemoryStore):
 class NeverEnds(InMemoryStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         found = await super()._due(now, limit, cursor, expired)
         return replace(found, cursor=found.cursor or "0:") if limit < 500 else found
 
@@ -179,7 +181,7 @@ class CountsRowsInItsCursors(InMemoryStore):
 
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         rows = (await super()._due(now, 10_000, None, expired)).rows
         behind = int(cursor or 0) + limit
-        return Due(rows[behind - limit : behind], str(behind) if behind < len(rows) else None)
+        return DuePage(rows[behind - limit : behind], str(behind) if behind < len(rows) else None)

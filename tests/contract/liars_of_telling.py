@@ -14,7 +14,7 @@ from memory.adapters.in_memory.state import State
 from memory.ports.query import (
     Query,
 )
-from memory.ports.record import Key, Mark, Owed, Partition, Record, Standing, Tombstone
+from memory.ports.record import Key, Mark, Partition, PendingStep, Record, Standing, Tombstone
 from memory.ports.writes import Absent, Annotate, Delete, Outcome, Purge, Put, RaiseGeneration, Status, Write
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import PerWrite, liar
@@ -32,7 +32,7 @@ BARE = "test_nothing_of_what_stood_there_is_left_in_what_comes_after"
 class _Settles(PerWrite):
     """Takes owed steps away in its own manner."""
 
-    def without(self, owed: tuple[Owed, ...], settled: tuple[str, ...]) -> tuple[Owed, ...]:
+    def without(self, owed: tuple[PendingStep, ...], settled: tuple[str, ...]) -> tuple[PendingStep, ...]:
         raise NotImplementedError
 
     def lie(self, write: Write) -> Outcome:
@@ -50,21 +50,21 @@ class _Settles(PerWrite):
 
 @liar(SETTLED)
 class SettlesEveryStepOfTheName(_Settles):
-    def without(self, owed: tuple[Owed, ...], settled: tuple[str, ...]) -> tuple[Owed, ...]:
+    def without(self, owed: tuple[PendingStep, ...], settled: tuple[str, ...]) -> tuple[PendingStep, ...]:
         names = {step.step for step in owed if step.id in settled}
         return tuple(step for step in owed if step.step not in names)
 
 
 @liar(SETTLED)
 class SettlesStepsWhoseIdsReadAlike(_Settles):
-    def without(self, owed: tuple[Owed, ...], settled: tuple[str, ...]) -> tuple[Owed, ...]:
+    def without(self, owed: tuple[PendingStep, ...], settled: tuple[str, ...]) -> tuple[PendingStep, ...]:
         alike = {step_id.strip().casefold() for step_id in settled}
         return tuple(step for step in owed if step.id.strip().casefold() not in alike)
 
 
 @liar(SETTLED)
 class MakesStepsDistinctWhenOneIsSettled(_Settles):
-    def without(self, owed: tuple[Owed, ...], settled: tuple[str, ...]) -> tuple[Owed, ...]:
+    def without(self, owed: tuple[PendingStep, ...], settled: tuple[str, ...]) -> tuple[PendingStep, ...]:
         distinct = {repr((step.step, step.data)): step for step in reversed(owed) if step.id not in settled}
         return tuple(step for step in owed if step in distinct.values())
 

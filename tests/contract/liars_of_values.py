@@ -15,7 +15,7 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.in_memory.frozen import thaw
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Page, Query, Search
-from memory.ports.record import Key, Mark, Owed, Record, Standing, Stored, Tombstone
+from memory.ports.record import Key, Mark, PendingStep, Record, Standing, Stored, Tombstone
 from memory.ports.writes import Annotate, Delete, Outcome, Put, Release, Write
 from tests.contract.liars import PerWrite, liar
 
@@ -41,8 +41,8 @@ def _on_bodies(write: Write, change: Callable[[Any], Any], least: int = 0) -> Wr
 
 
 def _on_owed(write: Write, change: Callable[[Any], Any]) -> Write:
-    def steps(owed: tuple[Owed, ...]) -> tuple[Owed, ...]:
-        return tuple(Owed(o.id, o.step, _mapped(o.data, change)) for o in owed)
+    def steps(owed: tuple[PendingStep, ...]) -> tuple[PendingStep, ...]:
+        return tuple(PendingStep(o.id, o.step, _mapped(o.data, change)) for o in owed)
 
     if isinstance(write, Put):
         return replace(write, record=replace(write.record, owed=steps(write.record.owed)))
@@ -139,7 +139,8 @@ class DropsNullsFromSteps(_Changes):
             return replace(
                 write,
                 record=replace(
-                    write.record, owed=tuple(Owed(o.id, o.step, without(o.data)) for o in write.record.owed)
+                    write.record,
+                    owed=tuple(PendingStep(o.id, o.step, without(o.data)) for o in write.record.owed),
                 ),
             )
         return write
@@ -431,7 +432,7 @@ IN = "test_nothing_that_was_handed_in_leads_into_the_store"
 
 def _thawed(standing: Standing) -> Any:
     if isinstance(standing, Record):
-        owed = tuple(Owed(o.id, o.step, thaw(o.data)) for o in standing.owed)
+        owed = tuple(PendingStep(o.id, o.step, thaw(o.data)) for o in standing.owed)
         return replace(
             standing,
             body=thaw(standing.body),
@@ -439,7 +440,7 @@ def _thawed(standing: Standing) -> Any:
             texts=dict(standing.texts),
             owed=owed,
         )
-    owed = tuple(Owed(o.id, o.step, thaw(o.data)) for o in standing.owed)
+    owed = tuple(PendingStep(o.id, o.step, thaw(o.data)) for o in standing.owed)
     return (
         replace(standing, owed=owed, note=thaw(standing.note))
         if isinstance(standing, Tombstone)

@@ -10,7 +10,15 @@ from typing import Any
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports.query import Query
-from memory.ports.record import Owed, Partition, Record, Standing, Tombstone, pack_vector, unpack_vector
+from memory.ports.record import (
+    Partition,
+    PendingStep,
+    Record,
+    Standing,
+    Tombstone,
+    pack_vector,
+    unpack_vector,
+)
 from memory.ports.writes import (
     Absent,
     Annotate,
@@ -84,7 +92,9 @@ class WritesStepsBackWithoutEmptyLists(PerWrite):
             else None
         )
         if isinstance(write, Annotate) and stands is not None:
-            owed = tuple(Owed(step.id, step.step, _without_empty_lists(step.data)) for step in stands.owed)
+            owed = tuple(
+                PendingStep(step.id, step.step, _without_empty_lists(step.data)) for step in stands.owed
+            )
             self.state.place(write.collection.name, write.key, replace(stands, owed=owed))
         return outcome
 
@@ -117,7 +127,7 @@ class CutsNamesOfStepsOfReleases(PerWrite):
     def lie(self, write: Write) -> Outcome:
         if isinstance(write, Release):
             write = replace(
-                write, owed=tuple(Owed(step.id, step.step[:64], step.data) for step in write.owed)
+                write, owed=tuple(PendingStep(step.id, step.step[:64], step.data) for step in write.owed)
             )
         return super().lie(write)
 

@@ -29,7 +29,7 @@ from tests.support.servers import Server
 
 if TYPE_CHECKING:
     from memory.adapters.qdrant.edge import EdgeEngine
-    from memory.adapters.qdrant.engine import Change
+    from memory.adapters.qdrant.engine import PointChange
     from memory.adapters.qdrant.store import QdrantStore
     from memory.adapters.qdrant.thresholds import Thresholds
 
@@ -288,7 +288,7 @@ async def _dies_before_it_looks(writer: Store, write: Put, meanwhile: Callable[[
     await writer.open(DECLARED)
     commit = writer._engine.commit
 
-    async def late(changes: Sequence[Change], *asked: Any) -> set[str]:
+    async def late(changes: Sequence[PointChange], *asked: Any) -> set[str]:
         await meanwhile()
         await commit(changes, *asked)
         raise _Died

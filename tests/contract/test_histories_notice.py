@@ -13,7 +13,7 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES
 from memory.ports.contract.histories import Play, history
-from memory.ports.due import Due, Why
+from memory.ports.due import DuePage, DueReason
 from memory.ports.query import Everywhere, Page, Query, RowType, Tenant
 from memory.ports.record import Partition
 from memory.ports.writes import Annotate, Delete, Outcome, Release, Write
@@ -25,15 +25,15 @@ pytestmark = pytest.mark.behaviour("B61")
 class ForgetsWhatMayBeDiscarded(InMemoryStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         found = await super()._due(now, limit, cursor, expired)
-        return replace(found, rows=tuple(row for row in found.rows if row.why is not Why.DISCARD))
+        return replace(found, rows=tuple(row for row in found.rows if row.why is not DueReason.DISCARD))
 
 
 class TellsOnlyOfOneCollection(InMemoryStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         found = await super()._due(now, limit, cursor, expired)
         return replace(found, rows=tuple(row for row in found.rows if row.collection != MORE_SAMPLES))
 

@@ -23,7 +23,7 @@ PRINTED = [
         "[('Ada drinks tea in the morning', None), ('Ada drinks tea in the morning', '2025-09-02')]",
         "None",
         "['Ada drinks tea in the morning', 'Ada goes to the office by tram 66', 'Ada lives in Bonn']",
-        "Retrieved([], degraded=[])",
+        "EntryPage([], degraded=[])",
     ],
     [
         "[(0, 'Ada lives in Berlin', False), (1, 'Ada goes to the office by tram 66', False), (1, 'Ada lives in Bonn', True), "

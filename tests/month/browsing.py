@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from memory import Memory
-from memory.orchestrator.entries.browsing import Retrieved
+from memory.orchestrator.entries.browsing import EntryPage
 from tests.month import check
 from tests.month.model import Asked, Model, Version
 from tests.month.mutants import Method, mutant
@@ -109,7 +109,7 @@ async def browsing_goes_by_when_entries_were_created(
     whole: Method, memory: Memory, *args: Any, **kwargs: Any
 ) -> Any:
     found = await whole(memory, *args, **kwargs)
-    return Retrieved(
+    return EntryPage(
         sorted(found, key=lambda entry: (entry.created_at, entry.id), reverse=True),
         found.degraded,
         found.cursor,
@@ -128,4 +128,4 @@ async def what_has_moved_on_is_browsed_no_more(
     whole: Method, memory: Memory, *args: Any, **kwargs: Any
 ) -> Any:
     found = await whole(memory, *args, **kwargs)
-    return Retrieved([entry for entry in found if entry.tier != "long"], found.degraded, found.cursor)
+    return EntryPage([entry for entry in found if entry.tier != "long"], found.degraded, found.cursor)

@@ -18,17 +18,17 @@ from memory.facade.holding import LegalHolds
 from memory.facade.memory import NOUNS
 from memory.facade.relations import Relations
 from memory.facade.sessions import Sessions
-from memory.orchestrator.entries.browsing import Retrieved
+from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.entries.derivation import Derivation
 from memory.orchestrator.erasure.erasure import Erasure
-from memory.orchestrator.erasure.legal_holds import Holds
+from memory.orchestrator.erasure.legal_holds import LegalHoldRecords
 from memory.orchestrator.maintenance.sweeps import Maintenance
 from memory.orchestrator.retrieval.search import SearchResult
 from memory.orchestrator.tiering.promotion import Promotion
 from memory.orchestrator.tiering.quotas import Quotas
 from memory.orchestrator.tiering.retention import Retention
 
-BENEATH = (Derivation, Erasure, Holds, Maintenance, Promotion, Quotas, Retention)
+BENEATH = (Derivation, Erasure, LegalHoldRecords, Maintenance, Promotion, Quotas, Retention)
 OWNERS: dict[str, Any] = {"": Memory, **NOUNS, "admin.legal_holds": LegalHolds, "session": Session} | {
     owner.__name__: owner for owner in BENEATH
 }
@@ -138,7 +138,7 @@ async def an_entry_that_expired_is_still_retrieved(
         if entry.scope.text == scope and entry.id not in {one.id for one in found}
     ]
     _ENDING[memory.tenant] = ending
-    return Retrieved([*found, *gone][: kwargs.get("limit", 20)], found.degraded)
+    return EntryPage([*found, *gone][: kwargs.get("limit", 20)], found.degraded)
 
 
 _ENDING: dict[str, list[Any]] = {}
@@ -147,7 +147,7 @@ _ENDING: dict[str, list[Any]] = {}
 @mutant("retrieve")
 async def an_entry_comes_twice_after_a_move(whole: Method, memory: Memory, *args: Any, **kwargs: Any) -> Any:
     found = await whole(memory, *args, **kwargs)
-    return Retrieved([entry for entry in found for _ in range(1 + (entry.tier == "long"))], found.degraded)
+    return EntryPage([entry for entry in found for _ in range(1 + (entry.tier == "long"))], found.degraded)
 
 
 @mutant("update")
@@ -233,7 +233,7 @@ async def a_page_leaves_out_what_follows_at_once(
 ) -> Any:
     found = await whole(memory, *args, **kwargs)
     return (
-        Retrieved(found[1:], found.degraded, found.cursor)
+        EntryPage(found[1:], found.degraded, found.cursor)
         if kwargs.get("cursor") and len(found) > 1
         else found
     )

@@ -12,19 +12,19 @@ from memory.facade.admin import Admin
 from memory.facade.holding import LegalHolds
 from memory.orchestrator.entries.derivation import Derivation
 from memory.orchestrator.erasure.erasure import Erasure
-from memory.orchestrator.erasure.legal_holds import Holds
+from memory.orchestrator.erasure.legal_holds import LegalHoldRecords
 from memory.orchestrator.maintenance.sweeps import Maintenance
-from memory.orchestrator.storage.budgets import Enough
+from memory.orchestrator.storage.budgets import BudgetExhausted
 from memory.orchestrator.tiering.plan import Plan
 from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
 from memory.orchestrator.tiering.quotas import Quotas
-from memory.orchestrator.tiering.retention import Portion, Retention
+from memory.orchestrator.tiering.retention import Retention, RetentionBatch
 from tests.month.mutants import Method, mutant
 
 
 @mutant("Retention._carry_out")
 async def a_rule_takes_all_but_the_last_of_what_goes_together(
-    whole: Method, retention: Retention, portion: Portion, *args: Any
+    whole: Method, retention: Retention, portion: RetentionBatch, *args: Any
 ) -> Any:
     return await whole(retention, replace(portion, some=portion.some[: max(1, len(portion.some) - 1)]), *args)
 
@@ -55,8 +55,10 @@ async def a_plan_leaves_out_what_is_deleted(whole: Method, admin: Admin) -> Any:
     return Plan(plan.at, [one for one in plan.planned if one.action != "delete"], plan.waiting)
 
 
-@mutant("Holds.over")
-async def a_hold_over_a_user_is_not_one_over_their_sessions(whole: Method, holds: Holds, records: Any) -> Any:
+@mutant("LegalHoldRecords.over")
+async def a_hold_over_a_user_is_not_one_over_their_sessions(
+    whole: Method, holds: LegalHoldRecords, records: Any
+) -> Any:
     return {
         key: held
         for key, held in (await whole(holds, records)).items()
@@ -64,15 +66,17 @@ async def a_hold_over_a_user_is_not_one_over_their_sessions(whole: Method, holds
     }
 
 
-@mutant("Holds.over")
-async def a_hold_over_an_entry_does_not_hold_what_it_said(whole: Method, holds: Holds, records: Any) -> Any:
+@mutant("LegalHoldRecords.over")
+async def a_hold_over_an_entry_does_not_hold_what_it_said(
+    whole: Method, holds: LegalHoldRecords, records: Any
+) -> Any:
     versions = {record.key for record in records if "entry_id" in record.fields}
     return {key: held for key, held in (await whole(holds, records)).items() if key not in versions}
 
 
-@mutant("Holds.refuse_partition")
+@mutant("LegalHoldRecords.refuse_partition")
 async def an_entry_under_hold_does_not_keep_its_scope_from_erasure(
-    whole: Method, holds: Holds, partition: Any, /, **how: Any
+    whole: Method, holds: LegalHoldRecords, partition: Any, /, **how: Any
 ) -> Any:
     return await whole(holds, partition, **(how | {"whole": False}))
 
@@ -150,6 +154,6 @@ async def a_round_of_retention_that_is_over_leaves_the_rest(
 ) -> Any:
     try:
         return await whole(maintenance, report, *args)
-    except Enough:
+    except BudgetExhausted:
         maintenance._retention.rules = ()
         raise

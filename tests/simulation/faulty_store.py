@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from memory.domain.errors import StoreTimeout, StoreUnavailable
 from memory.orchestrator.storage.steps import current_step
-from memory.ports.candidates import Candidates, Measured
+from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.due import Due
+from memory.ports.due import DuePage
 from memory.ports.query import Count, Everywhere, Hit, Page, PartitionPage, Query, Search, Tenant
 from memory.ports.record import Key, Partition, Record, Stored
 from memory.ports.store import Audit, Health
@@ -87,7 +87,7 @@ class FaultyStore:
     async def search(self, search: Search) -> list[Hit]:
         return await self._call("search", lambda: self._server.store.search(search), shown=search)
 
-    async def candidates(self, asked: Candidates) -> Measured:
+    async def candidates(self, asked: Candidates) -> CandidateColumns:
         return await self._call("candidates", lambda: self._server.store.candidates(asked), shown=asked)
 
     async def delete_matching(
@@ -123,7 +123,7 @@ class FaultyStore:
         cursor: str | None = None,
         *,
         expired: Mapping[Collection, datetime] | None = None,
-    ) -> Due:
+    ) -> DuePage:
         return await self._call("due", lambda: self._server.store.due(now, limit, cursor, expired=expired))
 
     async def audit(self, *, repair: bool = False) -> Audit:

@@ -23,7 +23,7 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import MemoryTiersError, StoreError, TooMuchContention
 from memory.facade.access import Access
 from memory.facade.config import MemoryConfig
-from memory.facade.life import Life
+from memory.facade.life import EngineLifecycle
 from memory.facade.memory import Memory
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.maintenance.sweeps import SweepReport
@@ -98,7 +98,7 @@ class Worker(Generic[W]):
             self.run.acknowledged += 1
 
 
-class Lasting(Life):
+class Lasting(EngineLifecycle):
     """An engine that is opened by a process and kept up by nobody: what is to be done
     beside the acts is done by acts.
     """

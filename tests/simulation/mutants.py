@@ -15,22 +15,22 @@ from unittest.mock import patch
 
 from memory.adapters.in_memory.state import State
 from memory.orchestrator.entries import entries, writing
-from memory.orchestrator.entries.browsing import Browsing
+from memory.orchestrator.entries.browsing import EntryBrowser
 from memory.orchestrator.entries.writing import EntryWriter
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.maintenance.sweeps import Maintenance
 from memory.orchestrator.storage import cache
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.outbox import TOMBSTONE, Outbox, OutboxRecord
-from memory.orchestrator.storage.partial_answers import Lacking
-from memory.orchestrator.storage.placement import Located, Placement
+from memory.orchestrator.storage.partial_answers import AnswerGaps
+from memory.orchestrator.storage.placement import LocatedRecord, Placement
 from memory.orchestrator.storage.topology import Topology
 from memory.orchestrator.tiering import moves as tiering
-from memory.orchestrator.tiering.moves import Tiering
+from memory.orchestrator.tiering.moves import TierMover
 from memory.ports import deciding
 from memory.ports.collections import Collection
 from memory.ports.deciding import Decision, Slot
-from memory.ports.record import Corrupt, Key, Owed, Record, Role, Stored
+from memory.ports.record import Corrupt, Key, PendingStep, Record, Role, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Always, Annotate, Put, Release
 from tests.simulation.rare_slips import RARE_SLIPS
@@ -93,10 +93,10 @@ def copy_whatever_stands_there() -> Patch:
 
 
 def copy_without_the_arriving_flag() -> Patch:
-    original = Tiering._copy
+    original = TierMover._copy
 
     async def copy(
-        self: Tiering,
+        self: TierMover,
         collection: Collection,
         copies: Mapping[Key, Record],
         source: Store,
@@ -112,7 +112,7 @@ def copy_without_the_arriving_flag() -> Patch:
             to,
         )
 
-    return Tiering, "_copy", copy
+    return TierMover, "_copy", copy
 
 
 def sweep_takes_arriving_copies_of_live_records() -> Patch:
@@ -139,15 +139,15 @@ def browsing_counts_every_arriving_copy() -> Patch:
     """
 
     async def counting(
-        self: Browsing,
+        self: EntryBrowser,
         store: Store,
         collection: Collection,
         rows: Sequence[Record],
-        lacking: Lacking | None = None,
+        lacking: AnswerGaps | None = None,
     ) -> list[Record]:
         return list(rows)
 
-    return Browsing, "authoritative_rows", counting
+    return EntryBrowser, "authoritative_rows", counting
 
 
 def targets_are_read_before_sources() -> Patch:
@@ -163,7 +163,7 @@ def targets_are_read_before_sources() -> Patch:
 def replicas_overwrite_what_is_newer() -> Patch:
     original = Outbox._copy
 
-    def copy(self: Outbox, collection: Collection, owner: Record, owed: Owed) -> Put:
+    def copy(self: Outbox, collection: Collection, owner: Record, owed: PendingStep) -> Put:
         return replace(original(self, collection, owner, owed), when=Always())
 
     return Outbox, "_copy", copy
@@ -192,7 +192,7 @@ def settling_at_any_version() -> Patch:
 def deletion_leaves_replicas() -> Patch:
     original = Outbox._write
 
-    def write(self: Outbox, pending: OutboxRecord, owed: Owed) -> Any:
+    def write(self: Outbox, pending: OutboxRecord, owed: PendingStep) -> Any:
         return owed.step == TOMBSTONE or original(self, pending, owed)
 
     return Outbox, "_write", write
@@ -276,7 +276,7 @@ def corrupt_records_are_taken_for_missing() -> Patch:
     """
     original = Placement._meet
 
-    def meet(self: Placement, located: Located, store: Store, row: Stored | None) -> bool:
+    def meet(self: Placement, located: LocatedRecord, store: Store, row: Stored | None) -> bool:
         return original(self, located, store, None if isinstance(row, Corrupt) else row)
 
     return Placement, "_meet", meet

@@ -169,19 +169,23 @@ RARE_SLIPS: dict[str, Slip] = {
         _SETBACK,
     ),
     "a-move-from-a-store-behind-goes-nowhere": Slip(
-        tiering, "Tiering._handle_outcome", "await self._generations.lives_on(copy, source)", "pass", _SETBACK
+        tiering,
+        "TierMover._handle_outcome",
+        "await self._generations.lives_on(copy, source)",
+        "pass",
+        _SETBACK,
     ),
     # moves
     "a-move-within-a-store-clears-the-cache-only-before": Slip(
         tiering,
-        "Tiering._relabel",
+        "TierMover._relabel",
         "    await self._cache.invalidate(collection, *[m.key for m in there])",
         "    pass",
         ("read by way of the cache while it moves",),
     ),
     "a-move-clears-the-cache-only-before": Slip(
         tiering,
-        "Tiering._release",
+        "TierMover._release",
         "        await self._cache.invalidate(collection, *[mark.key for mark in moved])\n",
         "",
         ("read by way of the cache while it moves",),
@@ -195,7 +199,7 @@ RARE_SLIPS: dict[str, Slip] = {
     ),
     "a-move-is-aborted-though-marked": Slip(
         tiering,
-        "Tiering.drop_arriving",
+        "TierMover.drop_arriving",
         "if released is not None and isinstance(released.stored, Mark):",
         "if False:",
         ("slow to let go of what another has let go of",),
@@ -214,28 +218,28 @@ RARE_SLIPS: dict[str, Slip] = {
     # browsing and searching
     "rows-that-do-not-count-take-places": Slip(
         browsing,
-        "Browsing._read",
+        "EntryBrowser._read",
         "len(kept) > asked.limit",
         "len(page.records) > asked.limit",
         ("few are asked for beside a copy that does not count",),
     ),
     "a-hit-that-moved-on-is-lost": Slip(
         searching,
-        "_Homes._homes",
+        "_EntryReader._homes",
         "if measured.ids[row] not in homes and measured.ids[row] not in failed]",
         "if measured.roles[row] is not Role.HOME]",
         ("moved while it is searched for",),
     ),
     "a-search-goes-against-the-moves": Slip(
         pool,
-        "Gathering.parts",
+        "CandidateCollector.parts",
         "for store in self._placement.topology.homes:",
         "for store in reversed(self._placement.topology.homes):",
         ("moved between two answers to a search",),
     ),
     "an-export-goes-against-the-moves": Slip(
         browsing,
-        "Browsing.every_record",
+        "EntryBrowser.every_record",
         "for store in self._placement.topology.homes:",
         "for store in reversed(self._placement.topology.homes):",
         ("moved while everything is read",),

@@ -161,7 +161,7 @@ SLIPS: dict[str, Slip] = {
     ),
     # long texts
     "a-long-text-owes-no-passages": Slip(
-        outbox, "write_steps", "(*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES))", "owed", _PASSAGES
+        outbox, "write_steps", "(*owed, PendingStep(MAKE_PASSAGES, MAKE_PASSAGES))", "owed", _PASSAGES
     ),
     "an-edit-keeps-its-passages": Slip(
         entry_records, "apply_changes", "fields.pop(SAID, None)", "fields[SAID] = said_at(record)", _PASSAGES
@@ -224,7 +224,11 @@ SLIPS: dict[str, Slip] = {
         _ERASE,
     ),
     "erasure-forgets-its-operation": Slip(
-        erasure, "Erasure._operation", "owed=(Owed(ERASE_SCOPE, ERASE_SCOPE, data), *then),", "", _ERASE
+        erasure,
+        "Erasure._operation",
+        "owed=(PendingStep(ERASE_SCOPE, ERASE_SCOPE, data), *then),",
+        "",
+        _ERASE,
     ),
     "erasure-never-ends-its-operation": Slip(
         erasure, "Erasure._becomes", "AtVersion(operation.version)", "AtVersion(0)", ("erase.end",)
@@ -287,7 +291,7 @@ SLIPS: dict[str, Slip] = {
         deliveries, "Deliveries.flush", "any(waits.place <= last for waits in self._all())", "False", _DELIVER
     ),
     "a-search-looks-past-what-is-queued": Slip(
-        pool, "Gathering._answers", "(queued, *copied)", "copied", _DELIVER
+        pool, "CandidateCollector._answers", "(queued, *copied)", "copied", _DELIVER
     ),
     "queued-work-that-deletes-is-put-off-for-ever": Slip(
         deliveries, "Deliveries.deliver", "await self._outbox.finish_all(now)", "pass", ("derive.",)
@@ -295,37 +299,37 @@ SLIPS: dict[str, Slip] = {
     # moves
     "a-move-within-a-store-at-any-version": Slip(
         tiering,
-        "Tiering._relabel",
+        "TierMover._relabel",
         "AtVersion(record.version, Role.HOME, record.tier)",
         "Newer()",
         ("move.relabel",),
     ),
     "a-move-within-a-store-owes-no-replica": Slip(
         tiering,
-        "Tiering._relabel",
+        "TierMover._relabel",
         "owed=replicas(self._placement, collection, store, to)",
         "owed=()",
         ("move.relabel",),
     ),
     "a-move-owes-no-replica": Slip(
         tiering,
-        "Tiering._carry",
+        "TierMover._carry",
         "owed = replicas(self._placement, collection, target, to)",
         "owed = ()",
         ("move.copy", "replica."),
     ),
     "a-move-goes-back": Slip(
         tiering,
-        "Tiering._prepare",
+        "TierMover._prepare",
         "if not is_later_tier(record.tier, to):",
         "if record.tier == to:",
         ("move.",),
     ),
     "a-copy-for-an-earlier-tier-is-taken-as-it-is": Slip(
-        tiering, "Tiering._take_over", "if not is_later_tier(copy.tier, to):", "if True:", ("sweep.due",)
+        tiering, "TierMover._take_over", "if not is_later_tier(copy.tier, to):", "if True:", ("sweep.due",)
     ),
     "a-release-is-taken-for-done": Slip(
-        tiering, "Tiering._release", "if outcome.applied:", "if True:", ("move.release",)
+        tiering, "TierMover._release", "if outcome.applied:", "if True:", ("move.release",)
     ),
     "a-mark-to-elsewhere-settles-an-arrival": Slip(
         maintenance,
@@ -370,7 +374,7 @@ SLIPS: dict[str, Slip] = {
         versions, "version_at", "max(stored + 1, micros(now))", "micros(now)", ("update.",)
     ),
     "a-walk-shows-what-has-expired": Slip(
-        browsing, "Browsing.every_record", " or is_expired(row, now)", "", ("browse.everything",)
+        browsing, "EntryBrowser.every_record", " or is_expired(row, now)", "", ("browse.everything",)
     ),
     # the past
     # the cache
@@ -421,12 +425,16 @@ SLIPS: dict[str, Slip] = {
         maintenance, "Maintenance._forget", "if not rows:", "if True:", ("sweep.purge",)
     ),
     "a-sweep-leaves-debts": Slip(
-        maintenance, "Maintenance._do_due", "(Why.OWES, self._finish_owed), ", "", ("sweep.owed", "owed.")
+        maintenance,
+        "Maintenance._do_due",
+        "(DueReason.OWES, self._finish_owed), ",
+        "",
+        ("sweep.owed", "owed."),
     ),
     "a-sweep-leaves-arriving-copies": Slip(
         maintenance,
         "Maintenance._do_due",
-        "(Why.ARRIVING, self._settle_arriving), ",
+        "(DueReason.ARRIVING, self._settle_arriving), ",
         "",
         ("sweep.source", "move."),
     ),
@@ -445,6 +453,6 @@ SLIPS: dict[str, Slip] = {
     ),
     # what moves together
     "replicas-are-adopted-one-at-a-time": Slip(
-        tiering, "Tiering._copy", "if flags:", "if len(flags) == 1:", ("move.adopt",)
+        tiering, "TierMover._copy", "if flags:", "if len(flags) == 1:", ("move.adopt",)
     ),
 }

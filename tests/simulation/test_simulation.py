@@ -98,7 +98,7 @@ def test_a_mutant_that_changes_nothing_is_told_from_one_that_does() -> None:
     with patch.dict(MUTANTS, {"inert": inert}), pytest.raises(AttributeError), applied("inert"):
         pass
     with pytest.raises(LookupError, match="0 times"):
-        Slip(tiering, "Tiering.move", "what is not there", "").patch()
+        Slip(tiering, "TierMover.move", "what is not there", "").patch()
 
 
 @cells("mutant", sorted(MUTANTS), shared=True)

@@ -27,7 +27,7 @@ return keeps nothing else from running.
 """
 
 
-class _Called:
+class _FunctionCaller:
     def __init__(self, function: Callable[..., Any], model: str | None) -> None:
         self._function = function
         self._threads = ThreadPoolExecutor(AT_ONCE, "memory-advisor")
@@ -44,7 +44,7 @@ class _Called:
         return await answer if inspect.isawaitable(answer) else answer
 
 
-class FunctionAdvisor(_Called):
+class FunctionAdvisor(_FunctionCaller):
     """`FunctionAdvisor(ask_my_model, model="my-model")`. Without a `model` the
     function's own name is taken.
     """
@@ -56,7 +56,7 @@ class FunctionAdvisor(_Called):
         return await self._call(prompt)  # type: ignore[no-any-return]
 
 
-class FunctionReranker(_Called):
+class FunctionReranker(_FunctionCaller):
     """`FunctionReranker(my_cross_encoder, model="my-model")`. Without a `model` the
     function's own name is taken.
     """

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from memory.adapters.file.codec import Apart, Sealed, seal_record
-from memory.adapters.file.commits import Staged
+from memory.adapters.file.codec import BlobReference, EncodedRecord, seal_record
+from memory.adapters.file.commits import StagedCommit
 from memory.adapters.file.library import Library
 from memory.adapters.file.names import APART, UNSEEN, Place, place_in, place_of
 from memory.adapters.file.partitions import State
-from memory.adapters.file.records import Look
+from memory.adapters.file.records import PlaceContent
 from memory.adapters.file.tables import Entry
-from memory.ports.batch import NOTHING, Address, Held, ResolvedWrite, WriteResolver, as_skipped
+from memory.ports.batch import NOTHING, Address, ResolvedWrite, StoredRow, WriteResolver, as_skipped
 from memory.ports.collections import Collection
 from memory.ports.deciding import tombstone_over
 from memory.ports.record import Key, Partition, Record, Standing
@@ -26,7 +26,7 @@ _UNCOUNTED = b""
 """The words of a row that is only decided on: files hold texts, and no words."""
 
 
-class Written(NamedTuple):
+class PlaceUpdate(NamedTuple):
     """What stands where once a batch is on disk, None for nothing, the size of its
     files, and what lies in those of their own.
     """
@@ -34,7 +34,7 @@ class Written(NamedTuple):
     place: Place
     standing: Standing | None = None
     size: int = 0
-    apart: Mapping[str, Apart] = {}
+    apart: Mapping[str, BlobReference] = {}
 
 
 class Batch:
@@ -44,7 +44,7 @@ class Batch:
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        self._looks: dict[Address, Look] = {}
+        self._looks: dict[Address, PlaceContent] = {}
         self._changes: dict[Address, ResolvedWrite] = {}
         self._states: dict[Partition, State] = {}
         self._raised: dict[Partition, int] = {}
@@ -98,22 +98,22 @@ class Batch:
             )
         return len(entries)
 
-    def _lay_out(self, collection: Collection, row: Row) -> Sealed:
+    def _lay_out(self, collection: Collection, row: Row) -> EncodedRecord:
         return seal_record(
             collection.name, standing_of(collection, row), self._library.thresholds.bytes_apart
         )
 
-    def _fetch_held(self, collection: Collection, key: Key) -> Held:
+    def _fetch_held(self, collection: Collection, key: Key) -> StoredRow:
         """What stands under the key, the batch's own changes included."""
         change = self._changes.get((collection.name, key))
         if change is not None:
-            return Held(change.row)
+            return StoredRow(change.row)
         look = self._look(collection, key)
         if look.damage is not None:
-            return Held(None, None, look.damage.problem, look.damage.version)
-        return NOTHING if look.standing is None else Held(row_of(collection, look.standing, _UNCOUNTED))
+            return StoredRow(None, None, look.damage.problem, look.damage.version)
+        return NOTHING if look.standing is None else StoredRow(row_of(collection, look.standing, _UNCOUNTED))
 
-    def _look(self, collection: Collection, key: Key) -> Look:
+    def _look(self, collection: Collection, key: Key) -> PlaceContent:
         address = (collection.name, key)
         look = self._looks.get(address)
         if look is None:
@@ -144,9 +144,9 @@ class Batch:
         for one in written:
             self._library.tables.note_write(*one)
 
-    def _stage_all(self) -> tuple[Staged, list[Written]]:
-        staged = Staged()
-        written: list[Written] = []
+    def _stage_all(self) -> tuple[StagedCommit, list[PlaceUpdate]]:
+        staged = StagedCommit()
+        written: list[PlaceUpdate] = []
         filled: set[Partition] = set()
         for address, change in self._changes.items():
             standing = None if change.row is None else standing_of(change.collection, change.row)
@@ -168,15 +168,15 @@ class Batch:
         return staged, written
 
     def _stage(
-        self, staged: Staged, look: Look, change: ResolvedWrite, standing: Standing | None
-    ) -> list[Written]:
+        self, staged: StagedCommit, look: PlaceContent, change: ResolvedWrite, standing: Standing | None
+    ) -> list[PlaceUpdate]:
         """Stage one change. Returns what will stand where."""
         place = self._place(look, change.collection, change.key, standing)
         collection, sealed = change.collection, change.content
         if standing is None:
             self._stage_removal(staged, place, collection)
-            return [Written(place)]
-        gone: list[Written] = []
+            return [PlaceUpdate(place)]
+        gone: list[PlaceUpdate] = []
         if place == look.place:
             if change.address in self._erasing:
                 self._stage_forgetting(staged, place, collection)
@@ -186,13 +186,18 @@ class Batch:
             if look.damage is not None and isinstance(standing, Record):
                 self._library.records.quarantine(look.place, collection, staged)
             self._stage_removal(staged, look.place, collection)
-            gone.append(Written(look.place))
+            gone.append(PlaceUpdate(look.place))
         self._stage_bytes(staged, place, collection, sealed, look.apart if place == look.place else {})
         staged.write(place.table.parts, place.file, sealed.text)
-        return [*gone, Written(place, standing, sealed.size, sealed.apart)]
+        return [*gone, PlaceUpdate(place, standing, sealed.size, sealed.apart)]
 
     def _stage_bytes(
-        self, staged: Staged, place: Place, collection: Collection, sealed: Sealed, there: Mapping[str, Apart]
+        self,
+        staged: StagedCommit,
+        place: Place,
+        collection: Collection,
+        sealed: EncodedRecord,
+        there: Mapping[str, BlobReference],
     ) -> None:
         """Let the bytes that lie apart be in files of their own, and no others. What is
         there already is not written again.
@@ -205,35 +210,37 @@ class Batch:
             if file not in files:
                 staged.remove(place.table.parts, file)
 
-    def _place(self, look: Look, collection: Collection, key: Key, standing: Standing | None) -> Place:
+    def _place(
+        self, look: PlaceContent, collection: Collection, key: Key, standing: Standing | None
+    ) -> Place:
         """Where it belongs; what names no scope stays where it stood."""
         belongs = None if standing is None else place_of(collection.name, standing)
         if belongs is not None:
             return belongs
         return look.place if look.holds else place_in(collection.name, key, UNSEEN)
 
-    def _stage_forgetting(self, staged: Staged, place: Place, collection: Collection) -> None:
+    def _stage_forgetting(self, staged: StagedCommit, place: Place, collection: Collection) -> None:
         """Nothing that may be restored, or is kept for people, is left of what stands
         there.
         """
         self._stage_no_version_before(staged, place, collection)
         self._library.records.forget_quarantined(place, staged)
 
-    def _stage_no_version_before(self, staged: Staged, place: Place, collection: Collection) -> None:
+    def _stage_no_version_before(self, staged: StagedCommit, place: Place, collection: Collection) -> None:
         records = self._library.records
         if records.has_before(place):
             staged.remove(place.table.parts, place.backup)
         for file in records.bytes_files(place, collection, place.bytes_before):
             staged.remove(place.table.parts, file)
 
-    def _stage_removal(self, staged: Staged, place: Place, collection: Collection) -> None:
+    def _stage_removal(self, staged: StagedCommit, place: Place, collection: Collection) -> None:
         self._stage_forgetting(staged, place, collection)
         for file in self._library.records.bytes_files(place, collection, place.bytes_of):
             staged.remove(place.table.parts, file)
         staged.remove(place.table.parts, place.file)
 
     def _stage_version_before(
-        self, staged: Staged, look: Look, will: Standing, collection: Collection
+        self, staged: StagedCommit, look: PlaceContent, will: Standing, collection: Collection
     ) -> None:
         """Keep what stands there as the version before, where that may be restored one
         day; else let it go.
@@ -252,7 +259,7 @@ class Batch:
         if not isinstance(will, Record):
             records.forget_quarantined(place, staged)
 
-    def _stage_keeping(self, staged: Staged, look: Look, collection: Collection) -> None:
+    def _stage_keeping(self, staged: StagedCommit, look: PlaceContent, collection: Collection) -> None:
         """What stands there becomes the version before, with its bytes."""
         place, folder = look.place, look.place.table.parts
         staged.keep(folder, place.file, folder, place.backup)

@@ -33,7 +33,7 @@ _FIRST_LINE = re.compile(rb'\{"checksum": "([0-9a-f]{32}|accept)",\r?\n')
 _OURS = frozenset(("checksum", "collection", "kind", "tenant", "id", "version"))
 
 
-class Damaged(Exception):
+class DamagedRecord(Exception):
     """What the file says cannot be trusted. The rest is what can still be made out of
     it, for erasing and replacing it.
     """
@@ -49,12 +49,12 @@ class Damaged(Exception):
         )
 
 
-class Foreign(Exception):
+class ForeignFile(Exception):
     """The file is no record's, or one's of another place: none of ours."""
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class BlobReference:
     """Bytes that lie in a file of their own: how many, and their SHA-256 in hexadecimal
     digits.
     """
@@ -63,17 +63,17 @@ class Apart:
     digest: str
 
     @classmethod
-    def of(cls, content: bytes) -> Apart:
+    def of(cls, content: bytes) -> BlobReference:
         return cls(len(content), sha256(content).hexdigest())
 
 
-class Sealed(NamedTuple):
+class EncodedRecord(NamedTuple):
     """A record as files have it: the text of its own, what lies apart, and the bytes of
     that.
     """
 
     text: bytes
-    apart: Mapping[str, Apart]
+    apart: Mapping[str, BlobReference]
     contents: Mapping[str, bytes]
 
     @property
@@ -82,13 +82,13 @@ class Sealed(NamedTuple):
         return len(self.text) + sum(map(len, self.contents.values()))
 
 
-class Unsealed(NamedTuple):
+class DecodedRecord(NamedTuple):
     """What a record's own file says: all but the bytes that lie apart, and what those
     are.
     """
 
     standing: Standing
-    apart: Mapping[str, Apart]
+    apart: Mapping[str, BlobReference]
 
 
 def seal(payload: Mapping[str, JsonValue]) -> bytes:
@@ -108,13 +108,13 @@ def _lines(payload: Mapping[str, JsonValue], ascii_only: bool) -> str:
 
 
 def unseal(text: bytes) -> dict[str, Any]:
-    """What was sealed. Raises `Damaged`."""
+    """What was sealed. Raises `DamagedRecord`."""
     if not text.strip(b" \t\r\n\0"):
-        raise Damaged("the file is blank")
+        raise DamagedRecord("the file is blank")
     first = _FIRST_LINE.match(text)
     payload = _parse_object(text)
     if first is None:
-        raise Damaged(
+        raise DamagedRecord(
             "it does not begin with its checksum" if payload is not None else "it is not JSON", payload
         )
     if first[1] != b"accept" and first[1] != _checksum(text[first.end() :]).encode():
@@ -123,13 +123,13 @@ def unseal(text: bytes) -> dict[str, Any]:
             if payload is not None
             else ""
         )
-        raise Damaged(f"its checksum does not fit{hint}", payload)
+        raise DamagedRecord(f"its checksum does not fit{hint}", payload)
     if payload is None:
-        raise Damaged("it is not JSON")
+        raise DamagedRecord("it is not JSON")
     return payload
 
 
-def seal_record(collection: str, standing: Standing, many: int) -> Sealed:
+def seal_record(collection: str, standing: Standing, many: int) -> EncodedRecord:
     """Fields of so many bytes, and more, lie apart."""
     contents: dict[str, bytes] = {}
     if isinstance(standing, Record):
@@ -139,10 +139,13 @@ def seal_record(collection: str, standing: Standing, many: int) -> Sealed:
             if isinstance(value, bytes) and len(value) >= many
         }
         standing = without(standing, contents)
-    payload, apart = to_json(standing), {name: Apart.of(content) for name, content in contents.items()}
+    payload, apart = (
+        to_json(standing),
+        {name: BlobReference.of(content) for name, content in contents.items()},
+    )
     if apart:
         payload["fields"] |= {name: {"bytes": one.size, "sha256": one.digest} for name, one in apart.items()}
-    return Sealed(seal({"collection": collection, **payload}), apart, contents)
+    return EncodedRecord(seal({"collection": collection, **payload}), apart, contents)
 
 
 def without(record: Record, fields: Mapping[str, object]) -> Record:
@@ -154,33 +157,33 @@ def without(record: Record, fields: Mapping[str, object]) -> Record:
     )
 
 
-def unseal_record(text: bytes, collection: Collection) -> Unsealed:
-    """What stands in a record's file. Raises `Damaged`, or `Foreign` for whole JSON
+def unseal_record(text: bytes, collection: Collection) -> DecodedRecord:
+    """What stands in a record's file. Raises `DamagedRecord`, or `ForeignFile` for whole JSON
     that is no record of this collection.
     """
     try:
         payload = unseal(text)
-    except Damaged as damage:
+    except DamagedRecord as damage:
         parsed = _parse_object(text)
         if parsed is None and _is_json(text):
-            raise Foreign("it is no record") from damage
+            raise ForeignFile("it is no record") from damage
         if parsed is not None and not _OURS & parsed.keys():
-            raise Foreign("it is no record") from damage
+            raise ForeignFile("it is no record") from damage
         raise
     if payload.get("collection") != collection.name:
-        raise Foreign(f"it is a record of '{payload.get('collection')}'")
+        raise ForeignFile(f"it is a record of '{payload.get('collection')}'")
     try:
         fields = payload["fields"] if payload["kind"] == RowType.RECORD else {}
         apart = {
-            name: Apart(int(said["bytes"]), str(said["sha256"]))
+            name: BlobReference(int(said["bytes"]), str(said["sha256"]))
             for name, said in fields.items()
             if isinstance(said, dict)
         }
         for name in apart:
             del fields[name]
-        return Unsealed(from_json(collection, payload), apart)
+        return DecodedRecord(from_json(collection, payload), apart)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as exc:
-        raise Damaged(f"it is no whole record ({type(exc).__name__}: {exc})", payload) from exc
+        raise DamagedRecord(f"it is no whole record ({type(exc).__name__}: {exc})", payload) from exc
 
 
 def _checksum(rest: bytes) -> str:

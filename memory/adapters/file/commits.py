@@ -18,9 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from memory.adapters.file.codec import Damaged, seal, unseal
-from memory.adapters.file.disk import Disk, NoFile
-from memory.adapters.file.errors import Unsettled
+from memory.adapters.file.codec import DamagedRecord, seal, unseal
+from memory.adapters.file.disk import Disk, NotRegularFile
+from memory.adapters.file.errors import IncompleteCommit
 from memory.adapters.file.thresholds import Thresholds
 from memory.domain.errors import StoreError
 
@@ -39,7 +39,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class Staged:
+class StagedCommit:
     """What one commit is going to do: new contents under their names in the staging
     folder, links to files kept, and the steps.
     """
@@ -77,7 +77,7 @@ class Commits:
         """Whether a commit is under way, or was when its process died."""
         return self._disk.exists(STAGING, JOURNAL)
 
-    def prepare(self, staged: Staged) -> None:
+    def prepare(self, staged: StagedCommit) -> None:
         """Write the new contents and wait for them. On failure nothing is left and
         nothing has changed.
         """
@@ -100,18 +100,18 @@ class Commits:
         with ThreadPoolExecutor(self._thresholds.waited_for_together) as pool:
             list(pool.map(lambda item: self._disk.write_new(STAGING, *item), contents.items()))
 
-    def forget(self, staged: Staged) -> None:
+    def forget(self, staged: StagedCommit) -> None:
         """Take back what was prepared."""
         for step in staged.steps:
             if step.staged is not None:
                 with suppress(OSError):
                     self._disk.remove(STAGING, step.staged)
 
-    def carry_out(self, staged: Staged, announce: Callable[[], None]) -> None:
+    def carry_out(self, staged: StagedCommit, announce: Callable[[], None]) -> None:
         """Make what was prepared count, and wait until it is kept. `announce` is called
         before the first change, and after the journal is there.
 
-        Where it raises, nothing has changed, but for `Unsettled`: that leaves open what
+        Where it raises, nothing has changed, but for `IncompleteCommit`: that leaves open what
         has, and the journal settles it.
         """
         journaled = len(staged.steps) > 1 and not staged.in_any_order
@@ -176,7 +176,7 @@ class Commits:
             if text is None:
                 return []
             return [Step(tuple(s["folder"]), s["name"], s["staged"]) for s in unseal(text)["steps"]]
-        except (Damaged, NoFile, KeyError, TypeError) as exc:
+        except (DamagedRecord, NotRegularFile, KeyError, TypeError) as exc:
             path = self._disk.root.joinpath(*STAGING, JOURNAL)
             raise StoreError(
                 self._store, f"'{path}' cannot be read ({exc}); move it away to go on without what it says"
@@ -198,12 +198,12 @@ class Commits:
 
 
 @contextmanager
-def _open_until_done(staged: Staged) -> Iterator[None]:
+def _open_until_done(staged: StagedCommit) -> Iterator[None]:
     staged.begun = True
     try:
         yield
     except OSError as exc:
-        raise Unsettled(*exc.args) from exc
+        raise IncompleteCommit(*exc.args) from exc
 
 
 def _fresh() -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from memory.adapters.file.errors import Moved, ReadOnly, Symlink
+from memory.adapters.file.errors import FolderMismatch, ReadOnly, Symlink
 
 if sys.platform == "darwin":
     import fcntl
@@ -39,11 +39,11 @@ def flush(fd: int) -> None:
         os.fsync(fd)
 
 
-class NoFile(Exception):
+class NotRegularFile(Exception):
     """What stands there is no plain file, so it is not read."""
 
 
-class NoFileOfOurs(NoFile):
+class DirectoryOrDevice(NotRegularFile):
     """A folder or a device stands there. The store makes none in the place of a file."""
 
 
@@ -81,15 +81,15 @@ class Disk:
             self._root = None
 
     def check_root(self) -> None:
-        """Raise `Moved` unless the open folder is the one under its path: what is
+        """Raise `FolderMismatch` unless the open folder is the one under its path: what is
         written to another would be lost.
         """
         try:
             found = os.stat(self.root)
         except FileNotFoundError:
-            raise Moved(str(self.root), "was deleted or renamed") from None
+            raise FolderMismatch(str(self.root), "was deleted or renamed") from None
         if not os.path.samestat(found, os.fstat(self._handle())):
-            raise Moved(str(self.root), "was replaced by another folder")
+            raise FolderMismatch(str(self.root), "was replaced by another folder")
 
     # -- folders -----------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class Disk:
     # -- files -------------------------------------------------------------------------
 
     def read(self, parts: Parts, name: str) -> bytes | None:
-        """The whole file, None where there is none. Raises `NoFile` for a link, a
+        """The whole file, None where there is none. Raises `NotRegularFile` for a link, a
         folder or a device.
         """
         try:
@@ -229,7 +229,7 @@ class Disk:
                 raise
             try:
                 content = self.read(parts, name)
-            except NoFile:
+            except NotRegularFile:
                 return False
             if content is None:
                 return False
@@ -297,21 +297,21 @@ class Disk:
 
 
 def read_at(folder: int, name: str) -> bytes:
-    """The whole file in the open folder. Raises `FileNotFoundError`, and `NoFile` for a
+    """The whole file in the open folder. Raises `FileNotFoundError`, and `NotRegularFile` for a
     link, a folder or a device.
     """
     try:
         fd = os.open(name, _READ, dir_fd=folder)
     except OSError as exc:
         if exc.errno in (errno.ELOOP, errno.EMLINK):
-            raise NoFile("a symbolic link stands there, and none is followed") from exc
+            raise NotRegularFile("a symbolic link stands there, and none is followed") from exc
         if exc.errno == errno.ENXIO:
-            raise NoFileOfOurs("no plain file stands there") from exc
+            raise DirectoryOrDevice("no plain file stands there") from exc
         raise
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise NoFileOfOurs("no plain file stands there")
+            raise DirectoryOrDevice("no plain file stands there")
         pieces = []
         while piece := os.read(fd, max(found.st_size + 1, 65_536)):
             pieces.append(piece)

@@ -36,13 +36,13 @@ class Symlink(Exception):
         self.path = path
 
 
-class Unsettled(OSError):
+class IncompleteCommit(OSError):
     """The system failed after a change was decided: it is carried out in part, and
     whoever has the lock next carries out the rest.
     """
 
 
-class Moved(Exception):
+class FolderMismatch(Exception):
     """Under the store's path there is another folder than the open one, or none."""
 
     def __init__(self, folder: str, happened: str) -> None:
@@ -61,7 +61,7 @@ def translate(store: str, error: BaseException) -> Exception | None:
             store,
             f"'{error.path}' is a symbolic link, and the store follows none below its folder; put the folder itself there",
         )
-    if isinstance(error, Moved):
+    if isinstance(error, FolderMismatch):
         return StoreError(
             store,
             f"the folder {error.folder} {error.happened} while it was open. Nothing of this call was kept. Close the memory, put the right folder "
@@ -76,7 +76,7 @@ def translate(store: str, error: BaseException) -> Exception | None:
             "Open it without mode=ro, by a user who may write the folder and its files",
         )
     said = f"{error.strerror or type(error).__name__}" + (f": '{error.filename}'" if error.filename else "")
-    if isinstance(error, Unsettled):
+    if isinstance(error, IncompleteCommit):
         return StoreUnavailable(
             store,
             f"the disk failed while the call was being carried out ({said}); it may be kept: read before you write again",

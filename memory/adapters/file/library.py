@@ -19,15 +19,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from memory.adapters.file.changes import Changes
-from memory.adapters.file.codec import Damaged, seal, unseal
-from memory.adapters.file.commits import STAGING, Commits, Staged
+from memory.adapters.file.codec import DamagedRecord, seal, unseal
+from memory.adapters.file.commits import STAGING, Commits, StagedCommit
 from memory.adapters.file.config import FileConfig
-from memory.adapters.file.disk import Disk, NoFile
+from memory.adapters.file.disk import Disk, NotRegularFile
 from memory.adapters.file.lock import Lock
 from memory.adapters.file.names import UNSEEN, Place, Table, encode_name, place_in
 from memory.adapters.file.partitions import Partitions
-from memory.adapters.file.records import Look, Records
-from memory.adapters.file.tables import Entry, Loaded, Tables, outline
+from memory.adapters.file.records import PlaceContent, Records
+from memory.adapters.file.tables import Entry, LoadedTable, Tables, outline
 from memory.domain.errors import ConfigError, StoreError, StoreUnavailable
 from memory.ports.collections import Collection
 from memory.ports.formats import FormatNote, current_note
@@ -119,7 +119,7 @@ class Library:
             text = self.disk.read((), _SCHEMA_FILE)
             found = {} if text is None else unseal(text)
             return (None if text is None else int(found["schema"])), found.get("format")
-        except (Damaged, NoFile, KeyError, TypeError, ValueError) as exc:
+        except (DamagedRecord, NotRegularFile, KeyError, TypeError, ValueError) as exc:
             raise StoreError(
                 self._store,
                 f"'{self.disk.root / _SCHEMA_FILE}' cannot be read ({exc}); is this the folder of a file store?",
@@ -134,7 +134,7 @@ class Library:
             return True
 
     def _say_schema(self, noted: str | None) -> None:
-        staged = Staged()
+        staged = StagedCommit()
         note: dict[str, JsonValue] = {} if noted is None else {"format": noted}
         staged.write((), _SCHEMA_FILE, seal({"store": "memory, one file a record", "schema": SCHEMA, **note}))
         self.commits.prepare(staged)
@@ -213,14 +213,14 @@ class Library:
 
     # -- looking -----------------------------------------------------------------------
 
-    def look(self, collection: Collection, keys: Sequence[Key], deadline: float) -> list[Look]:
+    def look(self, collection: Collection, keys: Sequence[Key], deadline: float) -> list[PlaceContent]:
         """What stands under the keys at one moment. Takes the lock only to restore or
         to quarantine, and where others write all the while.
 
         Where there is only something to quarantine, and the lock is not to be had, it
         is left to the next: its neighbours are served.
         """
-        looks: list[Look] = []
+        looks: list[PlaceContent] = []
         for _ in range(self.thresholds.looks):
             self.steady(deadline)
             looks = [self._find(collection, key) for key in keys]
@@ -239,14 +239,14 @@ class Library:
                 raise
             return looks
 
-    def find_locked(self, collection: Collection, key: Key) -> Look:
+    def find_locked(self, collection: Collection, key: Key) -> PlaceContent:
         """What stands under the key; what must be restored or quarantined is. With the
         lock.
         """
         look = self._find(collection, key)
         return self.sound(look.place, collection, key) if self.records.to_mend(look) else look
 
-    def sound(self, place: Place, collection: Collection, key: Key | None = None) -> Look:
+    def sound(self, place: Place, collection: Collection, key: Key | None = None) -> PlaceContent:
         """What is there, restored where it must and can be, and quarantined where it
         cannot. With the lock.
         """
@@ -258,7 +258,7 @@ class Library:
             self.tables.mark_changed([str(place)])
         return self.records.restore_previous(look, collection, key)
 
-    def _find(self, collection: Collection, key: Key) -> Look:
+    def _find(self, collection: Collection, key: Key) -> PlaceContent:
         stem = encode_name(key.id)
         foreign = None
         for table in self.partitions.tables(collection.name, key):
@@ -266,9 +266,9 @@ class Library:
             if look.holds:
                 return look
             foreign = look if look.foreign else foreign
-        return foreign or Look(place_in(collection.name, key, UNSEEN))
+        return foreign or PlaceContent(place_in(collection.name, key, UNSEEN))
 
-    def table(self, table: Table, collection: Collection, deadline: float) -> Loaded:
+    def table(self, table: Table, collection: Collection, deadline: float) -> LoadedTable:
         """Everything in a table, as of now. Call `steady` first."""
         loaded = self.tables.find_loaded(table)
         if loaded is None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from memory.adapters.file.codec import Damaged, seal, unseal
-from memory.adapters.file.commits import Staged
-from memory.adapters.file.disk import Disk, NoFile
+from memory.adapters.file.codec import DamagedRecord, seal, unseal
+from memory.adapters.file.commits import StagedCommit
+from memory.adapters.file.disk import Disk, NotRegularFile
 from memory.adapters.file.names import PARTITION, UNSEEN, Table, decode_name, encode_name, is_cut, is_name
 from memory.domain import ids
 from memory.domain.errors import StoreError
@@ -39,13 +39,13 @@ class State:
         """Whether the folder's name alone does not tell the partition."""
         return not self.written and any(map(is_cut, self.folder))
 
-    def stage(self, staged: Staged) -> None:
+    def stage(self, staged: StagedCommit) -> None:
         named = {"tenant": self.partition.tenant, "scope": self.partition.scope}
         content = seal({**named, "generation": self.generation})
         staged.write(self.folder, _BACKUP, content)
         staged.write(self.folder, PARTITION, content)
 
-    def stage_removal(self, staged: Staged) -> None:
+    def stage_removal(self, staged: StagedCommit) -> None:
         """So that nothing is counted there any more."""
         for name in (PARTITION, _BACKUP):
             staged.remove(self.folder, name)
@@ -92,7 +92,7 @@ class Partitions:
                     continue
                 payload = unseal(text)
                 yield State(partition, int(payload["generation"]), written=True)
-            except (Damaged, NoFile, KeyError, TypeError, ValueError, AttributeError) as exc:
+            except (DamagedRecord, NotRegularFile, KeyError, TypeError, ValueError, AttributeError) as exc:
                 problems.append(f"'{'/'.join((*folder, name))}': {exc}")
 
     # -- where to look -----------------------------------------------------------------
@@ -182,7 +182,7 @@ class Partitions:
             try:
                 text = self._disk.read((tenant, scope), name)
                 payload = unseal(text) if text is not None else {}
-            except (Damaged, NoFile):
+            except (DamagedRecord, NotRegularFile):
                 continue
             if {"tenant", "scope"} <= payload.keys():
                 return payload

@@ -45,7 +45,7 @@ _TRIES = 8
 """How often a question is asked at most."""
 
 
-class Reading:
+class Reader:
     """One call that reads."""
 
     def __init__(self, store: str, library: Library, deadline: float) -> None:
@@ -106,8 +106,8 @@ class Reading:
 
     # -- choosing ----------------------------------------------------------------------
 
-    def _find_matches(self, query: Query) -> Matching:
-        matching, lets_through = Matching([], []), self._condition(query)
+    def _find_matches(self, query: Query) -> Matches:
+        matching, lets_through = Matches([], []), self._condition(query)
         for entry in self._entries(query):
             standing = entry.standing
             if standing is None:
@@ -157,13 +157,13 @@ class Reading:
 
     # -- ranking -----------------------------------------------------------------------
 
-    def _hits(self, search: Search) -> tuple[list[tuple[Record, float]], Matching]:
+    def _hits(self, search: Search) -> tuple[list[tuple[Record, float]], Matches]:
         entries = [
             e
             for e in self._entries(search)
             if isinstance(e.standing, Record) and e.standing.role in search.roles
         ]
-        matching, lets_through = Matching(entries, []), self._condition(search)
+        matching, lets_through = Matches(entries, []), self._condition(search)
         if isinstance(search.by, Near):
             records = [e.standing for e in entries if isinstance(e.standing, Record) and lets_through(e)]
             hits = by_nearness(search.by.vector, records)
@@ -179,7 +179,7 @@ class Reading:
     # -- handing out -------------------------------------------------------------------
 
     def _whole(
-        self, collection: Collection, matching: Matching, found: Sequence[Standing]
+        self, collection: Collection, matching: Matches, found: Sequence[Standing]
     ) -> list[Standing] | None:
         """The found as they stand on disk; None where one is not there as it was found:
         that is then known, and to be asked again.
@@ -191,7 +191,7 @@ class Reading:
 
 
 @dataclass(slots=True)
-class Matching:
+class Matches:
     """What was chosen, and what cannot be read of what was looked at."""
 
     entries: list[Entry]

@@ -21,9 +21,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from memory.adapters.file.codec import Apart, Damaged, Foreign, Unsealed, unseal, unseal_record, without
-from memory.adapters.file.commits import Commits, Staged
-from memory.adapters.file.disk import Disk, NoFile, NoFileOfOurs
+from memory.adapters.file.codec import (
+    BlobReference,
+    DamagedRecord,
+    DecodedRecord,
+    ForeignFile,
+    unseal,
+    unseal_record,
+    without,
+)
+from memory.adapters.file.commits import Commits, StagedCommit
+from memory.adapters.file.disk import DirectoryOrDevice, Disk, NotRegularFile
 from memory.adapters.file.names import APART, BACKUP, SUFFIX, Place, Table, is_id_of_ours, place_in, place_of
 from memory.adapters.file.partitions import Partitions
 from memory.domain.errors import StoreError
@@ -38,7 +46,7 @@ QUARANTINE = "quarantine.d"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PlaceContent:
     """What a place holds. `standing` and `damage` are both None where nothing is there;
     `before` is the version to restore, if there is one.
 
@@ -49,18 +57,18 @@ class Look:
 
     place: Place
     standing: Standing | None = None
-    damage: Damaged | None = None
+    damage: DamagedRecord | None = None
     before: Record | None = None
     foreign: bool = False
     bytes: int = 0
-    apart: Mapping[str, Apart] = field(default_factory=dict)
+    apart: Mapping[str, BlobReference] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
         return self.standing is not None or self.damage is not None or self.before is not None
 
     @property
-    def outline(self) -> Look:
+    def outline(self) -> PlaceContent:
         """The same without the bytes that lie apart."""
         return (
             replace(self, standing=without(self.standing, self.apart))
@@ -79,36 +87,36 @@ class Records:
     def __init__(self, disk: Disk, commits: Commits, partitions: Partitions) -> None:
         self._disk, self._commits, self._partitions = disk, commits, partitions
 
-    def look(self, place: Place, collection: Collection, key: Key | None) -> Look:
+    def look(self, place: Place, collection: Collection, key: Key | None) -> PlaceContent:
         """Read what is there; where that fails, also the version before. Changes
         nothing.
         """
         foreign = False
-        damage: Damaged | None = None
+        damage: DamagedRecord | None = None
         try:
             text = self._disk.read(place.table.parts, place.file)
             if text is not None:
                 found = unseal_record(text, collection)
                 check_place(found.standing, place, key)
                 return look_of(place, self._whole(place.table, found, place.bytes_of), text)
-        except Foreign as exc:
+        except ForeignFile as exc:
             foreign = True
             log.warning("file '%s' is left alone: %s", place, exc)
-        except Damaged as exc:
+        except DamagedRecord as exc:
             damage = exc
-        except NoFile as exc:
-            foreign = isinstance(exc, NoFileOfOurs) and not is_id_of_ours(place.stem)
-            damage = None if foreign else Damaged(str(exc))
+        except NotRegularFile as exc:
+            foreign = isinstance(exc, DirectoryOrDevice) and not is_id_of_ours(place.stem)
+            damage = None if foreign else DamagedRecord(str(exc))
         before, corrupt = self._before(place, collection, key)
         if damage is not None and damage.kind in (RowType.MARK, RowType.TOMBSTONE):
             before = None
         if damage is None and before is None and corrupt is not None:
-            damage = Damaged(f"the file is gone, and of the version before {corrupt.problem}")
-        return Look(place, None, damage, before, foreign)
+            damage = DamagedRecord(f"the file is gone, and of the version before {corrupt.problem}")
+        return PlaceContent(place, None, damage, before, foreign)
 
     def _before(
         self, place: Place, collection: Collection, key: Key | None
-    ) -> tuple[Record | None, Damaged | None]:
+    ) -> tuple[Record | None, DamagedRecord | None]:
         try:
             text = self._disk.read(place.table.parts, place.backup)
             if text is None:
@@ -116,14 +124,14 @@ class Records:
             found = unseal_record(text, collection)
             check_place(found.standing, place, key)
             standing = self._whole(place.table, found, place.bytes_before).standing
-        except (Damaged, Foreign) as exc:
-            return None, exc if isinstance(exc, Damaged) else None
-        except NoFile as exc:
-            return None, Damaged(str(exc))
+        except (DamagedRecord, ForeignFile) as exc:
+            return None, exc if isinstance(exc, DamagedRecord) else None
+        except NotRegularFile as exc:
+            return None, DamagedRecord(str(exc))
         return (standing, None) if isinstance(standing, Record) else (None, None)
 
-    def _whole(self, table: Table, found: Unsealed, file_of: Callable[[str], str]) -> Unsealed:
-        """The same with the bytes that lie apart. Raises `Damaged` where some are not
+    def _whole(self, table: Table, found: DecodedRecord, file_of: Callable[[str], str]) -> DecodedRecord:
+        """The same with the bytes that lie apart. Raises `DamagedRecord` where some are not
         there as they were written.
         """
         standing = found.standing
@@ -133,28 +141,28 @@ class Records:
         for name, said in found.apart.items():
             try:
                 content = self._disk.read(table.parts, file_of(name))
-            except NoFile:
+            except NotRegularFile:
                 content = None
-            if content is None or Apart.of(content) != said:
+            if content is None or BlobReference.of(content) != said:
                 problem = f"'{file_of(name)}', its field '{name}', is {'gone' if content is None else 'not what was written'}"
-                raise Damaged(
+                raise DamagedRecord(
                     problem,
                     {"id": standing.key.id, "version": standing.version, "kind": RowType.RECORD.value},
                 )
             read[name] = content
-        return Unsealed(replace(standing, fields={**standing.fields, **read}), found.apart)
+        return DecodedRecord(replace(standing, fields={**standing.fields, **read}), found.apart)
 
     # -- with the lock -----------------------------------------------------------------
 
-    def restore_previous(self, look: Look, collection: Collection, key: Key | None) -> Look:
+    def restore_previous(self, look: PlaceContent, collection: Collection, key: Key | None) -> PlaceContent:
         """What stands there once the version before is put back. With the lock, and its
         change noted.
         """
         before = look.before
         if before is None or not self._may_return(before):
             self._keep_damaged(look, collection)
-            gone = Damaged("the file is gone, and the version before is of an erased scope")
-            return look if before is None else Look(look.place, None, look.damage or gone)
+            gone = DamagedRecord("the file is gone, and the version before is of an erased scope")
+            return look if before is None else PlaceContent(look.place, None, look.damage or gone)
         try:
             self._restore(look, before, collection)
         except OSError as exc:  # a full disk, or one that only reads: served from where it is
@@ -163,7 +171,7 @@ class Records:
                 look.place,
                 exc.strerror,
             )
-            return Look(look.place, before)
+            return PlaceContent(look.place, before)
         return self.look(look.place, collection, key)
 
     def _may_return(self, before: Record) -> bool:
@@ -176,12 +184,12 @@ class Records:
         except StoreError:
             return False
 
-    def _restore(self, look: Look, before: Record, collection: Collection) -> None:
+    def _restore(self, look: PlaceContent, before: Record, collection: Collection) -> None:
         place = look.place
         good = self._disk.read(place.table.parts, place.backup)
         if good is None:
             return
-        staged = Staged()
+        staged = StagedCommit()
         kept = ""
         if look.damage is not None or look.foreign:
             kept = f" The bad file is kept as '{self.quarantine(place, collection, staged)}'."
@@ -210,7 +218,7 @@ class Records:
             kept,
         )
 
-    def to_mend(self, look: Look) -> bool:
+    def to_mend(self, look: PlaceContent) -> bool:
         """Whether `restored` has anything to do."""
         return look.before is not None or (look.damage is not None and not self.is_quarantined(look.place))
 
@@ -226,7 +234,7 @@ class Records:
                 for name in self._disk.names(folder)
                 if name.startswith(f"{bad}.")
             ]
-        except NoFile:
+        except NotRegularFile:
             return True
         return content is None or content in copies
 
@@ -236,13 +244,13 @@ class Records:
         """
         return place.file if self._disk.exists(place.table.parts, place.file) else place.backup
 
-    def _keep_damaged(self, look: Look, collection: Collection) -> None:
+    def _keep_damaged(self, look: PlaceContent, collection: Collection) -> None:
         """Give what is damaged and stays where it stands a second name in quarantine,
         where it is counted and named.
         """
         if look.damage is None or self.is_quarantined(look.place):
             return
-        staged = Staged()
+        staged = StagedCommit()
         kept = self.quarantine(look.place, collection, staged)
         try:
             self._commits.prepare(staged)
@@ -262,7 +270,7 @@ class Records:
                 kept,
             )
 
-    def quarantine(self, place: Place, collection: Collection, staged: Staged) -> str:
+    def quarantine(self, place: Place, collection: Collection, staged: StagedCommit) -> str:
         """Let the file that stands there be kept for people to look at, and the bytes
         that lie apart. Returns where.
         """
@@ -273,7 +281,7 @@ class Records:
             staged.keep(place.table.parts, name, folder, name + ending)
         return "/".join((*folder, bad + ending))
 
-    def forget_quarantined(self, place: Place, staged: Staged) -> None:
+    def forget_quarantined(self, place: Place, staged: StagedCommit) -> None:
         """Whatever is in quarantine of this key goes: what was deleted is nowhere to be
         read.
         """
@@ -307,10 +315,10 @@ class Records:
                     continue
                 try:
                     found = unseal(self._disk.read(table, name) or b"").get("kind")
-                except NoFileOfOurs:
+                except DirectoryOrDevice:
                     continue
-                except (Damaged, NoFile) as exc:
-                    found = exc.kind if isinstance(exc, Damaged) else None
+                except (DamagedRecord, NotRegularFile) as exc:
+                    found = exc.kind if isinstance(exc, DamagedRecord) else None
                 if found not in left:
                     return True
         return False
@@ -333,9 +341,9 @@ class Records:
         return sorted(found)
 
 
-def look_of(place: Place, found: Unsealed, text: bytes) -> Look:
+def look_of(place: Place, found: DecodedRecord, text: bytes) -> PlaceContent:
     """What a place holds where its file reads well."""
-    return Look(
+    return PlaceContent(
         place,
         found.standing,
         bytes=len(text) + sum([one.size for one in found.apart.values()]),
@@ -344,9 +352,9 @@ def look_of(place: Place, found: Unsealed, text: bytes) -> Look:
 
 
 def check_place(standing: Standing, place: Place, key: Key | None = None) -> None:
-    """Raises `Foreign` where the file does not stand where its key and scope belong."""
+    """Raises `ForeignFile` where the file does not stand where its key and scope belong."""
     belongs = place_of(place.table.collection, standing) or place_in(
         place.table.collection, standing.key, place.table.scope
     )
     if belongs != place or (key is not None and standing.key != key):
-        raise Foreign(f"it is the record of '{belongs}'")
+        raise ForeignFile(f"it is the record of '{belongs}'")

@@ -16,7 +16,7 @@ from memory.adapters.file.config import CLAIMS, parse
 from memory.adapters.file.errors import translate
 from memory.adapters.file.foreign import foreign_names
 from memory.adapters.file.library import SCHEMA, Library, deadline_in
-from memory.adapters.file.reading import Reading
+from memory.adapters.file.reading import Reader
 from memory.adapters.file.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.file.upkeep import Upkeep
 from memory.adapters.file.worker import Call, Worker, WritingWorker
@@ -160,7 +160,7 @@ class FileStore(BaseStore):
         return await self._at_work(self._worker).apply(Call(writes, together, self._deadline()))
 
     async def _query(self, query: Query) -> Page:
-        reading = Reading(self.name, self._library, self._deadline())
+        reading = Reader(self.name, self._library, self._deadline())
         return await self._run(lambda: reading.query(query))
 
     def counted_bytes(self, collection: Collection, record: Record) -> int:
@@ -171,11 +171,11 @@ class FileStore(BaseStore):
         ).size
 
     async def _count(self, query: Query) -> Count:
-        reading = Reading(self.name, self._library, self._deadline())
+        reading = Reader(self.name, self._library, self._deadline())
         return await self._run(lambda: reading.count(query))
 
     async def _search(self, search: Search) -> list[Hit]:
-        reading = Reading(self.name, self._library, self._deadline())
+        reading = Reader(self.name, self._library, self._deadline())
         return await self._run(lambda: reading.search(search))
 
     async def _delete_matching(
@@ -184,7 +184,7 @@ class FileStore(BaseStore):
         deadline = self._deadline()
 
         def delete() -> int:
-            reading, batch = Reading(self.name, self._library, deadline), Batch(self._library)
+            reading, batch = Reader(self.name, self._library, deadline), Batch(self._library)
             with self._library.hold_lock(deadline):
                 count = batch.delete(query.collection, reading.to_delete(query), version, discard_at, carry)
                 batch.commit()

@@ -14,11 +14,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from memory.adapters.file.codec import Apart, Damaged, Foreign, unseal_record, without
-from memory.adapters.file.disk import Disk, NoFile, read_at
+from memory.adapters.file.codec import BlobReference, DamagedRecord, ForeignFile, unseal_record, without
+from memory.adapters.file.disk import Disk, NotRegularFile, read_at
 from memory.adapters.file.names import BACKUP, SUFFIX, Place, Table, decode_name, is_name, stem_of_bytes
 from memory.adapters.file.partitions import Partitions
-from memory.adapters.file.records import Look, Records, check_place, look_of
+from memory.adapters.file.records import PlaceContent, Records, check_place, look_of
 from memory.ports import lexical
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Record, Standing
@@ -39,7 +39,7 @@ class Entry:
     key: Key
     standing: Standing | None
     bytes: int
-    apart: Mapping[str, Apart] = field(default_factory=dict)
+    apart: Mapping[str, BlobReference] = field(default_factory=dict)
     """What lies in files of its own, and is not kept in memory."""
     _words: tuple[dict[str, float], int] | None = None
 
@@ -66,7 +66,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedTable:
     """A table in memory."""
 
     collection: Collection
@@ -85,7 +85,7 @@ class Loaded:
         self.size += grown
         return grown
 
-    def same_as(self, other: Loaded) -> bool:
+    def same_as(self, other: LoadedTable) -> bool:
         """Whether both hold the same. That bytes which lie apart cannot be read shows
         only where they were asked for.
         """
@@ -104,7 +104,7 @@ def _are_alike(one: Entry, other: Entry) -> bool:
 class Tables:
     def __init__(self, disk: Disk, records: Records, partitions: Partitions, limit: int) -> None:
         self._disk, self._records, self._partitions, self._limit = disk, records, partitions, limit
-        self._loaded: OrderedDict[Table, Loaded] = OrderedDict()
+        self._loaded: OrderedDict[Table, LoadedTable] = OrderedDict()
         self._size = 0
         self._stale: set[Place] = set()
 
@@ -128,7 +128,7 @@ class Tables:
     def stale(self) -> bool:
         return bool(self._stale)
 
-    def read_again(self, sound: Callable[[Place, Collection], Look]) -> None:
+    def read_again(self, sound: Callable[[Place, Collection], PlaceContent]) -> None:
         """With the lock: no change is under way. `sound` reads a place and restores
         what must be.
         """
@@ -138,7 +138,7 @@ class Tables:
             self._stale.discard(place)
 
     def note_write(
-        self, place: Place, standing: Standing | None, size: int, apart: Mapping[str, Apart]
+        self, place: Place, standing: Standing | None, size: int, apart: Mapping[str, BlobReference]
     ) -> None:
         """This process wrote it."""
         loaded = self._loaded.get(place.table)
@@ -146,23 +146,23 @@ class Tables:
         if loaded is not None:
             self._put(loaded, place, None if standing is None else _entry(place, standing, size, apart))
 
-    def _put(self, loaded: Loaded, place: Place, entry: Entry | None) -> None:
+    def _put(self, loaded: LoadedTable, place: Place, entry: Entry | None) -> None:
         self._size += loaded.put(place.stem, entry)
 
     # -- asking ------------------------------------------------------------------------
 
-    def find_loaded(self, table: Table) -> Loaded | None:
+    def find_loaded(self, table: Table) -> LoadedTable | None:
         """The table where it is in memory."""
         found = self._loaded.get(table)
         if found is not None:
             self._loaded.move_to_end(table)
         return found
 
-    def read(self, table: Table, collection: Collection, unsound: set[Place] | None = None) -> Loaded:
+    def read(self, table: Table, collection: Collection, unsound: set[Place] | None = None) -> LoadedTable:
         """A whole table as it is on disk. Places where something has to be restored, or
         quarantined, are added to `unsound`.
         """
-        loaded = Loaded(collection)
+        loaded = LoadedTable(collection)
         for place in self._places(table):
             look = self._look(place, collection)
             if unsound is not None and self._records.to_mend(look):
@@ -199,17 +199,17 @@ class Tables:
                 stems.append(stem)
         return [Place(table, stem) for stem in dict.fromkeys(sorted(stems))]
 
-    def _look(self, place: Place, collection: Collection) -> Look:
+    def _look(self, place: Place, collection: Collection) -> PlaceContent:
         try:
             with self._disk.folder(place.table.parts) as fd:
                 text = read_at(fd, place.file)
             found = unseal_record(text, collection)
             check_place(found.standing, place)
-        except (OSError, NoFile, Damaged, Foreign):
+        except (OSError, NotRegularFile, DamagedRecord, ForeignFile):
             return self._records.look(place, collection, None)
         return look_of(place, found, text)
 
-    def _entry(self, look: Look) -> Entry | None:
+    def _entry(self, look: PlaceContent) -> Entry | None:
         if look.standing is not None:
             return _entry(look.place, look.standing, look.bytes, look.apart)
         if look.damage is None:
@@ -221,10 +221,10 @@ class Tables:
         return Entry(look.place, key, None, 0)
 
 
-def _entry(place: Place, standing: Standing, size: int, apart: Mapping[str, Apart]) -> Entry:
+def _entry(place: Place, standing: Standing, size: int, apart: Mapping[str, BlobReference]) -> Entry:
     return Entry(place, standing.key, outline(standing, apart), size, apart)
 
 
-def outline(standing: Standing, apart: Mapping[str, Apart]) -> Standing:
+def outline(standing: Standing, apart: Mapping[str, BlobReference]) -> Standing:
     """What is kept in memory."""
     return without(replace(standing, body={}), apart) if isinstance(standing, Record) else standing

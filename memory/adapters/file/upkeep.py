@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from memory.adapters.file.commits import Staged
+from memory.adapters.file.commits import StagedCommit
 from memory.adapters.file.library import Library
 from memory.adapters.file.names import APART_BACKUP, BACKUP, SUFFIX, UNSEEN, Table, encode_name, stem_of_bytes
 from memory.adapters.file.records import QUARANTINE
-from memory.adapters.file.tables import Loaded
+from memory.adapters.file.tables import LoadedTable
 from memory.domain.errors import StoreError
 from memory.ports.collections import Collection
 from memory.ports.query import RowType
@@ -69,7 +69,7 @@ class Upkeep:
             if repair and copies:
                 newest = copies[0]
                 newest.generation = max(copy.generation for copy in copies)  # it never goes back
-                staged = Staged()
+                staged = StagedCommit()
                 newest.stage(staged)
                 self._commit(staged)
         folder = f"{encode_name(partition.tenant)}/{encode_name(partition.scope)}"
@@ -77,7 +77,7 @@ class Upkeep:
             f"'{folder}': of the two copies of what is counted there, one is missing, cannot be read or is another than the other"
         ]
 
-    def _table(self, table: Table, collection: Collection, repair: bool) -> tuple[Loaded, list[str]]:
+    def _table(self, table: Table, collection: Collection, repair: bool) -> tuple[LoadedTable, list[str]]:
         """What is kept in memory of a table, and files of what was deleted or moved."""
         problems, tables = [], self._library.tables
         if tables.stale:
@@ -87,7 +87,7 @@ class Upkeep:
             problems.append(f"'{'/'.join(table.parts)}': what is kept of it in memory is not what is on disk")
             if repair:
                 tables.drop(table)
-        staged = Staged()
+        staged = StagedCommit()
         self._stage_left_over(table, fresh, staged)
         if staged.steps:
             problems.append(
@@ -97,7 +97,7 @@ class Upkeep:
                 self._commit(staged)
         return fresh, problems
 
-    def _stage_left_over(self, table: Table, fresh: Loaded, staged: Staged) -> None:
+    def _stage_left_over(self, table: Table, fresh: LoadedTable, staged: StagedCommit) -> None:
         """Versions before, and bad files in quarantine, of what is no live record any
         more. What is damaged may still need them.
         """
@@ -116,7 +116,7 @@ class Upkeep:
             if name.partition(".")[0] in gone:
                 staged.remove((QUARANTINE, *table.parts), name)
 
-    def _commit(self, staged: Staged) -> None:
+    def _commit(self, staged: StagedCommit) -> None:
         staged.in_any_order = all(step.staged is None for step in staged.steps)
         files = ["/".join((*step.folder, step.name)) for step in staged.steps]
         self._library.commits.prepare(staged)
@@ -163,7 +163,7 @@ class Upkeep:
         for partition, generation in dict.fromkeys(idle):
             with self._library.hold_lock(self._deadline()):
                 if self._idle_at(partition) == generation:
-                    staged = Staged()
+                    staged = StagedCommit()
                     self._stage_tombstones(partition, staged)
                     self._library.partitions.state(partition).stage_removal(staged)
                     self._commit(staged)
@@ -171,7 +171,7 @@ class Upkeep:
                     forgotten += 1
         return forgotten
 
-    def _stage_tombstones(self, partition: Partition, staged: Staged) -> None:
+    def _stage_tombstones(self, partition: Partition, staged: StagedCommit) -> None:
         """Those of the partition go to the tenant's others that name no scope."""
         disk, (tenant, scope) = (
             self._library.disk,
@@ -242,7 +242,7 @@ class Upkeep:
         ]
 
 
-def _is_left_over(name: str, stem: str, names: set[str], fresh: Loaded) -> bool:
+def _is_left_over(name: str, stem: str, names: set[str], fresh: LoadedTable) -> bool:
     """Whether no record says that it has the bytes in this file: neither what stands
     there nor the version before, as far as these can be read.
     """

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
-from memory.ports.record import FieldValue, JsonValue, Owed, Record
+from memory.ports.record import FieldValue, JsonValue, PendingStep, Record
 
 
 def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
@@ -76,8 +76,8 @@ def frozen_mapping(value: Mapping[str, JsonValue]) -> FrozenDict:
     return FrozenDict({k: frozen_json(v) for k, v in value.items()}) if value else NOTHING
 
 
-def frozen_owed(owed: tuple[Owed, ...]) -> tuple[Owed, ...]:
-    return tuple([Owed(o.id, o.step, frozen_mapping(o.data)) for o in owed]) if owed else ()
+def frozen_owed(owed: tuple[PendingStep, ...]) -> tuple[PendingStep, ...]:
+    return tuple([PendingStep(o.id, o.step, frozen_mapping(o.data)) for o in owed]) if owed else ()
 
 
 def in_utc(at: datetime) -> datetime:

@@ -17,12 +17,12 @@ from memory.adapters.in_memory.state import State
 from memory.adapters.in_memory.writing import carry_out
 from memory.ports.asking import condition, first_partitions, page_of
 from memory.ports.base import BaseStore, content_bytes
-from memory.ports.candidates import Candidates, Measured, Statistics, none_of
+from memory.ports.candidates import CandidateColumns, Candidates, Statistics, none_of
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import Collection
 from memory.ports.deciding import carried_steps
-from memory.ports.due import Due, due_by_queries
+from memory.ports.due import DuePage, due_by_queries
 from memory.ports.gathering import head_fields, measure_heads, neighbours, place_of
 from memory.ports.heads import head_of
 from memory.ports.nearness import best, by_nearness
@@ -144,7 +144,7 @@ class InMemoryStore(BaseStore):
             Hit(head_of(search.collection, r, search.select), score) for r, score in best(found, search.limit)
         ]
 
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         self._forget()
         name, lets_through = asked.collection.name, condition(asked.filter)
         records = [
@@ -186,7 +186,7 @@ class InMemoryStore(BaseStore):
 
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         """A collection in which nothing waits is asked no questions."""
         collections = tuple(self._collections.values())
         waiting = {

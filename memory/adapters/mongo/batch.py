@@ -25,10 +25,10 @@ from pymongo.write_concern import WriteConcern
 from memory.adapters.mongo.codec import QUARANTINED, Document, document_of, held_in, key_in
 from memory.adapters.mongo.errors import is_collision, is_only_refusals, is_refused
 from memory.adapters.mongo.quarantine import Quarantine
-from memory.adapters.mongo.single import Backing
+from memory.adapters.mongo.single import WriteContext
 from memory.adapters.mongo.table import Table
 from memory.domain.ids import digest_of
-from memory.ports.batch import Address, Collided, Held, Reads, ResolvedWrite
+from memory.ports.batch import Address, ReadSet, ResolvedWrite, StoredRow, WriteCollision
 from memory.ports.collections import Collection
 from memory.ports.record import Key, Partition
 from memory.ports.rows import RECORD, Row
@@ -61,7 +61,7 @@ class WriteBatch:
 
     def __init__(
         self,
-        backing: Backing,
+        backing: WriteContext,
         turns: KeyLocks,
         writes: Sequence[Write],
         *,
@@ -77,7 +77,7 @@ class WriteBatch:
         self._fresh = len(fresh) == len(writes)
         self._rounds = 0
         self._session: Any = None
-        self._ahead: Ahead | None = None
+        self._ahead: InsertPipeline | None = None
         self._known: dict[Partition, int] = {}
 
     # -- turns -------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class WriteBatch:
             if self._rounds > 1 or any(lock.locked() for lock in self._locks):
                 await self._wait(stack)
             async with self._transaction():
-                self._ahead = Ahead(self._session) if self._fresh and not self._together else None
+                self._ahead = InsertPipeline(self._session) if self._fresh and not self._together else None
                 try:
                     yield
                 finally:
@@ -122,14 +122,14 @@ class WriteBatch:
                 await _commit(session)
         except PyMongoError as exc:
             if is_collision(exc) or is_refused(exc):
-                raise Collided from exc
+                raise WriteCollision from exc
             raise
         finally:
             self._session = None
 
     # -- reading -----------------------------------------------------------------------
 
-    async def read(self, reads: Reads) -> tuple[Mapping[Address, Held], Mapping[Partition, int]]:
+    async def read(self, reads: ReadSet) -> tuple[Mapping[Address, StoredRow], Mapping[Partition, int]]:
         if not self._fresh:
             found, self._known = await asyncio.gather(
                 self._look(reads), self._backing.directory.generations(reads.partitions)
@@ -144,8 +144,8 @@ class WriteBatch:
         self._fresh, self._ahead = False, None  # what is refused tells what stands there
         return await self._look(reads), self._known
 
-    async def _look(self, reads: Reads) -> dict[Address, Held]:
-        found: dict[Address, Held] = {}
+    async def _look(self, reads: ReadSet) -> dict[Address, StoredRow]:
+        found: dict[Address, StoredRow] = {}
         for collection, keys in reads.keys.items():
             table = self._backing.table(collection)
             async for document in table.documents.find(table.among(keys), session=self._session):
@@ -230,7 +230,7 @@ async def swap(
     return lost
 
 
-class Ahead:
+class InsertPipeline:
     """Inserts new documents while those behind them are still made."""
 
     def __init__(self, session: Any) -> None:

@@ -14,7 +14,7 @@ from memory.adapters.mongo.codec import Document, key_in
 from memory.adapters.mongo.filters import OURS, both, records_in
 from memory.adapters.mongo.search import find_postings, first, heads
 from memory.adapters.mongo.table import Table
-from memory.ports.candidates import Candidates, Measured, Statistics, none_of
+from memory.ports.candidates import CandidateColumns, Candidates, Statistics, none_of
 from memory.ports.gathering import asking_for, head_fields, measure_heads, neighbours, place_of
 from memory.ports.nearness import exact_cosines
 from memory.ports.query import Everywhere, Head
@@ -22,7 +22,7 @@ from memory.ports.record import Key
 from memory.ports.text import query_words
 
 
-async def candidates(table: Table, asked: Candidates) -> Measured:
+async def candidates(table: Table, asked: Candidates) -> CandidateColumns:
     assert not isinstance(asked.where, Everywhere)  # noqa: S101 - nobody may ask so
     there, select = records_in(asked.where, asked.roles), head_fields(asked)
     passing = both(there, table.conditions.filter(asked.filter))

@@ -21,7 +21,7 @@ import bson
 from bson.int64 import Int64
 
 from memory.ports import lexical
-from memory.ports.batch import NOTHING, Held
+from memory.ports.batch import NOTHING, StoredRow
 from memory.ports.collections import Collection
 from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.heads import BESIDE
@@ -117,7 +117,7 @@ def words_of(packed: bytes) -> Document:
 # -- reading ---------------------------------------------------------------------------
 
 
-def held_in(document: Document | None) -> Held:
+def held_in(document: Document | None) -> StoredRow:
     """What stands there, to be decided on or answered; its token is the document."""
     if document is None:
         return NOTHING
@@ -135,10 +135,10 @@ def held_in(document: Document | None) -> Held:
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         problem = f"it cannot be read ({type(exc).__name__})"
     if not problem and row.type != CORRUPT:
-        return Held(row, document)
+        return StoredRow(row, document)
     version = document.get("version")
     known = int(version) if isinstance(version, int) and version else None
-    return Held(None, document, problem or str(document.get("note")), known)
+    return StoredRow(None, document, problem or str(document.get("note")), known)
 
 
 def _row(document: Mapping[str, Any]) -> Row:

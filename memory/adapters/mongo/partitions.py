@@ -13,7 +13,7 @@ A record that comes to stand so is of a lower generation than its partition, and
 next repeat of the erasure takes it.
 
 A partition has a document from its first raise on, until nothing is left of it and it
-is forgotten (`Idle`). Whoever forgets one marks its document, looks again, and deletes
+is forgotten (`IdlePartitions`). Whoever forgets one marks its document, looks again, and deletes
 it while the mark stands there: a writer who meets the mark takes it away, and the
 partition stays. Then he looks once more, for the put that the server had looked at
 before the mark came and stored when the document was gone.
@@ -33,7 +33,7 @@ from pymongo.read_concern import ReadConcern
 
 from memory.adapters.mongo.codec import Document
 from memory.adapters.mongo.errors import is_only_refusals, is_refused
-from memory.adapters.mongo.schema import Names
+from memory.adapters.mongo.schema import CollectionNames
 from memory.adapters.mongo.thresholds import Thresholds
 from memory.ports.query import Everywhere, Tenant
 from memory.ports.questions import behind_prefix
@@ -48,7 +48,12 @@ class Directory:
     """The documents of partitions."""
 
     def __init__(
-        self, database: AsyncDatabase[Document], names: Names, thresholds: Thresholds, *, majority: bool
+        self,
+        database: AsyncDatabase[Document],
+        names: CollectionNames,
+        thresholds: Thresholds,
+        *,
+        majority: bool,
     ) -> None:
         self.partitions: AsyncCollection[Document] = database[names.partitions]
         self._settled = (
@@ -223,10 +228,10 @@ def only_under(partition: Partition, document: Document, *, exactly: bool) -> li
 _STANDING = [RECORD, MARK, CORRUPT]
 
 
-class Idle:
+class IdlePartitions:
     """Looks at every collection of records that the database has, opened with or not."""
 
-    def __init__(self, directory: Directory, names: Names, page: int) -> None:
+    def __init__(self, directory: Directory, names: CollectionNames, page: int) -> None:
         self._directory, self._names, self._page = directory, names, page
         self._partitions, self._database = directory.partitions, directory.partitions.database
 

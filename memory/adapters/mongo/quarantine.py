@@ -11,7 +11,7 @@ from typing import Any
 from pymongo.asynchronous.database import AsyncDatabase
 
 from memory.adapters.mongo.codec import QUARANTINED, Document, document_of, key_in
-from memory.adapters.mongo.schema import Names
+from memory.adapters.mongo.schema import CollectionNames
 from memory.adapters.mongo.table import Table, as_it_was, replacement
 from memory.domain.time import micros
 from memory.ports.clock import system_clock
@@ -20,7 +20,7 @@ from memory.ports.rows import corrupt_row
 
 
 @dataclass(frozen=True, slots=True)
-class Damaged:
+class DamagedDocument:
     """A document found unreadable, as it was read."""
 
     table: Table
@@ -31,10 +31,10 @@ class Damaged:
 class Quarantine:
     """The copies."""
 
-    def __init__(self, database: AsyncDatabase[Document], names: Names) -> None:
+    def __init__(self, database: AsyncDatabase[Document], names: CollectionNames) -> None:
         self.copies = database[names.quarantine]
 
-    async def keep(self, damaged: Sequence[Damaged]) -> None:
+    async def keep(self, damaged: Sequence[DamagedDocument]) -> None:
         """Move documents that still are as they were read out of the way."""
         for one in damaged:
             table, key = one.table, key_in(one.document)

@@ -21,7 +21,7 @@ from memory.adapters.mongo.codec import (
     projection,
 )
 from memory.adapters.mongo.filters import OURS, both, scope_conditions
-from memory.adapters.mongo.quarantine import Damaged, Quarantine
+from memory.adapters.mongo.quarantine import DamagedDocument, Quarantine
 from memory.adapters.mongo.table import Table
 from memory.ports.asking import Predicate, condition
 from memory.ports.batch import ResolvedWrite, slot_of
@@ -46,7 +46,7 @@ from memory.ports.record import Corrupt, Key, Record, Role, Stored
 from memory.ports.rows import CORRUPT, MARK, TOMBSTONE, row_of
 
 
-async def get(table: Table, keys: Sequence[Key]) -> tuple[list[Stored | None], list[Damaged]]:
+async def get(table: Table, keys: Sequence[Key]) -> tuple[list[Stored | None], list[DamagedDocument]]:
     """What stands under each key, and what was found unreadable just now. A key that no
     document can have finds nothing.
     """
@@ -62,16 +62,16 @@ async def get(table: Table, keys: Sequence[Key]) -> tuple[list[Stored | None], l
                 table.among(possible), WITHOUT_WORDS, batch_size=len(possible) + 1
             )
         }
-    damaged: list[Damaged] = []
+    damaged: list[DamagedDocument] = []
     return [
         _decode_stored(table, documents.get(key), damaged) async for key in iterate_cooperatively(keys)
     ], damaged
 
 
-def _decode_stored(table: Table, document: Document | None, damaged: list[Damaged]) -> Stored | None:
+def _decode_stored(table: Table, document: Document | None, damaged: list[DamagedDocument]) -> Stored | None:
     stored = None if document is None else _slot(table, document).stored_value
     if isinstance(stored, Corrupt) and document is not None and document.get("type") != CORRUPT:
-        damaged.append(Damaged(table, document, stored.problem))
+        damaged.append(DamagedDocument(table, document, stored.problem))
     return stored
 
 
@@ -82,7 +82,7 @@ def _slot(table: Table, document: Document) -> Slot:
 # -- queries ---------------------------------------------------------------------------
 
 
-async def query(table: Table, query: Query) -> tuple[Page, list[Damaged]]:
+async def query(table: Table, query: Query) -> tuple[Page, list[DamagedDocument]]:
     """One page, and what was found unreadable while reading it: then the page is to be
     read again.
     """
@@ -93,7 +93,7 @@ async def query(table: Table, query: Query) -> tuple[Page, list[Damaged]]:
         )
     documents, corrupt, more = await _documents(table, query, wanted)
     answers: list[Stored] = []
-    damaged: list[Damaged] = []
+    damaged: list[DamagedDocument] = []
     heads: list[Head] = []
     if query.select is not None:
         heads = [

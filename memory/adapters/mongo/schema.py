@@ -23,7 +23,7 @@ from memory.ports.rows import CORRUPT, RECORD
 SCHEMA = 3
 
 
-class Names:
+class CollectionNames:
     """What collections are called. Our own have a dot in them, which no name of a
     collection of records has.
     """
@@ -103,7 +103,7 @@ def indexes(collection: Collection) -> list[IndexModel]:
 
 
 async def make_ready(
-    store: str, database: AsyncDatabase[Document], names: Names, collections: Sequence[Collection]
+    store: str, database: AsyncDatabase[Document], names: CollectionNames, collections: Sequence[Collection]
 ) -> str | None:
     """Make what is missing. Safe beside other processes that do the same. Returns the
     note of the format.
@@ -120,14 +120,16 @@ async def make_ready(
     return noted
 
 
-async def versions_of(database: AsyncDatabase[Document], names: Names) -> tuple[int | None, str | None]:
+async def versions_of(
+    database: AsyncDatabase[Document], names: CollectionNames
+) -> tuple[int | None, str | None]:
     """The layout's version, and the note of the format."""
     found = await database[names.schema].find_one({"_id": "schema"})
     return (None, None) if found is None else (int(found["version"]), found.get("format"))
 
 
 async def swap_format(
-    database: AsyncDatabase[Document], names: Names, before: str | None, after: str
+    database: AsyncDatabase[Document], names: CollectionNames, before: str | None, after: str
 ) -> bool:
     """Replace the note of the format if it is still that one."""
     changed = await database[names.schema].update_one(
@@ -136,7 +138,9 @@ async def swap_format(
     return changed.matched_count == 1
 
 
-async def _require_version(store: str, database: AsyncDatabase[Document], names: Names) -> str | None:
+async def _require_version(
+    store: str, database: AsyncDatabase[Document], names: CollectionNames
+) -> str | None:
     version, noted = await versions_of(database, names)
     if version is None:
         try:

@@ -33,7 +33,7 @@ FURTHER = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class LexicalMatches:
     """What holds one of some words, and of how many records with how many words in all.
     No filter is applied: what it hides still tells how rare a word is.
     """
@@ -54,7 +54,7 @@ class Holding:
         return sorted(bm25_scores(counted, self.documents, self.words), key=lambda one: (-one[1], one[0].id))
 
 
-async def find_postings(table: Table, there: Document, words: Sequence[str]) -> Holding:
+async def find_postings(table: Table, there: Document, words: Sequence[str]) -> LexicalMatches:
     """What holds one of these words there; without words, the statistics alone."""
     (documents, total), holders = await asyncio.gather(
         _statistics(table, there), _holders(table, there, words)
@@ -64,7 +64,7 @@ async def find_postings(table: Table, there: Document, words: Sequence[str]) -> 
         packed = holder.get("words", lexical.NO_WORDS)  # of a damaged one there may be none
         if frequencies := lexical.counts(table.collection, packed, words):
             counted.append((key_in(holder), frequencies, lexical.length(packed)))
-    return Holding(documents, total, counted)
+    return LexicalMatches(documents, total, counted)
 
 
 async def search(table: Table, search: Search, text: str) -> list[Hit]:

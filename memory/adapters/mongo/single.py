@@ -33,7 +33,7 @@ ROUNDS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Backing:
+class WriteContext:
     """What writes are carried out with."""
 
     store: str
@@ -49,7 +49,7 @@ class Backing:
         return StoreUnavailable(self.store, "others kept changing what the call is about; try again")
 
 
-async def put_one(backing: Backing, write: Put) -> Outcome:
+async def put_one(backing: WriteContext, write: Put) -> Outcome:
     """Store the record where the condition holds; where it does not, look, and say what
     stands there. Raises `Unstorable`.
     """
@@ -115,7 +115,7 @@ async def _try_store(
     return True
 
 
-async def delete_one(backing: Backing, write: Delete) -> Outcome:
+async def delete_one(backing: WriteContext, write: Delete) -> Outcome:
     """A tombstone needs no generation: one change of one document. Raises `Unstorable`."""
     table = backing.table(write.collection)
     document = document_of(

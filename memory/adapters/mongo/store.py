@@ -30,22 +30,22 @@ from memory.adapters.mongo.connection import (
     require_uri,
 )
 from memory.adapters.mongo.errors import translate
-from memory.adapters.mongo.partitions import Directory, Idle
-from memory.adapters.mongo.quarantine import Damaged, Quarantine
+from memory.adapters.mongo.partitions import Directory, IdlePartitions
+from memory.adapters.mongo.quarantine import DamagedDocument, Quarantine
 from memory.adapters.mongo.reading import Deletion
-from memory.adapters.mongo.schema import SCHEMA, Names, make_ready, swap_format, versions_of
+from memory.adapters.mongo.schema import SCHEMA, CollectionNames, make_ready, swap_format, versions_of
 from memory.adapters.mongo.search import search
-from memory.adapters.mongo.single import Backing, delete_one, put_one
+from memory.adapters.mongo.single import WriteContext, delete_one, put_one
 from memory.adapters.mongo.table import Table
 from memory.adapters.mongo.thresholds import THRESHOLDS, Thresholds
 from memory.domain.errors import ConfigError, NotOpen
 from memory.ports.answering import expect_server
 from memory.ports.base import BaseStore
 from memory.ports.batch import carry_out
-from memory.ports.candidates import Candidates, Measured
+from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.due import Due
+from memory.ports.due import DuePage
 from memory.ports.quarantine import sound, try_quarantine
 from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant, Words
 from memory.ports.record import JsonValue, Key, Partition, Record, Stored
@@ -82,11 +82,11 @@ class MongoStore(BaseStore):
         super().__init__(name)
         self._config = replace(parse(name, url, options), thresholds=thresholds)
         require_uri(name, self._config)
-        self._names = Names(self._config.prefix)
+        self._names = CollectionNames(self._config.prefix)
         self._client: AsyncMongoClient[Document] | None = None
         self._heartbeats = Heartbeats()
         self._found: Inspection | None = None
-        self._backing: Backing | None = None
+        self._backing: WriteContext | None = None
         self._turns = KeyLocks(1)
         self._epoch = ""
         self._calls: set[asyncio.Task[Any]] = set()
@@ -123,7 +123,7 @@ class MongoStore(BaseStore):
             Directory(database, self._names, thresholds, majority=majority),
             Quarantine(database, self._names),
         )
-        self._backing = Backing(self.name, client, tables, directory, quarantine)
+        self._backing = WriteContext(self.name, client, tables, directory, quarantine)
         self._turns = KeyLocks(thresholds.turns)
         self._capabilities = replace(self.claims, atomic=found.transactions, durable=found.durable)
         self._epoch = "" if found.durable else found.run
@@ -315,7 +315,7 @@ class MongoStore(BaseStore):
         table, text = self._table(wanted.collection), wanted.by.text
         return await self._to_its_end(search(table, wanted, text))
 
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         return await self._to_its_end(candidates(self._table(asked.collection), asked))
 
     async def _delete_matching(
@@ -335,12 +335,12 @@ class MongoStore(BaseStore):
 
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         """Mostly nothing is: that is one question about all collections."""
         if cursor is None and not await self._to_its_end(
             reading.may_be_due(list(self._ready().tables.values()), now, expired)
         ):
-            return Due()
+            return DuePage()
         return await super()._due(now, limit, cursor, expired)
 
     # -- upkeep ------------------------------------------------------------------------
@@ -371,18 +371,20 @@ class MongoStore(BaseStore):
     async def _forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
         return await self._to_its_end(self._idle().forget(dict(idle)))
 
-    def _idle(self) -> Idle:
-        return Idle(self._ready().directory, self._names, self._config.thresholds.partitions_at_once)
+    def _idle(self) -> IdlePartitions:
+        return IdlePartitions(
+            self._ready().directory, self._names, self._config.thresholds.partitions_at_once
+        )
 
     def _table(self, collection: Collection) -> Table:
         return self._ready().table(collection)
 
-    def _ready(self) -> Backing:
+    def _ready(self) -> WriteContext:
         if self._backing is None:
             raise NotOpen(f"store '{self.name}'")
         return self._backing
 
-    async def _quarantine(self, damaged: Sequence[Damaged]) -> bool:
+    async def _quarantine(self, damaged: Sequence[DamagedDocument]) -> bool:
         return await try_quarantine(self.name, self._ready().quarantine.keep, damaged, self._translate)
 
     def _translate(self, error: Exception) -> Exception | None:

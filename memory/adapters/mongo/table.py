@@ -15,7 +15,7 @@ from pymongo.write_concern import WriteConcern
 
 from memory.adapters.mongo.codec import QUARANTINED, Document, address
 from memory.adapters.mongo.filters import Conditions
-from memory.adapters.mongo.schema import Names
+from memory.adapters.mongo.schema import CollectionNames
 from memory.adapters.mongo.thresholds import Thresholds
 from memory.ports.collections import Collection
 from memory.ports.record import Key
@@ -34,7 +34,7 @@ class Table:
         self,
         collection: Collection,
         database: AsyncDatabase[Document],
-        names: Names,
+        names: CollectionNames,
         thresholds: Thresholds,
         *,
         majority: bool,

@@ -24,7 +24,7 @@ from typing import Any
 
 from memory.adapters.qdrant.batch import change_to
 from memory.adapters.qdrant.codec import REALS, Payload, held_in
-from memory.adapters.qdrant.engine import WORDS, Change, Engine, Sparse, Vectors, Whole, dense_name
+from memory.adapters.qdrant.engine import WORDS, Engine, FullPoint, PointChange, Sparse, Vectors, dense_name
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.rounding import stands_for
 from memory.ports import lexical
@@ -79,7 +79,7 @@ def _words(collection: Collection, row: Row) -> bytes | None:
     return lexical.index(collection, row.texts) if row.type == RECORD and collection.texts else None
 
 
-def _problems(point: Whole, wanted: Change) -> Iterator[str]:
+def _problems(point: FullPoint, wanted: PointChange) -> Iterator[str]:
     expected, payload = wanted.payload or {}, point.payload
     names = {*expected, *payload}.difference(_NOT_COMPARED)
     if differing := sorted(name for name in names if expected.get(name) != payload.get(name)):

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from memory.adapters.qdrant.codec import Payload, generation_payload, held_in, is_sound, over, payload_of
-from memory.adapters.qdrant.engine import Change, Engine, Vectors
-from memory.adapters.qdrant.errors import KeptInPart
+from memory.adapters.qdrant.engine import Engine, PointChange, Vectors
+from memory.adapters.qdrant.errors import PartialBatch
 from memory.adapters.qdrant.keys import generation_point, record_point
 from memory.adapters.qdrant.words import sparse_record, unit
 from memory.domain.errors import CorruptRecord, StoreFull
 from memory.ports import batch
-from memory.ports.batch import Address, Held, Reads
+from memory.ports.batch import Address, ReadSet, StoredRow
 from memory.ports.collections import Collection
 from memory.ports.pace import iterate_cooperatively
 from memory.ports.record import Partition
@@ -48,9 +48,9 @@ def vectors_of(collection: Collection, row: Row | None) -> Vectors:
 
 def change_to(
     collection: Collection, point: str, before: Payload | None, row: Row, *, found_anew: bool = True
-) -> Change:
+) -> PointChange:
     """The change that lets the row stand at the point."""
-    return Change(
+    return PointChange(
         point,
         before,
         over(collection, payload_of(collection, row), before),
@@ -68,7 +68,7 @@ class Points:
         self.fenced = engine.alone
         self._numbered: dict[Partition, Payload] = {}
         """The generations as they were read."""
-        self._stored: dict[Address, Change] = {}
+        self._stored: dict[Address, PointChange] = {}
         self._afterwards: dict[str, Payload | None] = {}
         """The generations as they were once the changes were made."""
         self._kept = False
@@ -82,7 +82,7 @@ class Points:
         stored.
         """
 
-    async def read(self, reads: Reads) -> tuple[Mapping[Address, Held], Mapping[Partition, int]]:
+    async def read(self, reads: ReadSet) -> tuple[Mapping[Address, StoredRow], Mapping[Partition, int]]:
         addresses = {record_point(c.name, key): (c, key) for c, keys in reads.keys.items() for key in keys}
         partitions = {generation_point(p): p for p in reads.partitions}
         found = await self._engine.retrieve(sorted([*addresses, *partitions]))
@@ -102,7 +102,7 @@ class Points:
 
     async def raise_generations(self, raised: Mapping[Partition, int]) -> set[Partition]:
         changes = {
-            generation_point(p): Change(
+            generation_point(p): PointChange(
                 generation_point(p), self._numbered.get(p), generation_payload(p, number), Vectors()
             )
             for p, number in raised.items()
@@ -123,10 +123,10 @@ class Points:
         self._kept = self._kept or len(lost) < len(made)
         return {address for address, change in made.items() if change.point in lost}
 
-    def _change(self, change: batch.ResolvedWrite) -> Change:
+    def _change(self, change: batch.ResolvedWrite) -> PointChange:
         point, before = record_point(change.collection.name, change.key), change.held.token
         if change.row is None:
-            return Change(point, before, None)
+            return PointChange(point, before, None)
         return change_to(change.collection, point, before, change.row, found_anew=change.found_anew)
 
     async def generations(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
@@ -141,14 +141,14 @@ class Points:
 
     async def take_back(self, changes: Sequence[batch.ResolvedWrite]) -> set[Address]:
         standing = await self._engine.retrieve([self._stored[c.address].point for c in changes])
-        undo: dict[str, tuple[Address, Change]] = {}
+        undo: dict[str, tuple[Address, PointChange]] = {}
         for change in changes:
             stored, held = self._stored[change.address], change.held
             now = standing.get(stored.point)
             if now is not None and now.get("checksum") == (stored.payload or {}).get("checksum"):
                 undo[stored.point] = (
                     change.address,
-                    Change(stored.point, now, held.token, vectors_of(change.collection, held.row)),
+                    PointChange(stored.point, now, held.token, vectors_of(change.collection, held.row)),
                 )
         lost = await self._engine.commit([change for _, change in undo.values()]) if undo else set()
         return {address for point, (address, _) in undo.items() if point not in lost}
@@ -162,6 +162,6 @@ def raise_if_kept(engine: Engine, error: Exception, kept: bool) -> None:
     call ends as one of which a part may stand.
     """
     if kept and isinstance(engine.translate(error), StoreFull):
-        raise KeptInPart(
+        raise PartialBatch(
             "no room is left, and a part of the call was kept; make room and try again"
         ) from error

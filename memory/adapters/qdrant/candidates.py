@@ -11,21 +11,21 @@ import math
 from collections.abc import Mapping, Sequence
 
 from memory.adapters.qdrant.codec import LENGTH
-from memory.adapters.qdrant.engine import Ask, Engine, Found, QdrantCondition, Sparse
-from memory.adapters.qdrant.filters import Always, Compiler, Part, scope_conditions
+from memory.adapters.qdrant.engine import Engine, FoundPoint, PointQuery, QdrantCondition, Sparse
+from memory.adapters.qdrant.filters import Compiler, ConstantCondition, Part, scope_conditions
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.pages import everything
-from memory.adapters.qdrant.search import HEADS_AT_A_TIME, Ranking, Reading
+from memory.adapters.qdrant.search import HEADS_AT_A_TIME, HeadReader, PointSearch
 from memory.adapters.qdrant.words import index_of
 from memory.ports import lexical
-from memory.ports.candidates import Around, Candidates, Measured, Statistics, none_of
+from memory.ports.candidates import CandidateColumns, Candidates, Neighbourhood, Statistics, none_of
 from memory.ports.gathering import asking_for, head_fields, measure_heads, neighbours, place_of
 from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Condition, Everywhere, Head, Near, Search, Words, all_of
 from memory.ports.record import Key
 
 
-async def candidates(engine: Engine, asked: Candidates) -> Measured:
+async def candidates(engine: Engine, asked: Candidates) -> CandidateColumns:
     """One request brings the best of each way, the named ones and the words' counts,
     another the numbers of words.
     """
@@ -36,8 +36,8 @@ async def candidates(engine: Engine, asked: Candidates) -> Measured:
         return await measure_heads(
             asked, [], none_of(asked)
         )  # in this process that costs next to nothing, and each search a good deal more
-    looking = _Looking(engine, asked)
-    counting = _Counting(engine, asked)
+    looking = _CandidateSearch(engine, asked)
+    counting = _StatisticsBuilder(engine, asked)
     answers, lengths = await asyncio.gather(
         engine.ask([*looking.questions, *counting.questions]), counting.lengths()
     )
@@ -49,7 +49,7 @@ async def candidates(engine: Engine, asked: Candidates) -> Measured:
     return await measure_heads(asked, list(found.values()), counted)
 
 
-class _Looking:
+class _CandidateSearch:
     """Looks for heads with all that is measured."""
 
     def __init__(self, engine: Engine, asked: Candidates) -> None:
@@ -62,18 +62,18 @@ class _Looking:
             Search(asked.collection, asked.where, by, asked.limit, asked.filter, asked.roles, self._select)
             for by in ways
         ]
-        rankings = [Ranking(engine, search) for search in searches]
+        rankings = [PointSearch(engine, search) for search in searches]
         self._rankings = [(r, r.question) for r in rankings if r.question is not None]
         self._named = self._make_listing(asked.filter, self._points()) if asked.among else None
 
     @property
-    def questions(self) -> list[Ask]:
+    def questions(self) -> list[PointQuery]:
         """The best by words and by meaning, and those that are named."""
         return [question for _, question in self._rankings] + (
             [self._named.question] if self._named is not None else []
         )
 
-    async def heads(self, answers: Sequence[Sequence[Found]]) -> list[Head]:
+    async def heads(self, answers: Sequence[Sequence[FoundPoint]]) -> list[Head]:
         """What the answers to the questions hold, some of it twice."""
         ranked = [
             hit.head
@@ -89,7 +89,7 @@ class _Looking:
             [record_point(self._asked.collection.name, key) for key in keys]
         )
 
-    async def around(self, found: Mapping[str, Head], around: Around) -> list[Head]:
+    async def around(self, found: Mapping[str, Head], around: Neighbourhood) -> list[Head]:
         """What stands beside them."""
         places = neighbours(found.values(), around)
         listings = [
@@ -104,7 +104,7 @@ class _Looking:
         ]
         return [head for head in heads if head.key.id not in found and place_of(head, around) in places]
 
-    def _make_listing(self, part: Condition | None, there: Part = Always.YES) -> _Listing | None:
+    def _make_listing(self, part: Condition | None, there: Part = ConstantCondition.YES) -> _PointScan | None:
         """What the filter and the condition let through; None where that is nothing."""
         asked = self._asked
         compiler = Compiler(asked.collection, self._engine.conditions)
@@ -116,19 +116,19 @@ class _Looking:
                 there,
             ]
         )
-        if where is Always.NO:
+        if where is ConstantCondition.NO:
             return None
-        return _Listing(self._engine, Reading(asked.collection, self._select, compiled.rest), where)
+        return _PointScan(self._engine, HeadReader(asked.collection, self._select, compiled.rest), where)
 
 
-class _Listing:
+class _PointScan:
     """All points that a condition lets through, as heads."""
 
-    def __init__(self, engine: Engine, reading: Reading, where: QdrantCondition) -> None:
+    def __init__(self, engine: Engine, reading: HeadReader, where: QdrantCondition) -> None:
         self._engine, self._reading, self._where = engine, reading, where
-        self.question = Ask(where, engine.thresholds.read_at_once, reading.keys)
+        self.question = PointQuery(where, engine.thresholds.read_at_once, reading.keys)
 
-    async def heads(self, points: Sequence[Found]) -> list[Head]:
+    async def heads(self, points: Sequence[FoundPoint]) -> list[Head]:
         """The heads of the answer to `question`, and of all that follows where that was
         not all.
         """
@@ -140,7 +140,7 @@ class _Listing:
             for h in await self._read(some)
         ]
 
-    async def _read(self, points: Sequence[Found]) -> list[Head]:
+    async def _read(self, points: Sequence[FoundPoint]) -> list[Head]:
         reading = self._reading
         return [
             head
@@ -149,7 +149,7 @@ class _Listing:
         ]
 
 
-class _Counting:
+class _StatisticsBuilder:
     """The statistics. Documents and words follow from the numbers of words that points
     have.
 
@@ -166,12 +166,12 @@ class _Counting:
         self._words = [index_of(lexical.token(stem)) for stem in asked.counted] if self._counted else []
 
     @property
-    def questions(self) -> list[Ask]:
+    def questions(self) -> list[PointQuery]:
         if not self._counted:
             return []
-        old = Ask(self._old, self._engine.thresholds.read_at_once, ("counted",))
+        old = PointQuery(self._old, self._engine.thresholds.read_at_once, ("counted",))
         best = [
-            Ask(self._where, 1, (), words=Sparse([w], [1.0]), corpus=self._where, with_words=True)
+            PointQuery(self._where, 1, (), words=Sparse([w], [1.0]), corpus=self._where, with_words=True)
             for w in self._words
         ]
         return [old, *best]
@@ -182,7 +182,9 @@ class _Counting:
             return await self._engine.tally(LENGTH, self._where)
         return {0: await self._engine.count(self._where)} if self._asked.statistics else {}
 
-    async def statistics(self, lengths: Mapping[int, int], answers: Sequence[Sequence[Found]]) -> Statistics:
+    async def statistics(
+        self, lengths: Mapping[int, int], answers: Sequence[Sequence[FoundPoint]]
+    ) -> Statistics:
         documents, words = sum(lengths.values()), sum(length * points for length, points in lengths.items())
         if not self._counted:
             return Statistics(documents, 0, none_of(self._asked).containing)
@@ -201,11 +203,11 @@ class _Counting:
         return Statistics(documents, words, dict(zip(self._asked.counted, holding, strict=True)))
 
 
-def _length(point: Found) -> int:
+def _length(point: FoundPoint) -> int:
     return lexical.length(str(point.payload.get("counted", "0")).encode())
 
 
-def _document_frequency(best: Sequence[Found], word: int, documents: int) -> int:
+def _document_frequency(best: Sequence[FoundPoint], word: int, documents: int) -> int:
     """How many of the documents hold the word, by the point that has most of it.
 
     Its score is its weight of the word times the word's rarity, `ln((N - n + 0.5) / (n

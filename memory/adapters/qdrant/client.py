@@ -23,25 +23,25 @@ from qdrant_client import AsyncQdrantClient
 from qdrant_client.http.exceptions import UnexpectedResponse
 
 from memory.adapters.qdrant.client_conditions import ClientConditions, whole_if_possible
-from memory.adapters.qdrant.client_errors import Unconfirmed, is_servers_answer, translate_client
+from memory.adapters.qdrant.client_errors import UnconfirmedWrite, is_servers_answer, translate_client
 from memory.adapters.qdrant.client_opening import dimensions_of, make_ready
 from memory.adapters.qdrant.codec import REALS, Payload
 from memory.adapters.qdrant.config import ServerConfig
 from memory.adapters.qdrant.engine import (
     MOST_VALUES,
     WORDS,
-    Ask,
-    Change,
     Conditions,
-    Found,
+    FoundPoint,
+    FullPoint,
     Index,
+    PointChange,
+    PointQuery,
     QdrantCondition,
     Sparse,
     Vectors,
-    Whole,
     dense_name,
 )
-from memory.adapters.qdrant.errors import KeptInPart
+from memory.adapters.qdrant.errors import PartialBatch
 from memory.adapters.qdrant.local_wire import LocalWire
 from memory.adapters.qdrant.rounding import bound_beyond
 from memory.adapters.qdrant.wire import ServerWire, Wire, ask, encode_body
@@ -152,16 +152,16 @@ class ClientEngine:
 
     async def scroll(
         self, where: QdrantCondition, limit: int, after: Any = None, keys: Sequence[str] | None = None
-    ) -> tuple[list[Found], Any]:
+    ) -> tuple[list[FoundPoint], Any]:
         records, following = await self._scroll(
             limit, {"filter": where, "with_payload": _payload_selector(keys)}, after
         )
-        return [Found(r.get("payload") or {}, r["id"]) for r in records], following
+        return [FoundPoint(r.get("payload") or {}, r["id"]) for r in records], following
 
-    async def whole(self, limit: int, after: Any = None) -> tuple[list[Whole], Any]:
+    async def whole(self, limit: int, after: Any = None) -> tuple[list[FullPoint], Any]:
         records, following = await self._scroll(limit, {"with_payload": True, "with_vector": True}, after)
         return [
-            Whole(str(r["id"]), r.get("payload") or {}, _parse_vectors(r.get("vector"))) for r in records
+            FullPoint(str(r["id"]), r.get("payload") or {}, _parse_vectors(r.get("vector"))) for r in records
         ], following
 
     async def _scroll(
@@ -174,7 +174,7 @@ class ClientEngine:
 
     async def scroll_ordered(
         self, where: QdrantCondition, path: str, descending: bool, start: float | None, limit: int
-    ) -> list[Found]:
+    ) -> list[FoundPoint]:
         order: dict[str, Any] = {"key": path, "direction": "desc" if descending else "asc"}
         if start is not None:
             real = path.startswith(f"{REALS}.")  # which the server may read one step off
@@ -185,7 +185,7 @@ class ClientEngine:
             "POST",
             "/points/scroll",
             body,
-            lambda a: [Found(r.get("payload") or {}, r["order_value"]) for r in a["points"]],
+            lambda a: [FoundPoint(r.get("payload") or {}, r["order_value"]) for r in a["points"]],
         )
 
     async def count(self, where: QdrantCondition) -> int:
@@ -198,11 +198,11 @@ class ClientEngine:
             "POST", "/facet", body, lambda a: {int(hit["value"]): int(hit["count"]) for hit in a["hits"]}
         )
 
-    async def ask(self, questions: Sequence[Ask]) -> list[list[Found]]:
+    async def ask(self, questions: Sequence[PointQuery]) -> list[list[FoundPoint]]:
         if {len(q.near) for q in questions if q.near is not None} - self._dimensions:
             await self._look()
         known = [q for q in questions if q.near is None or len(q.near) in self._dimensions]
-        answers: list[list[Found]] = []
+        answers: list[list[FoundPoint]] = []
         for some in _chunks(known, self._queries_at_once):
             body = {"searches": [self._search(q) for q in some]}
             answers += await self._ask(
@@ -214,7 +214,7 @@ class ClientEngine:
         told = iter(answers)
         return [next(told) if q.near is None or len(q.near) in self._dimensions else [] for q in questions]
 
-    def _search(self, question: Ask) -> dict[str, Any]:
+    def _search(self, question: PointQuery) -> dict[str, Any]:
         asked: dict[str, Any] = {
             "filter": question.where,
             "limit": question.limit,
@@ -235,7 +235,7 @@ class ClientEngine:
     # -- writing -----------------------------------------------------------------------
 
     async def commit(
-        self, changes: Sequence[Change], afterwards: dict[str, Payload | None] | None = None
+        self, changes: Sequence[PointChange], afterwards: dict[str, Payload | None] | None = None
     ) -> set[str]:
         await self._make_vectors(changes)
         lost: set[str] = set()
@@ -245,7 +245,7 @@ class ClientEngine:
                 await self._ask("POST", "/points/batch", some.body, _must_be_completed, **_DECIDED)
             except Exception as exc:
                 if kept or (is_servers_answer(exc) and await self._any_made(some)):
-                    raise KeptInPart(
+                    raise PartialBatch(
                         "Qdrant stopped in the middle of a call, and a part of it was kept; try again"
                     ) from exc
                 raise
@@ -254,7 +254,7 @@ class ClientEngine:
             lost |= some.tokens.keys() - made
         return lost
 
-    async def _applied_points(self, portion: _Portion, beside: dict[str, Payload | None]) -> set[str]:
+    async def _applied_points(self, portion: _RequestBatch, beside: dict[str, Payload | None]) -> set[str]:
         """The points at which the changes were made. The same request tells how those
         beside are.
         """
@@ -266,7 +266,7 @@ class ClientEngine:
             c.point for c in portion.changes if _was_made(c, portion.tokens[c.point], standing.get(c.point))
         }
 
-    async def _any_made(self, portion: _Portion) -> bool:
+    async def _any_made(self, portion: _RequestBatch) -> bool:
         """Whether anything of a portion that was refused stands. A server stops at its
         first error and keeps what came before.
         """
@@ -278,7 +278,7 @@ class ClientEngine:
             for c in portion.changes
         )
 
-    async def _make_vectors(self, changes: Sequence[Change]) -> None:
+    async def _make_vectors(self, changes: Sequence[PointChange]) -> None:
         missing = {
             len(c.vectors.dense) for c in changes if c.vectors is not None and c.vectors.dense is not None
         } - self._dimensions
@@ -295,12 +295,12 @@ class ClientEngine:
                     raise
             self._dimensions.add(dimensions)
 
-    def _portions(self, changes: Sequence[Change]) -> Iterator[_Portion]:
+    def _portions(self, changes: Sequence[PointChange]) -> Iterator[_RequestBatch]:
         """The changes in requests that are not too large, by what they are when they
         are sent.
         """
         most, most_bytes = self.thresholds.changed_at_once, self.thresholds.changed_bytes_at_once
-        portion = _Portion()
+        portion = _RequestBatch()
         for change in changes:
             token = secrets.token_urlsafe(9)
             operation = encode_body(self._operation(change, token))
@@ -308,12 +308,12 @@ class ClientEngine:
                 len(portion.changes) == most or portion.size + len(operation) > most_bytes
             ):
                 yield portion
-                portion = _Portion()
+                portion = _RequestBatch()
             portion.add(change, token, operation)
         if portion.changes:
             yield portion
 
-    def _operation(self, change: Change, token: str) -> dict[str, Any]:
+    def _operation(self, change: PointChange, token: str) -> dict[str, Any]:
         """The change as one operation, conditional on the state it was decided on."""
         if change.payload is None:
             return {"delete": {"filter": self._still(change), **self._shards}}
@@ -326,7 +326,7 @@ class ClientEngine:
             upsert |= {"update_mode": "update_only", "update_filter": self._still(change)}
         return {"upsert": upsert}
 
-    def _still(self, change: Change) -> QdrantCondition:
+    def _still(self, change: PointChange) -> QdrantCondition:
         """The point is as it was when the change was decided."""
         token = (change.before or {}).get("token")
         same = self.conditions.missing("token") if token is None else self.conditions.equals("token", token)
@@ -336,16 +336,16 @@ class ClientEngine:
         return translate_client(self._name, error)
 
 
-class _Portion:
+class _RequestBatch:
     """The changes of one request, their tokens, and what is sent."""
 
     def __init__(self) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[PointChange] = []
         self.tokens: dict[str, str] = {}
         self.size = 0
         self._operations: list[bytes] = []
 
-    def add(self, change: Change, token: str, operation: bytes) -> None:
+    def add(self, change: PointChange, token: str, operation: bytes) -> None:
         self.changes.append(change)
         self.tokens[change.point] = token
         self._operations.append(operation)
@@ -358,7 +358,7 @@ class _Portion:
 
 def _must_be_completed(results: Any) -> None:
     if any(result["status"] != "completed" for result in results):
-        raise Unconfirmed("the server accepted the write and did not say in time that it was made")
+        raise UnconfirmedWrite("the server accepted the write and did not say in time that it was made")
 
 
 def _address(config: ServerConfig) -> dict[str, Any]:
@@ -384,11 +384,13 @@ def _payloads(records: Any) -> dict[str, Payload]:
     return {str(r["id"]): r.get("payload") or {} for r in records}
 
 
-def _parse_point(point: dict[str, Any]) -> Found:
+def _parse_point(point: dict[str, Any]) -> FoundPoint:
     """A point with its score, or its id where nothing was ranked."""
     vector = point.get("vector")
     words = _parse_vectors(vector).get(WORDS) if vector else None
-    return Found(point.get("payload") or {}, point["score"], words if isinstance(words, Sparse) else None)
+    return FoundPoint(
+        point.get("payload") or {}, point["score"], words if isinstance(words, Sparse) else None
+    )
 
 
 def _vectors_to_json(vectors: Vectors) -> dict[str, Any]:
@@ -414,7 +416,7 @@ def _lineage(before: Payload | None) -> list[str]:
     return [*before.get("lineage", ()), before["token"]][-LINEAGE:]
 
 
-def _was_made(change: Change, token: str, standing: Payload | None) -> bool:
+def _was_made(change: PointChange, token: str, standing: Payload | None) -> bool:
     """Whether the change was made, by what stands there now."""
     if standing is None:
         return (
@@ -428,7 +430,7 @@ def _was_made(change: Change, token: str, standing: Payload | None) -> bool:
     if token in tokens:
         return True
     if len(tokens) > LINEAGE and (change.before or {}).get("token") not in tokens:
-        raise Unconfirmed(
+        raise UnconfirmedWrite(
             "so many others wrote there at once that whether this write was made cannot be told"
         )
     return False

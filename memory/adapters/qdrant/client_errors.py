@@ -10,7 +10,7 @@ import httpx
 from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
-from memory.adapters.qdrant.errors import KeptInPart
+from memory.adapters.qdrant.errors import PartialBatch
 from memory.domain.errors import InvalidInput, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 
 _REFUSED = (401, 403)
@@ -41,11 +41,11 @@ away, and may come back.
 """
 
 
-class Unconfirmed(Exception):
+class UnconfirmedWrite(Exception):
     """A write of which cannot be told whether it was made."""
 
 
-class Busy(Exception):
+class ServerBusy(Exception):
     """The server refuses work for now. `wait` is for how many seconds, None if it does
     not say.
     """
@@ -55,28 +55,28 @@ class Busy(Exception):
         self.wait = wait
 
 
-class Unreadable(Exception):
+class UnreadableResponse(Exception):
     """An answer that is not what the server promises, such as a page of a proxy."""
 
 
 def is_servers_answer(error: Exception) -> bool:
     """Whether the server answered the request, and refused it or a part of it."""
-    return isinstance(error, UnexpectedResponse | Busy)
+    return isinstance(error, UnexpectedResponse | ServerBusy)
 
 
 def translate_client(store: str, error: Exception) -> Exception | None:
     match error:
         case UnicodeEncodeError():
             return InvalidInput("text", "holds half of a surrogate pair, which is no character")
-        case Unconfirmed():
+        case UnconfirmedWrite():
             return StoreTimeout(store, str(error))
-        case KeptInPart():
+        case PartialBatch():
             return StoreUnavailable(store, str(error))
-        case Busy():
+        case ServerBusy():
             told = "" if error.wait is None else f"; it asks to wait for {error.wait:.0f} s"
             return StoreUnavailable(store, f"Qdrant refuses work for now (status 429){told}")
-        case Unreadable() | json.JSONDecodeError():
-            named = str(error) if isinstance(error, Unreadable) else type(error).__name__
+        case UnreadableResponse() | json.JSONDecodeError():
+            named = str(error) if isinstance(error, UnreadableResponse) else type(error).__name__
             return StoreError(store, f"the answer cannot be read ({named}): is this address a Qdrant server?")
         case UnexpectedResponse():
             return _response(store, error)

@@ -47,14 +47,14 @@ strict mode refuses filters without an index.
 """
 
 
-class Asking(Protocol):
+class RequestSender(Protocol):
     def __call__(
         self, method: str, path: str, body: Any, read: Callable[[Any], T], **parameters: str
     ) -> Awaitable[T]: ...
 
 
 @dataclass(slots=True)
-class Opened:
+class CollectionInspection:
     """What opening found of the collection."""
 
     dimensions: set[int] = field(default_factory=set)
@@ -69,16 +69,16 @@ async def make_ready(
     store: str,
     config: ServerConfig,
     wire: Wire,
-    ask: Asking,
+    ask: RequestSender,
     indexes: Sequence[Index],
     look: Callable[[], Awaitable[None]],
-) -> Opened:
+) -> CollectionInspection:
     """Make the collection, its shard key and its indexes where they are missing."""
     if config.host is None:  # the local mode has neither shards nor indexes
         if not await ask("GET", "/exists", None, lambda a: bool(a["exists"])):
             await ask("PUT", "", _collection(config), bool)
         await look()
-        return Opened(await ask("GET", "", None, dimensions_of))
+        return CollectionInspection(await ask("GET", "", None, dimensions_of))
     _check_version(store, await _version(wire, config.timeout))
     if not await ask("GET", "/exists", None, lambda a: bool(a["exists"])):
         await _make_or_find(ask, "PUT", "", _collection(config), lambda: _exists(ask), config.timeout)
@@ -99,7 +99,7 @@ async def make_ready(
     limits = [
         strict.get(name) for name in ("search_max_batchsize", "condition_max_size", "filter_max_conditions")
     ]
-    return Opened(dimensions_of(info), _has_one_shard(store, settings["params"]), *limits)
+    return CollectionInspection(dimensions_of(info), _has_one_shard(store, settings["params"]), *limits)
 
 
 def dimensions_of(info: Mapping[str, Any]) -> set[int]:
@@ -136,7 +136,12 @@ def _collection(config: ServerConfig) -> dict[str, Any]:
 
 
 async def _make_or_find(
-    ask: Asking, method: str, path: str, body: Any, stands: Callable[[], Awaitable[bool]], seconds: float
+    ask: RequestSender,
+    method: str,
+    path: str,
+    body: Any,
+    stands: Callable[[], Awaitable[bool]],
+    seconds: float,
 ) -> None:
     """Make something that another opening may make at the same moment: then the server
     refuses it, for a time also with status 500.
@@ -154,7 +159,7 @@ async def _make_or_find(
         await asyncio.sleep(0.1)
 
 
-async def _exists(ask: Asking) -> bool:
+async def _exists(ask: RequestSender) -> bool:
     """Whether the collection is there, and can be asked."""
     try:
         await ask("GET", "", None, dict)
@@ -180,7 +185,9 @@ def _check_collection(store: str, config: ServerConfig, params: Mapping[str, Any
             )
 
 
-async def _make_shard_key(store: str, config: ServerConfig, ask: Asking, params: Mapping[str, Any]) -> None:
+async def _make_shard_key(
+    store: str, config: ServerConfig, ask: RequestSender, params: Mapping[str, Any]
+) -> None:
     """A crash between making the collection and its key leaves a collection without
     any: the key is made then.
     """
@@ -207,7 +214,7 @@ async def _make_shard_key(store: str, config: ServerConfig, ask: Asking, params:
         await _make_or_find(ask, "PUT", "/shards", {"shard_key": key}, stands, config.timeout)
 
 
-async def _shard_keys(ask: Asking) -> list[str]:
+async def _shard_keys(ask: RequestSender) -> list[str]:
     return await ask("GET", "/shards", None, lambda a: [str(one["key"]) for one in a.get("shard_keys") or ()])
 
 

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 
 from memory.adapters.qdrant.keys import partition_word, rank
 from memory.ports import lexical
-from memory.ports.batch import Held
+from memory.ports.batch import StoredRow
 from memory.ports.collections import Collection, FieldType
 from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.heads import BESIDE
@@ -277,18 +277,20 @@ def row_in(collection: Collection, payload: Payload) -> Row:
     )
 
 
-def held_in(collection: Collection, payload: Payload | None) -> Held:
+def held_in(collection: Collection, payload: Payload | None) -> StoredRow:
     """What stands at a point, to be decided on; its token is the payload."""
     if payload is None:
-        return Held()
+        return StoredRow()
     problem = "" if is_sound(payload) else "checksum mismatch"
     if not problem:
         try:
-            return Held(row_in(collection, payload), payload)
+            return StoredRow(row_in(collection, payload), payload)
         except (TypeError, ValueError, KeyError, AttributeError) as exc:
             problem = f"cannot be read: {type(exc).__name__}"
     version = payload.get("version")
-    return Held(None, payload, problem, version if isinstance(version, int) and 0 < version < 2**62 else None)
+    return StoredRow(
+        None, payload, problem, version if isinstance(version, int) and 0 < version < 2**62 else None
+    )
 
 
 def stored_in(collection: Collection, payload: Payload) -> Stored:

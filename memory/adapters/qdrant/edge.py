@@ -32,15 +32,15 @@ from memory.adapters.qdrant.edge_folder import Folder
 from memory.adapters.qdrant.engine import (
     MOST_VALUES,
     WORDS,
-    Ask,
-    Change,
     Conditions,
-    Found,
+    FoundPoint,
+    FullPoint,
     Index,
+    PointChange,
+    PointQuery,
     QdrantCondition,
     Sparse,
     Vectors,
-    Whole,
     dense_name,
 )
 from memory.adapters.qdrant.errors import EdgeFailure, translate_edge
@@ -264,7 +264,7 @@ class EdgeEngine:
 
     async def scroll(
         self, where: QdrantCondition, limit: int, after: Any = None, keys: Sequence[str] | None = None
-    ) -> tuple[list[Found], Any]:
+    ) -> tuple[list[FoundPoint], Any]:
         await self._until_ready()
         following: Any = None
 
@@ -276,7 +276,7 @@ class EdgeEngine:
 
         return self._fetch_points(ask, keys, lambda record: record.id), following
 
-    async def whole(self, limit: int, after: Any = None) -> tuple[list[Whole], Any]:
+    async def whole(self, limit: int, after: Any = None) -> tuple[list[FullPoint], Any]:
         await self._until_ready()
         try:
             records, following = _call(
@@ -289,13 +289,13 @@ class EdgeEngine:
                 edge.ScrollRequest(offset=after, limit=limit, with_payload=False, with_vector=True),
             )
             return [
-                Whole(str(r.id), self._alone(r.id, True), _parse_vectors(r.vector)) for r in records
+                FullPoint(str(r.id), self._alone(r.id, True), _parse_vectors(r.vector)) for r in records
             ], following
-        return [Whole(str(r.id), r.payload or {}, _parse_vectors(r.vector)) for r in records], following
+        return [FullPoint(str(r.id), r.payload or {}, _parse_vectors(r.vector)) for r in records], following
 
     async def scroll_ordered(
         self, where: QdrantCondition, path: str, descending: bool, start: float | None, limit: int
-    ) -> list[Found]:
+    ) -> list[FoundPoint]:
         await self._until_ready()
         order = edge.OrderBy(
             path, direction=edge.Direction.Desc if descending else edge.Direction.Asc, start_from=start
@@ -321,10 +321,10 @@ class EdgeEngine:
         request = edge.FacetRequest(path, limit=MOST_VALUES, exact=False, filter=where)
         return {int(hit.value): hit.count for hit in _call(self._open_shard.facet, request).hits}
 
-    async def ask(self, questions: Sequence[Ask]) -> list[list[Found]]:
+    async def ask(self, questions: Sequence[PointQuery]) -> list[list[FoundPoint]]:
         return [await self._answer(question) async for question in iterate_cooperatively(questions, 1)]
 
-    async def _answer(self, question: Ask) -> list[Found]:
+    async def _answer(self, question: PointQuery) -> list[FoundPoint]:
         await self._until_ready()
         if question.near is not None and len(question.near) not in self._dimensions:
             return []
@@ -332,7 +332,7 @@ class EdgeEngine:
             return (await self.scroll(question.where, question.limit, None, question.keys))[0]
         return self._rank(question)
 
-    def _rank(self, question: Ask) -> list[Found]:
+    def _rank(self, question: PointQuery) -> list[FoundPoint]:
         params: edge.SearchParams | None = None
         if question.words is not None:
             query = edge.Query.Nearest(
@@ -362,15 +362,17 @@ class EdgeEngine:
         ask: Callable[[bool | list[str]], list[Any]],
         keys: Sequence[str] | None,
         value: Callable[[Any], Any],
-    ) -> list[Found]:
+    ) -> list[FoundPoint]:
         """What is asked, with payloads. One that Edge cannot read fails the whole call:
         then each is read alone.
         """
         wanted = True if keys is None else list(keys)
         try:
-            return [Found(point.payload or {}, value(point), _words(point)) for point in ask(wanted)]
+            return [FoundPoint(point.payload or {}, value(point), _words(point)) for point in ask(wanted)]
         except EdgeFailure:
-            return [Found(self._alone(point.id, wanted), value(point), _words(point)) for point in ask(False)]
+            return [
+                FoundPoint(self._alone(point.id, wanted), value(point), _words(point)) for point in ask(False)
+            ]
 
     def _alone(self, point: Any, wanted: bool | list[str]) -> Payload:
         """One payload; where Edge cannot read it, one that no checksum fits, named by
@@ -385,7 +387,7 @@ class EdgeEngine:
     # -- writing -----------------------------------------------------------------------
 
     async def commit(
-        self, changes: Sequence[Change], afterwards: dict[str, Payload | None] | None = None
+        self, changes: Sequence[PointChange], afterwards: dict[str, Payload | None] | None = None
     ) -> set[str]:
         """Nobody else is there, so nothing is ever lost. Many are changed some at a
         time, each of them at once.
@@ -416,7 +418,9 @@ class EdgeEngine:
             self._load()
         return set()
 
-    async def _portions(self, changes: Sequence[Change], size: int) -> AsyncIterator[Sequence[Change]]:
+    async def _portions(
+        self, changes: Sequence[PointChange], size: int
+    ) -> AsyncIterator[Sequence[PointChange]]:
         """So many of the changes at a time; others have a turn in between, and what
         they did to the shard is waited for.
         """
@@ -426,7 +430,7 @@ class EdgeEngine:
             await self._until_ready()
             yield changes[start : start + size]
 
-    def _remove(self, changes: Sequence[Change]) -> None:
+    def _remove(self, changes: Sequence[PointChange]) -> None:
         """Edge reads what it removes, and after an update that failed it takes no
         other: what it cannot read is written over first.
         """
@@ -461,7 +465,7 @@ def make_vector(shard: edge.EdgeShard, dimensions: int) -> None:
     )
 
 
-def _point(change: Change) -> edge.Point:
+def _point(change: PointChange) -> edge.Point:
     vectors = change.vectors or Vectors()
     named: dict[str, Any] = {}
     if vectors.words is not None:
@@ -471,7 +475,7 @@ def _point(change: Change) -> edge.Point:
     return edge.Point(change.point, named, change.payload)
 
 
-def _payload_update(change: Change) -> edge.UpdateOperation:
+def _payload_update(change: PointChange) -> edge.UpdateOperation:
     """Another payload beside the same vectors: what of it is new, where nothing of the
     payload before goes, is all that is written and indexed.
     """

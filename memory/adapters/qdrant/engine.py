@@ -81,7 +81,7 @@ class Vectors:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPoint:
     """A point as the engine has it. `value` is its score in a search, what it was
     ordered by in an ordered scroll, its id in another.
     """
@@ -92,7 +92,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PointQuery:
     """One of the questions of a request: the best by `near` or by `words`, best first.
 
     Without both it asks for the first points by their ids. Words are ranked by the sum
@@ -111,7 +111,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class FullPoint:
     """A point with all that it is found by: vectors by their names, sparse ones as
     `Sparse`.
     """
@@ -122,7 +122,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PointChange:
     """What is to stand at a point: `payload` of None takes the point away, `vectors` of
     None leaves them as they are.
 
@@ -202,11 +202,11 @@ class Engine(Protocol):
 
     async def scroll(
         self, where: QdrantCondition, limit: int, after: Any = None, keys: Sequence[str] | None = None
-    ) -> tuple[list[Found], Any]:
+    ) -> tuple[list[FoundPoint], Any]:
         """The next points by their ids, and where to go on; None at the end."""
         ...
 
-    async def whole(self, limit: int, after: Any = None) -> tuple[list[Whole], Any]:
+    async def whole(self, limit: int, after: Any = None) -> tuple[list[FullPoint], Any]:
         """The next points by their ids, whatever they hold, with their vectors, and
         where to go on; None at the end.
         """
@@ -214,7 +214,7 @@ class Engine(Protocol):
 
     async def scroll_ordered(
         self, where: QdrantCondition, path: str, descending: bool, start: float | None, limit: int
-    ) -> list[Found]:
+    ) -> list[FoundPoint]:
         """The first points with an indexed number there, in its order, from `start` on;
         those without are left out.
         """
@@ -228,12 +228,12 @@ class Engine(Protocol):
         """
         ...
 
-    async def ask(self, questions: Sequence[Ask]) -> list[list[Found]]:
+    async def ask(self, questions: Sequence[PointQuery]) -> list[list[FoundPoint]]:
         """The answers to these questions, in one request."""
         ...
 
     async def commit(
-        self, changes: Sequence[Change], afterwards: dict[str, Payload | None] | None = None
+        self, changes: Sequence[PointChange], afterwards: dict[str, Payload | None] | None = None
     ) -> set[str]:
         """Make the changes and return the points where something else stood by then:
         there nothing was changed.

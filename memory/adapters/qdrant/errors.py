@@ -11,7 +11,7 @@ class EdgeFailure(Exception):
     """What Edge raised: it knows only bare exceptions with a text, and panics."""
 
 
-class KeptInPart(Exception):
+class PartialBatch(Exception):
     """A call failed after a part of it was stored: whether it took place is neither yes
     nor no.
     """
@@ -23,7 +23,7 @@ _FULL = ("no space left", "os error 28", "disk quota", "storagefull", "out of di
 def translate_edge(store: str, error: Exception) -> Exception | None:
     if isinstance(error, UnicodeEncodeError):
         return InvalidInput("text", "holds half of a surrogate pair, which is no character")
-    if isinstance(error, KeptInPart):
+    if isinstance(error, PartialBatch):
         return StoreUnavailable(store, str(error))
     if not isinstance(error, EdgeFailure | OSError):
         return None

@@ -4,7 +4,7 @@ comes back.
 Qdrant compares keywords whole, numbers as 64-bit floats, and of real numbers it may
 hold a neighbour (`rounding`). So text is never compared by order in the engine, and
 real numbers and whole ones from 2**53 on only roughly: there the engine gets a wider
-condition, and `Compiled.rest` holds the filter itself.
+condition, and `CompiledFilter.rest` holds the filter itself.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from memory.ports.record import FieldValue, Role
 from memory.ports.rows import RECORD
 
 
-class Always(Enum):
+class ConstantCondition(Enum):
     """A condition that needs no asking."""
 
     YES = True
     NO = False
 
 
-Part: TypeAlias = Always | QdrantCondition
+Part: TypeAlias = ConstantCondition | QdrantCondition
 _Ordering: TypeAlias = Lt | Le | Gt | Ge
 _BOUNDS: dict[type[_Ordering], str] = {Lt: "lt", Le: "lte", Gt: "gt", Ge: "gte"}
 
@@ -86,7 +86,7 @@ def is_indexed(field: Field) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledFilter:
     """What the engine is asked, and what is left to apply to its answers; None where
     the engine's answer is exact.
     """
@@ -103,14 +103,14 @@ class Compiler:
         self._make = conditions
         self._exact = True
 
-    def compile(self, part: Condition | None) -> Compiled:
+    def compile(self, part: Condition | None) -> CompiledFilter:
         if part is None:
-            return Compiled(Always.YES, None)
+            return CompiledFilter(ConstantCondition.YES, None)
         self._exact = True
         asked = self._part(part, True)
-        if not isinstance(asked, Always) and not self._make.fits(asked):
-            return Compiled(Always.YES, part)
-        return Compiled(asked, None if self._exact else part)
+        if not isinstance(asked, ConstantCondition) and not self._make.fits(asked):
+            return CompiledFilter(ConstantCondition.YES, part)
+        return CompiledFilter(asked, None if self._exact else part)
 
     def _part(self, part: Condition, wide: bool) -> Part:
         """What the part implies (`wide`), or what implies it (below a `Not`); the same
@@ -132,27 +132,27 @@ class Compiler:
             case In(field, values):
                 return self._among(field, values, wide)
             case Lt(field, value) | Le(field, value) | Gt(field, value) | Ge(field, value):
-                return Always.NO if value is None else self._compare(part, field, value, wide)
+                return ConstantCondition.NO if value is None else self._compare(part, field, value, wide)
             case _:
                 raise AssertionError(part)
 
     # -- combining ---------------------------------------------------------------------
 
     def every(self, parts: Sequence[Part]) -> Part:
-        if any(p is Always.NO for p in parts):
-            return Always.NO
-        asked = [p for p in parts if p is not Always.YES]
-        return Always.YES if not asked else self._make.every(asked)
+        if any(p is ConstantCondition.NO for p in parts):
+            return ConstantCondition.NO
+        asked = [p for p in parts if p is not ConstantCondition.YES]
+        return ConstantCondition.YES if not asked else self._make.every(asked)
 
     def _some(self, parts: Sequence[Part]) -> Part:
-        if any(p is Always.YES for p in parts):
-            return Always.YES
-        asked = [p for p in parts if p is not Always.NO]
-        return Always.NO if not asked else self._make.some(asked)
+        if any(p is ConstantCondition.YES for p in parts):
+            return ConstantCondition.YES
+        asked = [p for p in parts if p is not ConstantCondition.NO]
+        return ConstantCondition.NO if not asked else self._make.some(asked)
 
     def _negate(self, part: Part) -> Part:
-        if isinstance(part, Always):
-            return Always.NO if part is Always.YES else Always.YES
+        if isinstance(part, ConstantCondition):
+            return ConstantCondition.NO if part is ConstantCondition.YES else ConstantCondition.YES
         return self._make.none([part])
 
     def _roughly(self, part: Part, wide: bool) -> Part:
@@ -160,7 +160,7 @@ class Compiler:
         afterwards.
         """
         self._exact = False
-        return part if wide else Always.NO
+        return part if wide else ConstantCondition.NO
 
     # -- comparisons -------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class Compiler:
         if kind is FieldType.REAL and isinstance(value, int | float):
             number = _float_of(value)
             if number is None:
-                return Always.NO
+                return ConstantCondition.NO
             bounds = {"gte": bound_beyond(number, kind, False), "lte": bound_beyond(number, kind, True)}
             return self._roughly(
                 self._make.between(
@@ -189,16 +189,18 @@ class Compiler:
             return (
                 self._roughly(self._negate(self._missing(field)), wide)
                 if isinstance(value, tuple)
-                else Always.NO
+                else ConstantCondition.NO
             )
         plain = _plain(kind, value)
-        return Always.NO if plain is None else self._make.equals(path, plain)
+        return ConstantCondition.NO if plain is None else self._make.equals(path, plain)
 
     def _among(self, field: str, values: Sequence[FieldValue], wide: bool) -> Part:
         kind = type_of(self._collection, field)
         if kind in (FieldType.TEXT, FieldType.BYTES, FieldType.INTEGER, FieldType.TIME):
             plain = [p for p in (_plain(kind, v) for v in values) if p is not None]
-            return self._make.among(path_of(self._collection, field), plain) if plain else Always.NO  # type: ignore[arg-type]
+            if not plain:
+                return ConstantCondition.NO
+            return self._make.among(path_of(self._collection, field), plain)  # type: ignore[arg-type]
         return self._some([self._equals(field, v, wide) for v in values])
 
     def _compare(self, part: _Ordering, field: str, value: FieldValue, wide: bool) -> Part:

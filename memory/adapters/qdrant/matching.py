@@ -9,8 +9,8 @@ from typing import Any
 
 from memory.adapters.qdrant.batch import change_to, raise_if_kept
 from memory.adapters.qdrant.codec import Payload, held_in, key_of, stored_in
-from memory.adapters.qdrant.engine import Change, Engine, Found
-from memory.adapters.qdrant.filters import Always, Compiler, scope_conditions
+from memory.adapters.qdrant.engine import Engine, FoundPoint, PointChange
+from memory.adapters.qdrant.filters import Compiler, ConstantCondition, scope_conditions
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.pages import everything
 from memory.ports.asking import condition
@@ -32,7 +32,7 @@ async def count(engine: Engine, query: Query) -> Count:
     make = engine.conditions
     compiler = Compiler(query.collection, make)
     compiled = compiler.compile(query.filter)
-    if compiled.asked is Always.NO:
+    if compiled.asked is ConstantCondition.NO:
         return Count(0, 0)
     where = compiler.every(
         [*scope_conditions(make, query.collection, query.where, query.roles, query.types), compiled.asked]
@@ -54,7 +54,7 @@ async def count(engine: Engine, query: Query) -> Count:
     return Count(records, size)
 
 
-def _sizes(found: Sequence[Found]) -> int:
+def _sizes(found: Sequence[FoundPoint]) -> int:
     return sum([size for f in found if isinstance(size := f.payload.get("bytes"), int)])
 
 
@@ -107,7 +107,7 @@ class _Deletion:
             standing = await self._engine.retrieve(sorted(lost)) if lost else {}
         return deleted
 
-    def _change(self, point: str, payload: Payload) -> Change | None:
+    def _change(self, point: str, payload: Payload) -> PointChange | None:
         collection, key = self._query.collection, key_of(payload)
         slot = slot_of(collection, key, held_in(collection, payload))
         stored = slot.stored_value
@@ -115,7 +115,7 @@ class _Deletion:
             if (
                 record_point(collection.name, key) != point
             ):  # whose it was is damaged too: a tombstone would be nobody's
-                return Change(point, payload, None)
+                return PointChange(point, payload, None)
         elif (
             not isinstance(stored, Record)
             or stored.role not in self._query.roles

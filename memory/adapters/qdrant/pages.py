@@ -19,11 +19,11 @@ from datetime import datetime
 from typing import Any
 
 from memory.adapters.qdrant.codec import stored_in, to_quarantine
-from memory.adapters.qdrant.engine import Engine, Found, QdrantCondition
+from memory.adapters.qdrant.engine import Engine, FoundPoint, QdrantCondition
 from memory.adapters.qdrant.filters import (
     ONLY_RECORDS,
-    Always,
     Compiler,
+    ConstantCondition,
     Part,
     is_indexed,
     path_of,
@@ -50,7 +50,7 @@ _FOREIGN_CURSOR = "this cursor was made for a query with another order"
 
 async def everything(
     engine: Engine, where: QdrantCondition, keys: Sequence[str] | None = None
-) -> AsyncIterator[list[Found]]:
+) -> AsyncIterator[list[FoundPoint]]:
     """All that matches, in chunks; other tasks run in between."""
     after: Any = None
     while True:
@@ -80,7 +80,7 @@ class Pager:
         part: Part = compiler.every(
             [*scope_conditions(make, query.collection, query.where, query.roles, query.types), compiled.asked]
         )
-        if part is Always.NO:
+        if part is ConstantCondition.NO:
             return Page(())
         await self._walk(part, query.order or (BY_ID,), query.order, self._position)
         records, cursor = page_of(list(self._found.values()), self._first)
@@ -139,7 +139,7 @@ class Pager:
                 return
             limit *= 2
 
-    async def _take(self, found: Sequence[Found]) -> None:
+    async def _take(self, found: Sequence[FoundPoint]) -> None:
         async for point in iterate_cooperatively(found):
             stored = stored_in(self._query.collection, point.payload)
             if isinstance(stored, Corrupt):

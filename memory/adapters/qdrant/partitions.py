@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from memory.adapters.qdrant.codec import GENERATION, Payload, is_sound
-from memory.adapters.qdrant.engine import Change, Conditions, Engine, QdrantCondition, Vectors
+from memory.adapters.qdrant.engine import Conditions, Engine, PointChange, QdrantCondition, Vectors
 from memory.adapters.qdrant.keys import generation_point
 from memory.adapters.qdrant.pages import everything
 from memory.ports.asking import first_partitions
@@ -65,12 +65,12 @@ async def forget(engine: Engine, wanted: Sequence[tuple[Partition, int]]) -> int
     standing = await engine.retrieve(
         [generation_point(partition) for partition in generations if partition not in busy]
     )
-    changes: dict[str, tuple[Partition, Change]] = {}
+    changes: dict[str, tuple[Partition, PointChange]] = {}
     for partition, generation in generations.items():
         point = generation_point(partition)
         payload = standing.get(point)
         if payload is not None and _generation_of(payload) == (partition, generation):
-            changes[point] = (partition, Change(point, payload, None))
+            changes[point] = (partition, PointChange(point, payload, None))
     if not changes:
         return 0
     lost = await engine.commit([change for _, change in changes.values()])
@@ -79,7 +79,9 @@ async def forget(engine: Engine, wanted: Sequence[tuple[Partition, int]]) -> int
         return len(gone)
     again = await _busy(engine, list(gone.values()))
     back = [point for point, partition in gone.items() if partition in again]
-    await engine.commit([Change(point, None, _plain(changes[point][1].before), Vectors()) for point in back])
+    await engine.commit(
+        [PointChange(point, None, _plain(changes[point][1].before), Vectors()) for point in back]
+    )
     return len(gone) - len(back)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memory.adapters.qdrant.codec import Payload, head_in, head_keys, stored_in
-from memory.adapters.qdrant.engine import Ask, Engine, Found
-from memory.adapters.qdrant.filters import Always, Compiler, scope_conditions
+from memory.adapters.qdrant.engine import Engine, FoundPoint, PointQuery
+from memory.adapters.qdrant.filters import Compiler, ConstantCondition, scope_conditions
 from memory.adapters.qdrant.words import sparse_query, unit
 from memory.ports.asking import condition
 from memory.ports.collections import Collection
@@ -26,14 +26,14 @@ async def search(engine: Engine, wanted: Search) -> list[Hit]:
     """The best hits. A record that cannot be read is passed over and the next one
     taken.
     """
-    ranking = Ranking(engine, wanted)
+    ranking = PointSearch(engine, wanted)
     if ranking.question is None:
         return []
     (found,) = await engine.ask([ranking.question])
     return await ranking.hits(found)
 
 
-class Ranking:
+class PointSearch:
     """One search: its first `question`, None if nothing can be found, and what is made
     of the answer.
     """
@@ -43,24 +43,26 @@ class Ranking:
         compiler = Compiler(wanted.collection, engine.conditions)
         there = scope_conditions(engine.conditions, wanted.collection, wanted.where, wanted.roles)
         compiled = compiler.compile(wanted.filter)
-        self._reading = Reading(wanted.collection, wanted.select, compiled.rest)
-        self.question: Ask | None = None
-        if compiled.asked is Always.NO:
+        self._reading = HeadReader(wanted.collection, wanted.select, compiled.rest)
+        self.question: PointQuery | None = None
+        if compiled.asked is ConstantCondition.NO:
             return
         where = compiler.every([*there, compiled.asked])
         if isinstance(wanted.by, Near):  # by meaning there are hardly any ties
-            self.question = Ask(where, wanted.limit + 1, self._reading.keys, near=unit(wanted.by.vector))
+            self.question = PointQuery(
+                where, wanted.limit + 1, self._reading.keys, near=unit(wanted.by.vector)
+            )
             return
         words = sparse_query(wanted.by.text)
         if words is not None and wanted.collection.texts:
             # what the filter hides still tells how rare a word is
-            corpus = where if compiled.asked is Always.YES else engine.conditions.every(there)
+            corpus = where if compiled.asked is ConstantCondition.YES else engine.conditions.every(there)
             ties = wanted.limit // 4 + engine.thresholds.beyond_a_page
-            self.question = Ask(
+            self.question = PointQuery(
                 where, wanted.limit + ties + 1, self._reading.keys, words=words, corpus=corpus
             )
 
-    async def hits(self, found: Sequence[Found]) -> list[Hit]:
+    async def hits(self, found: Sequence[FoundPoint]) -> list[Hit]:
         """The best hits, given the answer to `question`. More is asked where ties or
         unreadable records leave too few.
         """
@@ -80,7 +82,7 @@ class Ranking:
             (found,) = await self._engine.ask([question])
 
 
-class Reading:
+class HeadReader:
     """How heads are read: of the payloads' `keys`, or where something of the filter is
     left to apply, of whole records.
     """
@@ -103,7 +105,7 @@ class Reading:
         )
 
 
-async def _hits(reading: Reading, found: Sequence[Found], limit: int) -> list[Hit]:
+async def _hits(reading: HeadReader, found: Sequence[FoundPoint], limit: int) -> list[Hit]:
     """The best first, ties by id: at least so many, if there are, and whoever is as
     good as the last of them.
     """

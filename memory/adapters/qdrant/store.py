@@ -14,7 +14,7 @@ from memory.adapters.qdrant.batch import Points, points_changed
 from memory.adapters.qdrant.candidates import candidates
 from memory.adapters.qdrant.codec import LENGTH, QUARANTINED, Payload, payload_of, stored_in, to_quarantine
 from memory.adapters.qdrant.config import CLAIMS, EdgeConfig, ServerConfig, claims_of, parse
-from memory.adapters.qdrant.engine import Change, Engine, Index, Vectors
+from memory.adapters.qdrant.engine import Engine, Index, PointChange, Vectors
 from memory.adapters.qdrant.filters import is_indexed, path_of
 from memory.adapters.qdrant.keys import FORMAT_POINT, record_point
 from memory.adapters.qdrant.pages import Pager
@@ -26,10 +26,10 @@ from memory.domain.errors import ConfigError, MemoryTiersError, Unsupported
 from memory.domain.time import micros
 from memory.ports.base import BaseStore
 from memory.ports.batch import carry_out
-from memory.ports.candidates import Candidates, Measured
+from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, FieldType
-from memory.ports.due import Due
+from memory.ports.due import DuePage
 from memory.ports.pace import iterate_cooperatively
 from memory.ports.quarantine import sound, try_quarantine
 from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant
@@ -137,7 +137,7 @@ class QdrantStore(BaseStore):
             found = (await self._engine.retrieve([FORMAT_POINT])).get(FORMAT_POINT)
             if (found or {}).get("note") != before:
                 return False
-            noted = Change(FORMAT_POINT, found, {"kind": "format", "note": after}, Vectors())
+            noted = PointChange(FORMAT_POINT, found, {"kind": "format", "note": after}, Vectors())
             return not await self._engine.commit([noted])
 
     async def _close(self) -> None:
@@ -195,7 +195,7 @@ class QdrantStore(BaseStore):
         """Whether any of what stands under these keys was damaged, and is in quarantine
         now.
         """
-        changes: list[Change] = []
+        changes: list[PointChange] = []
 
         async def mark(keys: Sequence[Key]) -> None:
             async with self._engine.turn:
@@ -204,7 +204,7 @@ class QdrantStore(BaseStore):
                 )
                 changes.extend(
                     [
-                        Change(p, found, {**found, QUARANTINED: 1})
+                        PointChange(p, found, {**found, QUARANTINED: 1})
                         for p, found in standing.items()
                         if to_quarantine(found)
                     ]
@@ -242,7 +242,7 @@ class QdrantStore(BaseStore):
     async def _search(self, wanted: Search) -> list[Hit]:
         return await search(self._engine, wanted)
 
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         return await candidates(self._engine, asked)
 
     async def _delete_matching(
@@ -254,12 +254,12 @@ class QdrantStore(BaseStore):
 
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         """Mostly nothing is: that is asked at once of all collections, which lie in one
         of Qdrant's.
         """
         if cursor is None and not await self._may_be_due(now, expired.values()):
-            return Due()
+            return DuePage()
         return await super()._due(now, limit, cursor, expired)
 
     async def _may_be_due(self, now: datetime, expired: Iterable[datetime]) -> bool:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from qdrant_client import AsyncQdrantClient
 from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
 
-from memory.adapters.qdrant.client_errors import Busy, Unreadable
+from memory.adapters.qdrant.client_errors import ServerBusy, UnreadableResponse
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class ServerWire:
     async def version(self) -> str:
         answer = await self._request("GET", "/", b"", {})
         if not isinstance(answer.get("version"), str):
-            raise Unreadable("no version")
+            raise UnreadableResponse("no version")
         return str(answer["version"])
 
     async def send(self, method: str, path: str, body: bytes, parameters: dict[str, str]) -> dict[str, Any]:
@@ -77,11 +77,11 @@ class ServerWire:
                 content=body or None,
             )
         except ResourceExhaustedResponse as exc:
-            raise Busy(float(exc.retry_after_s)) from exc
+            raise ServerBusy(float(exc.retry_after_s)) from exc
         except QdrantException as exc:
-            raise Busy(_seconds_until(str(exc))) from exc
+            raise ServerBusy(_seconds_until(str(exc))) from exc
         except ValueError as exc:  # JSON that cannot be read, or is no object
-            raise Unreadable(type(exc).__name__) from exc
+            raise UnreadableResponse(type(exc).__name__) from exc
         return answer
 
     async def close(self) -> None:
@@ -117,7 +117,7 @@ async def ask(
         try:
             async with asyncio.timeout(seconds + 1):
                 answer = await wire.send(*request, parameters)
-        except Busy as busy:
+        except ServerBusy as busy:
             if busy.wait is None or time.monotonic() + busy.wait > late:
                 raise
             await asyncio.sleep(max(busy.wait, 0.05))
@@ -125,4 +125,4 @@ async def ask(
         try:
             return read(answer["result"])
         except (LookupError, TypeError, ValueError, AttributeError) as exc:
-            raise Unreadable(type(exc).__name__) from exc
+            raise UnreadableResponse(type(exc).__name__) from exc

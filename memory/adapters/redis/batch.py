@@ -18,7 +18,15 @@ from memory.adapters.redis.connection import Connections
 from memory.adapters.redis.keys import Address, address_of, home_bucket, partition_token, tenant_token
 from memory.adapters.redis.scripts import Call
 from memory.ports.batch import Address as BatchAddress
-from memory.ports.batch import Collided, Held, Reads, ResolvedWrite, as_skipped, carry_out, slot_of
+from memory.ports.batch import (
+    ReadSet,
+    ResolvedWrite,
+    StoredRow,
+    WriteCollision,
+    as_skipped,
+    carry_out,
+    slot_of,
+)
 from memory.ports.collections import Collection
 from memory.ports.pace import iterate_cooperatively
 from memory.ports.record import Partition, Tombstone
@@ -228,7 +236,7 @@ class _Backend:
     def lay_out(self, collection: Collection, row: Row) -> Parts:
         return lay_out(collection, row)
 
-    async def read(self, reads: Reads) -> tuple[Mapping[BatchAddress, Held], Mapping[Partition, int]]:
+    async def read(self, reads: ReadSet) -> tuple[Mapping[BatchAddress, StoredRow], Mapping[Partition, int]]:
         wanted = [(collection, key) for collection, keys in reads.keys.items() for key in keys]
         calls = [_read_call("value", address_of(collection.name, key)) for collection, key in wanted]
         calls += [
@@ -237,7 +245,7 @@ class _Backend:
             for bucket in (home_bucket(p),)
         ]
         answers = await self._connections.run("read", calls, [0], repeatable=True)
-        held: dict[BatchAddress, Held] = {}
+        held: dict[BatchAddress, StoredRow] = {}
         async for (collection, key), answer in iterate_cooperatively(zip(wanted, answers, strict=False)):
             held[collection.name, key] = held_in(collection, key, answer[1:] if answer else None)
         self._generations = {
@@ -273,7 +281,7 @@ class _Backend:
         # one after it has put a record.
         answers = await send(self._connections, [*calls, *raises], self.atomic)
         if not all(answer.applied for answer in answers[len(calls) :]):
-            raise Collided
+            raise WriteCollision
         return answers[: len(calls)]
 
     async def generations(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:

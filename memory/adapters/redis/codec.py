@@ -33,7 +33,7 @@ from hashlib import sha1
 from typing import Any
 
 from memory.adapters.redis.keys import NOWHERE, partition_token
-from memory.ports.batch import Held
+from memory.ports.batch import StoredRow
 from memory.ports.collections import Collection, FieldType
 from memory.ports.record import Key, Partition, Role
 from memory.ports.rows import CORRUPT, MARK, RECORD, TOMBSTONE, Row, json_of
@@ -56,7 +56,7 @@ _ROLES = {ord(role[0]): role.value for role in Role} | {ord("-"): None}
 _from_json = json.JSONDecoder().raw_decode  # without a search for white space around it: none is written
 
 
-class Damaged(ValueError):
+class DamagedRecord(ValueError):
     """Bytes that are not what was written."""
 
 
@@ -142,20 +142,20 @@ def _digest(content: bytes) -> str:
 
 
 def row_in(collection: Collection, value: bytes) -> Row:
-    """What the value says. Raises `Damaged` where it is not as it was written, or is
+    """What the value says. Raises `DamagedRecord` where it is not as it was written, or is
     but the note of what is in quarantine.
     """
     start = _content_start(value)
     if start is None:
-        raise Damaged("the checksum of its header does not match")
+        raise DamagedRecord("the checksum of its header does not match")
     content = value[start:]
     if _digest(content) != value[122:138].decode("latin-1"):
-        raise Damaged("the checksum of its content does not match")
+        raise DamagedRecord("the checksum of its content does not match")
     try:
         return _row(collection, value, start, content)
     except (ValueError, TypeError, KeyError, IndexError) as exc:
-        raise Damaged(
-            str(exc) if isinstance(exc, Damaged) else f"it cannot be read: {type(exc).__name__}"
+        raise DamagedRecord(
+            str(exc) if isinstance(exc, DamagedRecord) else f"it cannot be read: {type(exc).__name__}"
         ) from exc
 
 
@@ -170,7 +170,7 @@ def _row(collection: Collection, value: bytes, start: int, content: bytes) -> Ro
     kind, tier_end = _TYPES[value[17]], HEAD + int(value[138:146])
     note = rest[body_end:note_end].decode()
     if kind == CORRUPT:
-        raise Damaged(note)
+        raise DamagedRecord(note)
     expiry = None if value[106:122] == NEVER.encode() else _micros(value[106:122])
     is_record = kind == RECORD
     for name, read in _decoders(collection):
@@ -204,20 +204,20 @@ def _row(collection: Collection, value: bytes, start: int, content: bytes) -> Ro
     )
 
 
-def held_in(collection: Collection, key: Key, value: bytes | None) -> Held:
+def held_in(collection: Collection, key: Key, value: bytes | None) -> StoredRow:
     """What stands under the key. By the token it is known again: by its checksum, or,
     where that is wrong, by all of it.
     """
     if value is None:
-        return Held(token=b"")
+        return StoredRow(token=b"")
     try:
         row = row_in(collection, value)
         problem = "" if row.key == key else "another record stands in its place"
-    except Damaged as exc:
-        return Held(
+    except DamagedRecord as exc:
+        return StoredRow(
             None, sha1(value, usedforsecurity=False).hexdigest().encode(), str(exc), version_in(value)
         )
-    return Held(None if problem else row, value[:CHECKSUM_END], problem, row.version)
+    return StoredRow(None if problem else row, value[:CHECKSUM_END], problem, row.version)
 
 
 def version_in(value: bytes) -> int | None:

@@ -103,10 +103,10 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> RedisConfig:
     redis+cluster://[user:password@]host[:port][,host…]. User and password are the
     server's; the sentinels' own are options.
     """
-    return _Reading(name).config(url, options)
+    return _UrlParser(name).config(url, options)
 
 
-class _Reading:
+class _UrlParser:
     """Reads one URL; every complaint names the store and never repeats the URL."""
 
     def __init__(self, name: str) -> None:

@@ -10,17 +10,17 @@ from datetime import datetime
 
 from memory.adapters.redis.codec import sort_key
 from memory.adapters.redis.connection import Connections
-from memory.adapters.redis.indexes import Entry, Reader, Source
+from memory.adapters.redis.indexes import IndexCursor, IndexEntry, Reader
 from memory.adapters.redis.keys import BUCKETS
 from memory.domain.errors import InvalidInput
 from memory.domain.ids import is_id
 from memory.domain.time import micros
 from memory.ports.collections import Collection
-from memory.ports.due import Due, DueRow, Why, cursor_at, place_of
+from memory.ports.due import DuePage, DueReason, DueRow, cursor_at, place_of
 from memory.ports.record import Corrupt, Record
 
 _MOMENT = re.compile("[0-9a-f]{16}")
-_WHY = {b"o": Why.OWES, b"a": Why.ARRIVING, b"d": Why.DISCARD}
+_WHY = {b"o": DueReason.OWES, b"a": DueReason.ARRIVING, b"d": DueReason.DISCARD}
 
 
 async def due_page(
@@ -30,12 +30,12 @@ async def due_page(
     limit: int,
     cursor: str | None,
     expired: Mapping[Collection, datetime],
-) -> Due:
+) -> DuePage:
     """A cursor is the number of a set and the member that was told last."""
     known = {collection.name: collection for collection in collections}
-    indexes = [Source("", "", "d", until=_before(now))]
+    indexes = [IndexCursor("", "", "d", until=_before(now))]
     indexes += [
-        Source(collection.name, "", "x", until=_before(at))
+        IndexCursor(collection.name, "", "x", until=_before(at))
         for collection, at in sorted(expired.items(), key=lambda one: one[0].name)
     ]
     sets = len(indexes) * len(BUCKETS)
@@ -56,11 +56,11 @@ async def due_page(
             for entry in source.found:
                 rows += _row_of(entry, known)
                 if len(rows) == limit:
-                    return Due(tuple(rows), cursor_at(number, entry.member.decode(), sets))
+                    return DuePage(tuple(rows), cursor_at(number, entry.member.decode(), sets))
             source.found = []
             if source.more:
                 await reader.fill([source], limit)
-    return Due(tuple(rows))
+    return DuePage(tuple(rows))
 
 
 def _before(at: datetime) -> bytes:
@@ -68,7 +68,7 @@ def _before(at: datetime) -> bytes:
     return b"(" + sort_key(micros(at)).encode()
 
 
-def _row_of(entry: Entry, known: Mapping[str, Collection]) -> Iterator[DueRow]:
+def _row_of(entry: IndexEntry, known: Mapping[str, Collection]) -> Iterator[DueRow]:
     """Nothing of what cannot be read, or is of a collection that this store was not
     opened with.
     """
@@ -77,7 +77,7 @@ def _row_of(entry: Entry, known: Mapping[str, Collection]) -> Iterator[DueRow]:
         return
     _, found = entry.read(collection)
     if not isinstance(found, Corrupt):
-        why = _WHY[entry.member[84:85]] if entry.source.index == "d" else Why.EXPIRED
+        why = _WHY[entry.member[84:85]] if entry.source.index == "d" else DueReason.EXPIRED
         yield DueRow(
             collection, found.key, found.version, why, found.tier if isinstance(found, Record) else ""
         )

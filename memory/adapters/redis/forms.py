@@ -17,7 +17,7 @@ from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 from memory.adapters.redis.connection import Connections
-from memory.adapters.redis.indexes import Entry, Reader, Source, entries
+from memory.adapters.redis.indexes import IndexCursor, IndexEntry, Reader, entries
 from memory.adapters.redis.keys import home_bucket, partition_token, tenant_token
 from memory.adapters.redis.scripts import Call
 from memory.ports import lexical
@@ -36,7 +36,7 @@ _Change: TypeAlias = tuple[str, Record | None, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedIndex:
     form: PartitionIndex
     stamp: bytes
     bytes: int
@@ -51,10 +51,13 @@ class PartitionIndexes:
     """
 
     def __init__(
-        self, connections: Connections, most: int, quarantine: Callable[[Entry, Corrupt], Awaitable[None]]
+        self,
+        connections: Connections,
+        most: int,
+        quarantine: Callable[[IndexEntry, Corrupt], Awaitable[None]],
     ) -> None:
         self._connections, self._most, self._quarantine = connections, most, quarantine
-        self._kept: OrderedDict[_Name, _Kept] = OrderedDict()
+        self._kept: OrderedDict[_Name, _CachedIndex] = OrderedDict()
         self._turns: WeakValueDictionary[_Name, asyncio.Lock] = WeakValueDictionary()
         self._declared: dict[str, Collection] = {}
         self.bytes = 0
@@ -111,7 +114,7 @@ class PartitionIndexes:
             self._drop(next(iter(self._kept)))
         return found
 
-    def _keep(self, name: _Name, one: _Kept) -> None:
+    def _keep(self, name: _Name, one: _CachedIndex) -> None:
         self._drop(name)
         if one.stamp != _NO_STAMP:
             self._kept[name] = one
@@ -123,13 +126,13 @@ class PartitionIndexes:
 
     async def _read(
         self, collection: Collection, asked: Sequence[tuple[Partition, bytes, PartitionIndex | None]]
-    ) -> AsyncIterator[_Kept]:
+    ) -> AsyncIterator[_CachedIndex]:
         """The forms as they stand now, from what they were under their stamps: in one
         trip, unless one has to be read anew and is long.
         """
         config = self._connections.config
         sources = [
-            Source(collection.name, home_bucket(p), "t", partition=partition_token(p), known=p)
+            IndexCursor(collection.name, home_bucket(p), "t", partition=partition_token(p), known=p)
             for p, _, _ in asked
         ]
         size = config.thresholds.page
@@ -151,9 +154,9 @@ class PartitionIndexes:
                     change async for change in self._changes(collection, entries(source, answer[1 + STAMP :]))
                 ]:
                     _put(form, change)
-            yield _Kept(form, answer[1 : 1 + STAMP], form.bytes)
+            yield _CachedIndex(form, answer[1 : 1 + STAMP], form.bytes)
 
-    async def _anew(self, collection: Collection, source: Source) -> PartitionIndex:
+    async def _anew(self, collection: Collection, source: IndexCursor) -> PartitionIndex:
         """What changes while it is read is told after the stamp that came before."""
         form = PartitionIndex(collection)
         portion, source.found = source.found, []
@@ -164,7 +167,7 @@ class PartitionIndexes:
                 _put(form, change)
         return form
 
-    async def _changes(self, collection: Collection, found: Iterable[Entry]) -> AsyncIterator[_Change]:
+    async def _changes(self, collection: Collection, found: Iterable[IndexEntry]) -> AsyncIterator[_Change]:
         async for entry in iterate_cooperatively(found):
             row, stands = entry.read(collection) if entry.value else (None, None)
             if isinstance(stands, Corrupt):

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from memory.adapters.redis.codec import Damaged, listed_in, row_in, sort_key, tenant_in
+from memory.adapters.redis.codec import DamagedRecord, listed_in, row_in, sort_key, tenant_in
 from memory.adapters.redis.connection import Connections
 from memory.adapters.redis.keys import BUCKETS, NOWHERE, Address, home_bucket, partition_token, tenant_token
 from memory.adapters.redis.scripts import Call
@@ -24,7 +24,7 @@ _YES = ord("1")
 
 
 @dataclass(slots=True)
-class Source:
+class IndexCursor:
     """One index being read, from where the last page ended."""
 
     collection: str
@@ -40,7 +40,7 @@ class Source:
     until: bytes = b"+"
     """Where it ends; backwards it ends where the index begins."""
     more: bool = True
-    found: list[Entry] = field(default_factory=list)
+    found: list[IndexEntry] = field(default_factory=list)
     """Read and not handed out yet, in order."""
 
     @property
@@ -57,10 +57,10 @@ class Source:
 
 
 @dataclass(slots=True)
-class Entry:
+class IndexEntry:
     """A member of an index and the value it leads to."""
 
-    source: Source
+    source: IndexCursor
     member: bytes
     value: bytes
 
@@ -89,7 +89,7 @@ class Entry:
         address, known = self.address, self.source.known
         try:
             row = row_in(collection, self.value)
-        except Damaged as exc:
+        except DamagedRecord as exc:
             return None, Corrupt(Key(self._tenant(address), address.id), str(exc))
         if row.id == address.id and tenant_token(row.tenant) == address.tenant and _is_of(row, known):
             return row, stored_of(collection, row)
@@ -120,14 +120,14 @@ class Reader:
 
     # -- sources -----------------------------------------------------------------------
 
-    async def by_creation(self, collection: str, where: Where, after: bytes | None) -> list[Source]:
+    async def by_creation(self, collection: str, where: Where, after: bytes | None) -> list[IndexCursor]:
         """The records of these partitions or this tenant, by creation and id; `after`
         is the index position to continue behind.
         """
         bound = self._start_bound(after)
         if isinstance(where, Partitions):
             return [
-                Source(collection, home_bucket(p), "t", bound, partition_token(p), p)
+                IndexCursor(collection, home_bucket(p), "t", bound, partition_token(p), p)
                 for p in dict.fromkeys(where.partitions)
             ]
         assert not isinstance(where, Everywhere)  # noqa: S101  indexes by creation are a partition's
@@ -136,17 +136,17 @@ class Reader:
         ]
         answers = await self._connections.run("read", calls, [self._thresholds.answer_bytes], repeatable=True)
         return [
-            Source(collection, bucket, "t", bound, answer[at : at + 32].decode(), where.tenant)
+            IndexCursor(collection, bucket, "t", bound, answer[at : at + 32].decode(), where.tenant)
             for bucket, answer in zip(BUCKETS, answers, strict=True)
             for at in range(0, len(answer), 32)
         ]
 
-    def by_id(self, collection: str, indexes: Iterable[str], after: bytes | None) -> list[Source]:
+    def by_id(self, collection: str, indexes: Iterable[str], after: bytes | None) -> list[IndexCursor]:
         """Everything in these indexes of every bucket, by id; `after` is the id to
         continue behind.
         """
         bound = self._start_bound(after)
-        return [Source(collection, bucket, index, bound) for index in indexes for bucket in BUCKETS]
+        return [IndexCursor(collection, bucket, index, bound) for index in indexes for bucket in BUCKETS]
 
     def _start_bound(self, after: bytes | None) -> bytes:
         """Where an index is to be read from: behind everything that begins with
@@ -156,14 +156,16 @@ class Reader:
             return b"+" if self._backwards else b"-"
         return b"(" + after if self._backwards else b"(" + after + b"~"
 
-    async def by_age(self, collection: str, tier: str, until: datetime) -> list[Source]:
+    async def by_age(self, collection: str, tier: str, until: datetime) -> list[IndexCursor]:
         """The records at home or arriving in a tier that were made or changed last up
         to a moment, and what cannot be read.
         """
-        old = Source(collection, "", "u", partition=tier, until=b"(" + sort_key(micros(until) + 1).encode())
-        return list((await self.find_waiting([old, Source(collection, "", "u")])).values())
+        old = IndexCursor(
+            collection, "", "u", partition=tier, until=b"(" + sort_key(micros(until) + 1).encode()
+        )
+        return list((await self.find_waiting([old, IndexCursor(collection, "", "u")])).values())
 
-    async def find_waiting(self, indexes: Sequence[Source]) -> dict[int, Source]:
+    async def find_waiting(self, indexes: Sequence[IndexCursor]) -> dict[int, IndexCursor]:
         """Of these indexes in every bucket those with a member up to where they end, by
         their number: one trip that tells little.
         """
@@ -171,14 +173,14 @@ class Reader:
         answers = await self._connections.run(
             "any", [Call(bucket, (bucket,)) for bucket in BUCKETS], options, repeatable=True
         )
-        found: dict[int, Source] = {}
+        found: dict[int, IndexCursor] = {}
         for number, index in enumerate(indexes):
             for place, (bucket, said) in enumerate(zip(BUCKETS, answers, strict=True)):
                 if said[number] == _YES:
                     found[number * len(BUCKETS) + place] = replace(index, bucket=bucket, found=[])
         return found
 
-    async def scan(self, collection: str, where: Where) -> AsyncIterator[list[Entry]]:
+    async def scan(self, collection: str, where: Where) -> AsyncIterator[list[IndexEntry]]:
         """Every record there is, found by the names of all keys: for servers that may
         have evicted the indexes.
         """
@@ -200,7 +202,7 @@ class Reader:
 
     # -- pages -------------------------------------------------------------------------
 
-    async def in_order(self, sources: list[Source], expected: int) -> AsyncIterator[list[Entry]]:
+    async def in_order(self, sources: list[IndexCursor], expected: int) -> AsyncIterator[list[IndexEntry]]:
         """All entries of the sources in one order, in portions. `expected` is how many
         will do, as far as the caller knows.
         """
@@ -215,7 +217,7 @@ class Reader:
             waiting = [s for s in waiting if s.more or s.found]
             size = min(most, size * 2)
 
-    async def in_portions(self, sources: list[Source]) -> AsyncIterator[list[Entry]]:
+    async def in_portions(self, sources: list[IndexCursor]) -> AsyncIterator[list[IndexEntry]]:
         """All entries of the sources in whatever order."""
         at_once, waiting = self._thresholds.indexes_at_once, sources
         while waiting:
@@ -227,11 +229,11 @@ class Reader:
                     source.found = []
             waiting += [s for s in some if s.more]
 
-    def _ripe(self, sources: Sequence[Source]) -> list[Entry]:
+    def _ripe(self, sources: Sequence[IndexCursor]) -> list[IndexEntry]:
         """Take out what no page still to come can precede, in order."""
         ends = [s.found[-1].member for s in sources if s.more]
         limit = (max(ends) if self._backwards else min(ends)) if ends else None
-        ripe: list[Entry] = []
+        ripe: list[IndexEntry] = []
         for source in sources:
             if limit is None:
                 taken = len(source.found)
@@ -245,7 +247,7 @@ class Reader:
             ripe.sort(key=lambda e: e.member, reverse=self._backwards)
         return ripe
 
-    async def fill(self, sources: Sequence[Source], size: int) -> None:
+    async def fill(self, sources: Sequence[IndexCursor], size: int) -> None:
         """Read a page into each source."""
         ends = [b"-" if self._backwards else s.until for s in sources]
         calls = [
@@ -287,7 +289,7 @@ def _address_in(key: bytes) -> Address | None:
 
 def _scanned_entry(
     address: Address, value: bytes, known: Mapping[str, Partition], where: Where
-) -> Entry | None:
+) -> IndexEntry | None:
     """The value as an index over all records leads to it; None if it is of a partition
     that is not asked for.
     """
@@ -304,13 +306,13 @@ def _scanned_entry(
         if of is None:
             return None
     member = (address.id + address.tenant + created + token).encode()
-    return Entry(Source(address.collection, address.bucket, "a", known=of), member, value)
+    return IndexEntry(IndexCursor(address.collection, address.bucket, "a", known=of), member, value)
 
 
 _SIZES = struct.Struct(">II")
 
 
-def entries(source: Source, answer: bytes) -> Iterator[Entry]:
+def entries(source: IndexCursor, answer: bytes) -> Iterator[IndexEntry]:
     """The members and values that an answer holds."""
     at = 0
     while at < len(answer):
@@ -318,4 +320,4 @@ def entries(source: Source, answer: bytes) -> Iterator[Entry]:
         start = at + 8
         middle = start + member_size
         at = middle + value_size
-        yield Entry(source, answer[start:middle], answer[middle:at])
+        yield IndexEntry(source, answer[start:middle], answer[middle:at])

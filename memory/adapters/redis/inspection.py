@@ -13,7 +13,7 @@ from redis import exceptions as driver
 from memory.adapters.redis.connection import Connections
 from memory.adapters.redis.keys import BUCKETS, SCHEMA
 from memory.adapters.redis.scripts import Call
-from memory.adapters.redis.settings import READ, Safety, safety_of, weakest
+from memory.adapters.redis.settings import READ, Durability, safety_of, weakest
 from memory.domain.errors import ConfigError
 from memory.ports.formats import FormatNote, current_note
 
@@ -146,7 +146,7 @@ class Inspection:
             )
         )
 
-    async def safety(self) -> Safety:
+    async def safety(self) -> Durability:
         """What the settings of all servers mean together."""
         fails_over = self._connections.config.kind == "sentinel"
         try:

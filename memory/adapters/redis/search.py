@@ -10,7 +10,7 @@ from datetime import datetime
 
 from memory.adapters.redis.codec import changed_in, sort_key
 from memory.adapters.redis.connection import Connections
-from memory.adapters.redis.indexes import Entry, Reader, Source
+from memory.adapters.redis.indexes import IndexCursor, IndexEntry, Reader
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
 from memory.ports.asking import condition, page_and_next, page_of
@@ -28,7 +28,7 @@ _LISTED_BY_AGE = frozenset({Role.HOME, Role.ARRIVING})
 class Match:
     """What stands somewhere and is asked for, or cannot be read."""
 
-    entry: Entry
+    entry: IndexEntry
     row: Row | None
     found: Stored
 
@@ -78,7 +78,7 @@ class Question:
         async for entries in self._portions(all_there_is=all_there_is):
             yield await self.matches(entries)
 
-    async def _portions(self, *, all_there_is: bool = False) -> AsyncIterator[list[Entry]]:
+    async def _portions(self, *, all_there_is: bool = False) -> AsyncIterator[list[IndexEntry]]:
         if self._scans:
             portions = self._reader.scan(self._query.collection.name, self._query.where)
         else:
@@ -99,7 +99,7 @@ class Question:
             return fields in ([], ["id"])
         return one_way and fields in (["created_at"], ["created_at", "id"])
 
-    async def _sources(self, after: bytes | None, *, all_there_is: bool = False) -> list[Source]:
+    async def _sources(self, after: bytes | None, *, all_there_is: bool = False) -> list[IndexCursor]:
         query, name = self._query, self._query.collection.name
         if not isinstance(query.where, Everywhere):
             return await self._reader.by_creation(name, query.where, after)
@@ -184,7 +184,7 @@ class Question:
                 self.rows[match.found.key] = match.row  # type: ignore[assignment]
         return found
 
-    async def matches(self, entries: Iterable[Entry]) -> list[Match]:
+    async def matches(self, entries: Iterable[IndexEntry]) -> list[Match]:
         """Those of the entries that match or cannot be read."""
         found = []
         async for entry in iterate_cooperatively(entries):

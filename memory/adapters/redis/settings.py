@@ -18,7 +18,7 @@ disk delay that by another.
 
 
 @dataclass(frozen=True, slots=True)
-class Safety:
+class Durability:
     """What the settings mean. `advice` says what to change where acknowledged writes
     may be lost.
     """
@@ -29,13 +29,13 @@ class Safety:
     facts: dict[str, JsonValue]
 
 
-def safety_of(settings: dict[str, str], *, fails_over: bool) -> Safety:
+def safety_of(settings: dict[str, str], *, fails_over: bool) -> Durability:
     """What one server's settings mean. None of them known: the server does not let them
     be read.
     """
     facts: dict[str, JsonValue] = {name: settings[name] for name in READ if name in settings}
     if not facts:
-        return Safety(
+        return Durability(
             False,
             None,
             (
@@ -72,10 +72,10 @@ def safety_of(settings: dict[str, str], *, fails_over: bool) -> Safety:
                 "set min-replicas-to-write 1 and min-replicas-max-lag 10"
             )
     window = EVERY_SECOND if journal and sync == "everysec" and not evicts and not fails_over else None
-    return Safety(not advice, window, tuple(advice), facts)
+    return Durability(not advice, window, tuple(advice), facts)
 
 
-def weakest(judgements: Sequence[Safety]) -> Safety:
+def weakest(judgements: Sequence[Durability]) -> Durability:
     """A cluster is as safe as its least safe node."""
     if all(j.durable for j in judgements):
         return judgements[0]
@@ -83,4 +83,4 @@ def weakest(judgements: Sequence[Safety]) -> Safety:
     windows = [j.loss_window for j in unsafe]
     window = None if None in windows else max(w for w in windows if w is not None)
     advice = tuple(dict.fromkeys(line for j in unsafe for line in j.advice))
-    return Safety(False, window, advice, unsafe[0].facts)
+    return Durability(False, window, advice, unsafe[0].facts)

@@ -29,12 +29,12 @@ from memory.domain.errors import ConfigError
 from memory.ports.answering import expect_server, what_answers
 from memory.ports.asking import first_partitions
 from memory.ports.base import BaseStore
-from memory.ports.batch import Held, slot_of
-from memory.ports.candidates import Candidates, Measured
+from memory.ports.batch import StoredRow, slot_of
+from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.deciding import tombstone_over
-from memory.ports.due import Due
+from memory.ports.due import DuePage
 from memory.ports.heads import head_of
 from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Count, Everywhere, Page, Partitions, Query, Tenant
@@ -260,7 +260,7 @@ class RedisStore(BaseStore):
             size += sum(map(size_of, rows))
         return Count(records, size)
 
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         if not isinstance(asked.where, Partitions) or Role.CACHED in asked.roles:
             return await super()._candidates(asked)
         async with self._forms.current(asked.collection, asked.where.partitions) as forms:
@@ -309,7 +309,7 @@ class RedisStore(BaseStore):
 
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         return await due_page(
             self._connections, tuple(self._collections.values()), now, limit, cursor, expired
         )
@@ -397,7 +397,7 @@ def _deletion(
     held = (
         held_in(collection, match.found.key, value)
         if match.row is None
-        else Held(match.row, value[:CHECKSUM_END])
+        else StoredRow(match.row, value[:CHECKSUM_END])
     )
     tombstone = tombstone_over(
         match.found.key, slot_of(collection, match.found.key, held), version, discard_at, carry

@@ -1,7 +1,7 @@
 """Rows in columns: the one codec of every dialect of SQL. What a dialect binds and
 reads in its own way is said by a small table of types.
 
-A table has a column for each part of a `Row`, in the order of `Codec.columns`, and
+A table has a column for each part of a `RecordLine`, in the order of `Codec.columns`, and
 behind these its checksum and what is derived: `words`, as `memory.ports.lexical` packs
 them, and `bytes`, the size of the content. Moments are microseconds since 1970, truth
 is 0 or 1, JSON is text.
@@ -46,7 +46,7 @@ SYSTEM: tuple[tuple[str, str, bool], ...] = (
     ("note", FieldType.TEXT, True),
     ("body", FieldType.TEXT, True),
 )
-"""The columns of a row's own parts in the order of `Row`: for each its name, what it
+"""The columns of a row's own parts in the order of `RecordLine`: for each its name, what it
 holds, and whether it may be NULL.
 """
 DERIVED = ("words", "bytes")
@@ -58,7 +58,7 @@ are.
 _TEXTS = frozenset({"tenant", "word", "scope", FieldType.TEXT})
 
 
-class Coding(NamedTuple):
+class TypeCodec(NamedTuple):
     """How a dialect binds and reads the values of one type; never asked about what is
     missing.
     """
@@ -67,7 +67,7 @@ class Coding(NamedTuple):
     read: Callable[[Any], Any]
 
 
-TypeTable: TypeAlias = Mapping[str, Coding]
+TypeTable: TypeAlias = Mapping[str, TypeCodec]
 """By `FieldType`, `ID` and `TAG`. What is not named is bound and read as the row has
 it: texts, integers, floats, bytes.
 """
@@ -211,4 +211,7 @@ def tags_of(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
 
 
-TAGS_AS_TEXT: TypeTable = {FieldType.TAGS: Coding(tags_text, tags_of), TAG: Coding(tag_token, tag_token)}
+TAGS_AS_TEXT: TypeTable = {
+    FieldType.TAGS: TypeCodec(tags_text, tags_of),
+    TAG: TypeCodec(tag_token, tag_token),
+}

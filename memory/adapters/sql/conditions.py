@@ -48,7 +48,7 @@ _SIDE_BY_SIDE = 100
 """
 
 
-class _Apart(Grouping[bool]):
+class _Brackets(Grouping[bool]):
     """Brackets that SQLAlchemy does not dissolve in a run of the same operator around
     them.
     """
@@ -60,7 +60,9 @@ class _Apart(Grouping[bool]):
 def _shallow(join: Callable[..., SqlCondition], parts: Sequence[SqlCondition]) -> Sequence[SqlCondition]:
     """The conditions, in brackets by the hundred where they are many."""
     while len(parts) > _SIDE_BY_SIDE:
-        parts = [_Apart(join(*parts[at : at + _SIDE_BY_SIDE])) for at in range(0, len(parts), _SIDE_BY_SIDE)]
+        parts = [
+            _Brackets(join(*parts[at : at + _SIDE_BY_SIDE])) for at in range(0, len(parts), _SIDE_BY_SIDE)
+        ]
     return parts
 
 

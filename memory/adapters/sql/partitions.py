@@ -22,7 +22,7 @@ _FIRST, _LAST = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PartitionState:
     """A partition's number, and a generation that it has reached: it may have gone on
     since.
     """
@@ -50,19 +50,23 @@ class Directory(ABC, Generic[C]):
             {known.number for known in (await self._find_all(connection, where.partitions)).values()}
         )
 
-    async def _find_all(self, connection: C, partitions: Iterable[Partition]) -> dict[Partition, Known]:
+    async def _find_all(
+        self, connection: C, partitions: Iterable[Partition]
+    ) -> dict[Partition, PartitionState]:
         """Those that there are."""
         return await self._look_up(connection, dict.fromkeys(partitions))
 
-    async def _look_up(self, connection: C, partitions: Iterable[Partition]) -> dict[Partition, Known]:
+    async def _look_up(
+        self, connection: C, partitions: Iterable[Partition]
+    ) -> dict[Partition, PartitionState]:
         """Those that there are, as they are now."""
         by_tenant: dict[str, list[str]] = {}
         for partition in partitions:
             by_tenant.setdefault(partition.tenant, []).append(partition.scope)
-        found: dict[Partition, Known] = {}
+        found: dict[Partition, PartitionState] = {}
         for tenant, scopes in by_tenant.items():
             for scope, number, generation in await self._find(connection, tenant, scopes):
-                found[Partition(tenant, scope)] = Known(number, generation)
+                found[Partition(tenant, scope)] = PartitionState(number, generation)
         return found
 
     # -- which there are ---------------------------------------------------------------

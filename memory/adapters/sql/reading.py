@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 from memory.adapters.sql.partitions import Directory
 from memory.adapters.sql.questions import due_question, matches, page, totals
-from memory.adapters.sql.table import Columns, Table, Unreadable
-from memory.ports.batch import Held, slot_of
+from memory.adapters.sql.table import Columns, DamagedRow, Table
+from memory.ports.batch import StoredRow, slot_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import tombstone_over
 from memory.ports.pace import iterate_cooperatively
@@ -24,9 +24,9 @@ AnyDirectory: TypeAlias = Directory[Any]
 
 async def get(
     connection: Any, table: AnyTable, keys: Sequence[Key]
-) -> tuple[list[Stored | None], list[Unreadable]]:
+) -> tuple[list[Stored | None], list[DamagedRow]]:
     """What stands under each key, and what was found unreadable just now."""
-    unreadable: list[Unreadable] = []
+    unreadable: list[DamagedRow] = []
     if len(keys) == 1:
         return [
             await _decode_stored(
@@ -41,7 +41,7 @@ async def get(
 
 
 async def _decode_stored(
-    connection: Any, table: AnyTable, key: Key, found: Columns | None, unreadable: list[Unreadable]
+    connection: Any, table: AnyTable, key: Key, found: Columns | None, unreadable: list[DamagedRow]
 ) -> Stored | None:
     """What stands in the row that was found under the key; where it cannot be read just
     now it is added to the unreadable ones.
@@ -53,7 +53,7 @@ async def _decode_stored(
         return stored
     if table.codec.is_quarantined(found):
         return Corrupt(key, await table.problem(connection, key) or stored.problem)
-    unreadable.append(Unreadable(found, key, stored.problem))
+    unreadable.append(DamagedRow(found, key, stored.problem))
     return Corrupt(key, stored.problem)
 
 
@@ -69,7 +69,7 @@ async def partitions_of(connection: Any, directory: AnyDirectory, where: Where) 
 
 async def query(
     connection: Any, table: AnyTable, directory: AnyDirectory, query: Query
-) -> tuple[Page, list[Unreadable]]:
+) -> tuple[Page, list[DamagedRow]]:
     """One page, and what was found unreadable while reading it: then the page is to be
     read again.
     """
@@ -81,7 +81,7 @@ async def query(
     at = {name: i for i, name in enumerate(columns)}
     rows, more = await _rows(connection, table, query, partitions or (), columns, at)
     answers: list[Stored] = []
-    unreadable: list[Unreadable] = []
+    unreadable: list[DamagedRow] = []
     heads: list[Head] = []
     if selection is not None:
         heads = [
@@ -92,7 +92,7 @@ async def query(
     async for row in iterate_cooperatively(rows if selection is None else ()):
         stored = table.stored_in(row)
         if isinstance(stored, Corrupt):
-            unreadable.append(Unreadable(row[:-1], stored.key, stored.problem))
+            unreadable.append(DamagedRow(row[:-1], stored.key, stored.problem))
         else:
             answers.append(stored)
     cursor = None
@@ -198,7 +198,7 @@ async def delete_matching(
         ]
         await table.delete_over(connection, tombstones)
         deleted += len(tombstones)
-    left: list[tuple[Held, Row]] = []
+    left: list[tuple[StoredRow, Row]] = []
     for key in await table.quarantined_keys(connection, where, partitions or ()):
         found = await table.find(connection, key)
         if (
@@ -213,7 +213,7 @@ async def delete_matching(
 
 def _tombstone(
     table: AnyTable, key: Key, columns: Columns, wanted: bool, deletion: Deletion
-) -> tuple[Held, Row] | None:
+) -> tuple[StoredRow, Row] | None:
     """What a row holds, and what is left of it; None where it stays."""
     held = table.held_in(columns, key)
     slot = slot_of(table.collection, key, held)

@@ -13,11 +13,11 @@ from memory.adapters.sql import reading
 from memory.adapters.sql.partitions import Directory
 from memory.adapters.sql.reading import Deletion
 from memory.adapters.sql.several import portions
-from memory.adapters.sql.table import Table, Unreadable
+from memory.adapters.sql.table import DamagedRow, Table
 from memory.adapters.sql.thresholds import SqlThresholds
 from memory.ports.base import BaseStore
 from memory.ports.collections import Collection
-from memory.ports.due import Due
+from memory.ports.due import DuePage
 from memory.ports.quarantine import sound, try_quarantine
 from memory.ports.query import Count, Everywhere, Page, Query, Tenant
 from memory.ports.record import Key, Partition, Stored
@@ -73,7 +73,7 @@ class SqlStore(BaseStore, Generic[C, R]):
         return list(map(self._directory.names.table, names))
 
     @abstractmethod
-    async def _move(self, collection: Collection, unreadable: Sequence[Unreadable]) -> None:
+    async def _move(self, collection: Collection, unreadable: Sequence[DamagedRow]) -> None:
         """Move rows that still cannot be read into the quarantine."""
 
     # -- reading, and deleting what matches --------------------------------------------
@@ -109,7 +109,7 @@ class SqlStore(BaseStore, Generic[C, R]):
 
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
-    ) -> Due:
+    ) -> DuePage:
         """Mostly nothing is: that is one statement about all collections."""
 
         async def may_be(connection: C) -> bool:
@@ -117,13 +117,13 @@ class SqlStore(BaseStore, Generic[C, R]):
             return await reading.may_be_due(connection, tables, now, expired)
 
         if cursor is None and not await self._with(may_be):
-            return Due()
+            return DuePage()
         return await super()._due(now, limit, cursor, expired)
 
     # -- unreadable rows ---------------------------------------------------------------
 
     async def _until_sound(
-        self, collection: Collection, read: Callable[[C, R], Coroutine[Any, Any, tuple[T, list[Unreadable]]]]
+        self, collection: Collection, read: Callable[[C, R], Coroutine[Any, Any, tuple[T, list[DamagedRow]]]]
     ) -> T:
         """Read; what turns out unreadable goes into the quarantine and the reading is
         done again: limits and statistics are of what can be read.
@@ -133,7 +133,7 @@ class SqlStore(BaseStore, Generic[C, R]):
             lambda unreadable: self._quarantine(collection, unreadable),
         )
 
-    async def _quarantine(self, collection: Collection, unreadable: Sequence[Unreadable]) -> bool:
+    async def _quarantine(self, collection: Collection, unreadable: Sequence[DamagedRow]) -> bool:
         """Whether it could be done; the rows are not served either way."""
         return await try_quarantine(
             self.name, lambda some: self._move(collection, some), unreadable, self._translate

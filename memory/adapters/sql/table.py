@@ -16,7 +16,7 @@ from memory.adapters.sql.prepared import Statement
 from memory.adapters.sql.selection import Selection
 from memory.adapters.sql.shapes import Shape, Shaper, Values, names, walks
 from memory.adapters.sql.thresholds import SqlThresholds
-from memory.ports.batch import NOTHING, Held
+from memory.ports.batch import NOTHING, StoredRow
 from memory.ports.collections import Collection
 from memory.ports.query import Order, Query, RowType, Tenant, Where
 from memory.ports.record import Corrupt, Key, Stored
@@ -28,7 +28,7 @@ Columns: TypeAlias = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class DamagedRow:
     """A row found unreadable under a key, as it was read: to be moved into the
     quarantine.
     """
@@ -93,12 +93,12 @@ class Table(ABC, Generic[C]):
         """
         return statement
 
-    def held_in(self, columns: Columns | None, key: Key) -> Held:
+    def held_in(self, columns: Columns | None, key: Key) -> StoredRow:
         """What stands in a row that was found under the key, to decide about."""
         if columns is None:
             return NOTHING
         row, problem = self.read_row(columns)
-        return Held(None if problem else row, columns, problem, self.codec.version(columns))
+        return StoredRow(None if problem else row, columns, problem, self.codec.version(columns))
 
     def read_row(self, columns: Columns) -> tuple[Row, str]:
         """The row, and what is wrong with it, see `Codec.read`."""
@@ -155,13 +155,13 @@ class Table(ABC, Generic[C]):
         """
 
     @abstractmethod
-    async def delete_over(self, connection: C, tombstones: Sequence[tuple[Held, Row]]) -> None:
+    async def delete_over(self, connection: C, tombstones: Sequence[tuple[StoredRow, Row]]) -> None:
         """Put each tombstone in the place of what was held, within a transaction; what
         the quarantine has of it goes.
         """
 
     @abstractmethod
-    async def quarantine(self, connection: C, unreadable: Unreadable) -> None:
+    async def quarantine(self, connection: C, unreadable: DamagedRow) -> None:
         """Move a row that still reads as it did out of the way: a copy into the
         quarantine, a bare row in its place.
         """

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from memory.ports.candidates import Candidates, Measured
+from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.due import Due
+from memory.ports.due import DuePage
 from memory.ports.query import Count, Everywhere, Hit, Page, PartitionPage, Query, Search, Tenant
 from memory.ports.record import Key, Partition, Record, Stored
 from memory.ports.store import Audit, Health, Store
@@ -104,7 +104,7 @@ class Wrapper:
     async def search(self, search: Search) -> list[Hit]:
         return await self._call(Call("search", (search.collection.name,)), lambda: self.inner.search(search))
 
-    async def candidates(self, asked: Candidates) -> Measured:
+    async def candidates(self, asked: Candidates) -> CandidateColumns:
         return await self._call(
             Call("candidates", (asked.collection.name,)), lambda: self.inner.candidates(asked)
         )
@@ -126,7 +126,7 @@ class Wrapper:
         cursor: str | None = None,
         *,
         expired: Mapping[Collection, datetime] | None = None,
-    ) -> Due:
+    ) -> DuePage:
         return await self._call(Call("due"), lambda: self.inner.due(now, limit, cursor, expired=expired))
 
     # -- upkeep ------------------------------------------------------------------------

@@ -25,7 +25,7 @@ fail at once.
 """
 
 
-class Latecomer(Wrapper):
+class DeferredOpen(Wrapper):
     """Opens even while the store cannot be reached (`StoreUnavailable`); every other
     failure to open is raised.
 

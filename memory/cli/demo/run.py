@@ -19,8 +19,8 @@ from memory.domain.entry import Entry
 from memory.domain.scope import Scope
 from memory.domain.time import micros
 from memory.facade.memory import Memory
-from memory.facade.transfer import Message, Reading, read
-from memory.orchestrator.tiering.promotion import Kept, Moved
+from memory.facade.transfer import ImportOptions, MessageLine, read
+from memory.orchestrator.tiering.promotion import KeptEntry, MovedEntry
 from memory.ports.clock import system_clock
 from memory.ports.text import query_words, words
 
@@ -35,10 +35,10 @@ def asset(name: str) -> bytes:
     return files("memory.cli.demo").joinpath(name).read_bytes()
 
 
-def turns() -> list[Message]:
+def turns() -> list[MessageLine]:
     """Return the bundled conversation, checked as an import checks it."""
-    found = list(read(io.BytesIO(asset("conversation.jsonl")), "conversation.jsonl", Reading(SESSION)))
-    return [item for item in found if isinstance(item, Message)]
+    found = list(read(io.BytesIO(asset("conversation.jsonl")), "conversation.jsonl", ImportOptions(SESSION)))
+    return [item for item in found if isinstance(item, MessageLine)]
 
 
 class Demo:
@@ -141,7 +141,7 @@ class Demo:
         report = await self._memory.sessions.end(SESSION.id)
         said = {entry.id: entry.content for entry in self._conversation}
 
-        def about(item: Moved | Kept) -> dict[str, Any]:
+        def about(item: MovedEntry | KeptEntry) -> dict[str, Any]:
             return {
                 **asdict(item),
                 "turn": self._turn_of.get(item.entry_id),

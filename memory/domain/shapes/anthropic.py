@@ -11,7 +11,7 @@ from memory.domain import validation
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes.blocks import Blocks, together
 from memory.domain.shapes.calls import call_back, call_of, told_apart
-from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own
+from memory.domain.shapes.fields import Fields, MessageFields, content_back, given_back, own
 from memory.domain.shapes.parts import content_as
 
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
@@ -23,7 +23,7 @@ def from_fields(fields: Fields) -> list[Message]:
 
     A given id is that of the first; the others have it with their number, from 2.
     """
-    given = Given(fields)
+    given = MessageFields(fields)
     role, content, seen = given.role(_ROLES), given.content(), given.id_and_time()
     usage, finish_reason = given.look_at("usage", dict), given.look_at("stop_reason", str)
     if isinstance(content, str) or not content:
@@ -91,7 +91,7 @@ def _is_result(block: Fields) -> bool:
 
 
 def _result(block: Fields) -> Message:
-    given = Given({name: value for name, value in block.items() if name != "type"})
+    given = MessageFields({name: value for name, value in block.items() if name != "type"})
     message = Message(
         role=Role.TOOL,
         content=given.content(),

@@ -28,7 +28,7 @@ _OURS = {
 }
 
 
-class Given:
+class MessageFields:
     """The fields of one given message. What is not taken, or was given as nothing, is
     kept as it was (`extra["fields"]`).
     """

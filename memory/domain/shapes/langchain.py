@@ -19,7 +19,7 @@ from memory.domain.shapes.calls import (
     told_apart,
     worth_keeping,
 )
-from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own
+from memory.domain.shapes.fields import Fields, MessageFields, content_back, given_back, own
 from memory.domain.shapes.parts import content_as
 
 _ROLES = {
@@ -98,7 +98,7 @@ def is_one(fields: Fields) -> bool:
 
 
 def from_fields(fields: Fields) -> list[Message]:
-    kind, given = fields["type"], Given(fields["data"])
+    kind, given = fields["type"], MessageFields(fields["data"])
     content, seen = given.content(), given.id_and_time()
     if "at" not in seen and (named := validation.named_moment(fields)) is not None:
         seen["at"] = validation.time(named, fields[named])
@@ -174,7 +174,7 @@ def to_fields(message: Message, *, foreign_reasoning: bool = True) -> Fields:
     return {**kept.get("outer", {}), "type": kind, "data": {**data, **content_back(kept, content)}}
 
 
-def _role(kind: str, given: Given) -> Role:
+def _role(kind: str, given: MessageFields) -> Role:
     return (
         _ROLES[kind]
         if kind in _ROLES
@@ -200,7 +200,7 @@ def _taken_apart(content: str | list[Fields]) -> Blocks | None:
     return found
 
 
-def _calls(given: Given) -> list[Call]:
+def _calls(given: MessageFields) -> list[Call]:
     """Calls, those whose arguments are no JSON, and of older messages those that only
     OpenAI's fields hold.
     """

@@ -18,7 +18,7 @@ from memory.domain.shapes.calls import (
     told_apart,
     worth_keeping,
 )
-from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own, speaker_back
+from memory.domain.shapes.fields import Fields, MessageFields, content_back, given_back, own, speaker_back
 from memory.domain.shapes.parts import content_as
 
 _ROLES = {**{role.value: role for role in Role}, "developer": Role.SYSTEM, "function": Role.TOOL}
@@ -29,7 +29,7 @@ _REASONING = ("reasoning_content", "reasoning")
 
 
 def from_fields(fields: Fields) -> list[Message]:
-    given = Given(fields)
+    given = MessageFields(fields)
     role, content, seen = given.role(_ROLES), given.content(), given.id_and_time()
     pairs = [tool_call(f"tool_calls[{n}]", call) for n, call in enumerate(given.objects("tool_calls"))]
     if not pairs and (legacy := given.object("function_call")):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from memory.domain import validation
 from memory.domain.message import Message, Role
 from memory.domain.shapes.calls import call_back, call_of, is_made_up, kept_of, told_apart, worth_keeping
-from memory.domain.shapes.fields import Fields, Given, content_back, given_back, own, speaker_back
+from memory.domain.shapes.fields import Fields, MessageFields, content_back, given_back, own, speaker_back
 from memory.domain.shapes.parts import content_as
 
 _ROLES = {role.value: role for role in Role}
 
 
 def from_fields(fields: Fields) -> list[Message]:
-    given = Given(fields)
+    given = MessageFields(fields)
     role, content, seen = given.role(_ROLES), given.content(), given.id_and_time()
     pairs = told_apart(
         [call_of(f"tool_calls[{n}]", call) for n, call in enumerate(given.objects("tool_calls"))]

@@ -12,7 +12,7 @@ from memory.facade.arguments import function
 from memory.facade.manager.stores import NamedStore, StoreEntry
 from memory.orchestrator.enrichment.conflicts import Resolver
 from memory.orchestrator.storage.settings import EngineSettings
-from memory.orchestrator.trust.gates import Asking, Verdict, changes_of, lets_out
+from memory.orchestrator.trust.gates import GateRunner, Verdict, changes_of, lets_out
 
 StoreWriteGate: TypeAlias = Callable[[StoreEntry, Provenance], "Verdict | Awaitable[Verdict]"]
 StoreRecallGate: TypeAlias = Callable[[StoreEntry], "bool | Awaitable[bool]"]
@@ -27,7 +27,7 @@ class StoreGates:
             if gate is not None:
                 function(name, gate)
         self._write, self._recall = write, recall
-        self._writing, self._recalling = (Asking(EngineSettings().deadline) for _ in range(2))
+        self._writing, self._recalling = (GateRunner(EngineSettings().deadline) for _ in range(2))
 
     async def add(
         self,

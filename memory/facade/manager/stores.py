@@ -16,7 +16,7 @@ from memory.domain.checked import ConflictReport
 from memory.domain.entry import Entry
 from memory.domain.errors import Conflict, InvalidInput, Unsupported
 from memory.domain.provenance import UNSAID, Provenance
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.facade.access import Access
 from memory.facade.manager.extraction import Extraction, resolve_extraction
 from memory.facade.view import ScopedMemory
@@ -29,7 +29,7 @@ LIMIT = 3
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class StoreEntry(Shown):
+class StoreEntry(ResultMixin):
     """What a store found. `store_name` is stamped by the manager (E1)."""
 
     content: str

@@ -7,7 +7,7 @@ from memory.facade.providers.composite import CompositeProvider
 from memory.facade.providers.provider import Provider, ProviderEntry, SessionProvider
 from memory.facade.providers.semantic import SemanticProvider
 from memory.facade.providers.sliding import SlidingWindowProvider
-from memory.facade.providers.summarizing import SummarizingProvider, SummaryAsked
+from memory.facade.providers.summarizing import SummarizingProvider, SummaryRequest
 from memory.facade.providers.turn import Turn, turn_of
 
 __all__ = [
@@ -19,7 +19,7 @@ __all__ = [
     "SessionProvider",
     "SlidingWindowProvider",
     "SummarizingProvider",
-    "SummaryAsked",
+    "SummaryRequest",
     "Turn",
     "turn_of",
 ]

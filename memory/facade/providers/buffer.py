@@ -12,8 +12,8 @@ from memory.domain.corrections import explain_guesses
 from memory.domain.message import Message
 from memory.facade.memory import Memory
 from memory.facade.providers.provider import (
-    Held,
     Messages,
+    ProviderSession,
     SessionProvider,
     costs_of,
     storable_messages,
@@ -81,7 +81,7 @@ class BufferProvider(SessionProvider):
     def _trim_window(self, window: list[Message]) -> list[Message]:
         return trim_to_newest(window, self._max_messages)
 
-    async def _read_view(self, held: Held, window: list[Message]) -> list[Message]:
+    async def _read_view(self, held: ProviderSession, window: list[Message]) -> list[Message]:
         messages = self._trim_window(window)
         return (
             messages
@@ -90,7 +90,7 @@ class BufferProvider(SessionProvider):
         )
 
     async def _store(
-        self, held: Held, conversation: Conversation, messages: list[Message], new: bool
+        self, held: ProviderSession, conversation: Conversation, messages: list[Message], new: bool
     ) -> list[str]:
         before, read = list[Message](), self._last_read(conversation)
         if new:

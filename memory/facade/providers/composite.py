@@ -22,11 +22,11 @@ from memory.facade.providers.provider import (
     storable_messages,
     trim_to_newest,
 )
-from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as, written_new
+from memory.facade.providers.turn import DEFAULT, TurnMixin, described_as, written_new
 from memory.orchestrator.conversations.log.events import copy_of
 from memory.orchestrator.conversations.window.reads import (
-    Read,
-    Reads,
+    WindowRead,
+    WindowReads,
     lends_reads,
     reads_of_caller,
     with_reads,
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 @explain_guesses
-class CompositeProvider(TakesTurns):
+class CompositeProvider(TurnMixin):
     """Several providers, each any object with `read` and `write`: written to all, read
     from the first that has something, or from all.
 
@@ -141,7 +141,7 @@ class CompositeProvider(TakesTurns):
             try:
                 await part.write([copy_of(message) for message in found], session_id, **described)
                 await with_reads(
-                    Reads(), self._take_back, part, source, session_id, found
+                    WindowReads(), self._take_back, part, source, session_id, found
                 )  # the caller is not shown what this reads
             except Exception as error:  # noqa: BLE001 - a part is anybody's
                 log.warning("%s could not be filled from %s: %s", _name(part), _name(source), error)
@@ -208,7 +208,7 @@ class CompositeProvider(TakesTurns):
     def _note_read(self, session_id: str, messages: list[Message]) -> None:
         places = Places.of(_place(message) for message in messages)
         reads_of_caller().put(
-            self._known_as(session_id), Read(places, shown=messages if len(messages) <= HELD else None)
+            self._known_as(session_id), WindowRead(places, shown=messages if len(messages) <= HELD else None)
         )
 
     def _shown_to_caller(self, session_id: str) -> list[Message] | None:

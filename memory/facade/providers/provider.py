@@ -16,14 +16,14 @@ from memory.domain.errors import InvalidInput, NotFound
 from memory.domain.message import Message, Role
 from memory.domain.session import SessionInfo
 from memory.domain.shapes import export_messages, import_message, import_messages
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.facade.access import MAX_QUERY_BYTES
 from memory.facade.memory import Memory
-from memory.facade.providers.turn import DEFAULT, TakesTurns, described_as
+from memory.facade.providers.turn import DEFAULT, TurnMixin, described_as
 from memory.facade.session import MessageLike, Session
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.log.events import copy_of
-from memory.orchestrator.conversations.window.reads import Read, Version, lends_reads, reads_of_caller
+from memory.orchestrator.conversations.window.reads import Version, WindowRead, lends_reads, reads_of_caller
 from memory.orchestrator.storage.places import Places
 from memory.policies.answering import best_of
 from memory.policies.reading import ContextRequest
@@ -64,7 +64,7 @@ class Provider(Protocol):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ProviderEntry(Shown):
+class ProviderEntry(ResultMixin):
     """One session of a provider (C7). `id` and `created_at` stay when it is written
     again; `tags` and `agent` are those of the latest write (C8).
 
@@ -91,7 +91,7 @@ class ProviderEntry(Shown):
 
 
 @dataclass(slots=True)
-class Held:
+class ProviderSession:
     """A session as this instance has it."""
 
     session: Session
@@ -99,7 +99,7 @@ class Held:
 
 
 @explain_guesses
-class SessionProvider(TakesTurns):
+class SessionProvider(TurnMixin):
     """What the providers share. A provider reaches the sessions of its namespace only,
     which is its type unless told; `clear` too.
 
@@ -124,7 +124,7 @@ class SessionProvider(TakesTurns):
         self._user = None if user is None else validation.identifier("user", user)
         self._memory = memory
         reads_of_caller()  # child tasks of the caller let it know what they read
-        self._held: OrderedDict[str, Held] = OrderedDict()
+        self._held: OrderedDict[str, ProviderSession] = OrderedDict()
 
     @lends_reads
     async def read(
@@ -162,7 +162,7 @@ class SessionProvider(TakesTurns):
                 self._held.pop(session_id, None)
                 if was_open:
                     continue  # it was cleared by another, and perhaps written again
-                reads_of_caller().put(self._unwritten(session_id), Read())
+                reads_of_caller().put(self._unwritten(session_id), WindowRead())
                 return []
             seen.shown = [message for message in shown if not is_made_for_reading(message)]
             seen.hide(
@@ -292,11 +292,13 @@ class SessionProvider(TakesTurns):
         """
         return window
 
-    async def _read_view(self, held: Held, window: list[Message]) -> list[Message]:
+    async def _read_view(self, held: ProviderSession, window: list[Message]) -> list[Message]:
         """What a read without a query shows of the window, the newest last."""
         return self._trim_window(window)
 
-    async def _best(self, held: Held, window: list[Message], query: str, most: int | None) -> list[Message]:
+    async def _best(
+        self, held: ProviderSession, window: list[Message], query: str, most: int | None
+    ) -> list[Message]:
         """What a read shows that answers the query, no more than `most` messages, or
         than have room.
         """
@@ -314,14 +316,14 @@ class SessionProvider(TakesTurns):
         )
 
     async def _store(
-        self, held: Held, conversation: Conversation, messages: list[Message], new: bool
+        self, held: ProviderSession, conversation: Conversation, messages: list[Message], new: bool
     ) -> list[str]:
         """Store what was written; what could not be kept to."""
         raise NotImplementedError
 
     # -- what they share ---------------------------------------------------------------
 
-    async def _window(self, session: Session) -> tuple[list[Message], Read]:
+    async def _window(self, session: Session) -> tuple[list[Message], WindowRead]:
         """The window as it is now. The caller is not shown it yet, so this is no read
         of the calling task.
         """
@@ -332,7 +334,7 @@ class SessionProvider(TakesTurns):
         read.shown = list(window)
         return window, read
 
-    def _last_read(self, conversation: Conversation) -> Read | None:
+    def _last_read(self, conversation: Conversation) -> WindowRead | None:
         """What the calling task knows of the session: its last read, and what it wrote
         since; None where it did neither.
         """
@@ -340,7 +342,7 @@ class SessionProvider(TakesTurns):
 
     def _settle_read(
         self, conversation: Conversation, session_id: str, messages: Sequence[Message]
-    ) -> Read | None:
+    ) -> WindowRead | None:
         """The read that the messages come from, which the calling task hands back; None
         where it has read nothing.
         """
@@ -365,7 +367,7 @@ class SessionProvider(TakesTurns):
             window, now = await self._window(held.session)
         except NotFound:
             self._held.pop(session_id, None)
-            reads_of_caller().put(self._unwritten(session_id), Read())
+            reads_of_caller().put(self._unwritten(session_id), WindowRead())
             return
         known = {message.id: message for message in shown}
         there = [message for message in window if message.id in known and message.id in now.versions]
@@ -373,7 +375,9 @@ class SessionProvider(TakesTurns):
         for message in there:
             place, edits = now.versions[str(message.id)]
             versions[str(message.id)] = place, edits if _says(message) == _says(known[message.id]) else -1
-        read = Read(Places.of(place for place, _ in versions.values()), versions, there, is_assumed=True)
+        read = WindowRead(
+            Places.of(place for place, _ in versions.values()), versions, there, is_assumed=True
+        )
         reads_of_caller().put(conversation.log.life.incarnation, read)
 
     def _shown_to_caller(self, conversation: Conversation) -> set[str | None]:
@@ -387,7 +391,7 @@ class SessionProvider(TakesTurns):
         """Let the calling task know these messages, in order, after it wrote. What it
         has read stays what it has read.
         """
-        seen = self._last_read(conversation) or Read(is_read=False)
+        seen = self._last_read(conversation) or WindowRead(is_read=False)
         seen.shown = messages if len(messages) <= HELD else None
         reads_of_caller().put(conversation.log.life.incarnation, seen)
 
@@ -404,11 +408,11 @@ class SessionProvider(TakesTurns):
             self._key(session_id), create=create, namespace=self.namespace, user=self._user
         )
 
-    def _handle(self, session_id: str, *, create: bool = False) -> Held:
+    def _handle(self, session_id: str, *, create: bool = False) -> ProviderSession:
         self._key(session_id)  # refuses what is no id
         held = self._held.pop(session_id, None)
         if held is None or (create and not held.session._creates and held.session._held is None):
-            held = Held(self._session(session_id, create=create))
+            held = ProviderSession(self._session(session_id, create=create))
         self._held[session_id] = held
         if len(self._held) > HELD:
             self._held.popitem(last=False)

@@ -8,9 +8,9 @@ from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.message import Message
 from memory.facade.memory import Memory
-from memory.facade.providers.provider import Held, SessionProvider
+from memory.facade.providers.provider import ProviderSession, SessionProvider
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.window.reads import Read
+from memory.orchestrator.conversations.window.reads import WindowRead
 from memory.orchestrator.conversations.window.replacing import AT_ONCE
 from memory.policies.aligning import behind
 from memory.policies.answering import best_of
@@ -45,7 +45,9 @@ class SemanticProvider(SessionProvider):
     def _trim_window(self, window: list[Message]) -> list[Message]:
         return [window[at] for at in newest(window, self._last)]
 
-    async def _best(self, held: Held, window: list[Message], query: str, most: int | None) -> list[Message]:
+    async def _best(
+        self, held: ProviderSession, window: list[Message], query: str, most: int | None
+    ) -> list[Message]:
         last = with_stand_ins(self._trim_window(window))
         hits = await held.session.search(query, limit=self._found) if query and self._found else []
         known = {message.id for message in last}
@@ -59,11 +61,11 @@ class SemanticProvider(SessionProvider):
         )
 
     async def _store(
-        self, held: Held, conversation: Conversation, messages: list[Message], new: bool
+        self, held: ProviderSession, conversation: Conversation, messages: list[Message], new: bool
     ) -> list[str]:
         read = self._last_read(conversation)
         is_known = read is not None and read.shown is not None
-        there, now = ([], Read()) if is_known else await self._window(held.session)
+        there, now = ([], WindowRead()) if is_known else await self._window(held.session)
         seen = read.shown if read is not None and read.shown is not None else there
         more = messages if new else behind(messages, seen)
         named = {message.id: message for message in seen if message.id is not None}

@@ -8,9 +8,9 @@ from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.message import Message
 from memory.facade.memory import Memory
-from memory.facade.providers.provider import Held, SessionProvider
+from memory.facade.providers.provider import ProviderSession, SessionProvider
 from memory.orchestrator.conversations.conversation import Conversation
-from memory.orchestrator.conversations.window.reads import Read
+from memory.orchestrator.conversations.window.reads import WindowRead
 from memory.policies.aligning import behind
 from memory.policies.reading import ContextRequest
 from memory.policies.window import blocks, turns
@@ -55,7 +55,7 @@ class SlidingWindowProvider(SessionProvider):
         units = turns(window)
         return [window[at] for unit in units[max(0, len(units) - self._max_turns) :] for at in unit]
 
-    async def _read_view(self, held: Held, window: list[Message]) -> list[Message]:
+    async def _read_view(self, held: ProviderSession, window: list[Message]) -> list[Message]:
         messages = self._trim_window(window)
         if self._max_tokens is None:
             return messages
@@ -66,7 +66,7 @@ class SlidingWindowProvider(SessionProvider):
         return [messages[at] for block in blocks(messages) if messages[block[0]].id in kept for at in block]
 
     async def _store(
-        self, held: Held, conversation: Conversation, messages: list[Message], new: bool
+        self, held: ProviderSession, conversation: Conversation, messages: list[Message], new: bool
     ) -> list[str]:
         there, now = await self._window(held.session)
         seen = self._last_read(conversation)
@@ -80,7 +80,9 @@ class SlidingWindowProvider(SessionProvider):
         return []
 
 
-def with_changes(there: list[Message], written: list[Message], now: Read, seen: Read) -> list[Message]:
+def with_changes(
+    there: list[Message], written: list[Message], now: WindowRead, seen: WindowRead
+) -> list[Message]:
     """What is there, saying what was written under its id, unless it was edited since
     the caller has `seen` it.
     """

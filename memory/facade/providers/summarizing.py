@@ -13,7 +13,7 @@ from memory.domain.corrections import explain_guesses
 from memory.domain.errors import CompactionError, InvalidInput
 from memory.domain.message import Message, Role
 from memory.facade.memory import Memory
-from memory.facade.providers.provider import HELD, Held, SessionProvider
+from memory.facade.providers.provider import HELD, ProviderSession, SessionProvider
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.policies.aligning import align_messages
 from memory.policies.window import blocks
@@ -27,7 +27,7 @@ CHARACTERS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class SummaryAsked:
+class SummaryRequest:
     """What a summariser is given: the messages that the summary is to stand for, the
     summary before it, and how long it may become.
     """
@@ -50,7 +50,7 @@ class SummaryAsked:
         return [{"role": "system", "content": self.prompt}, {"role": "user", "content": earlier + said}]
 
 
-Summariser: TypeAlias = Callable[[SummaryAsked], "str | Awaitable[str]"]
+Summariser: TypeAlias = Callable[[SummaryRequest], "str | Awaitable[str]"]
 
 
 @explain_guesses
@@ -60,7 +60,7 @@ class SummarizingProvider(SessionProvider):
     message is left (C35 to C45). A read is the summary, as a system message, and what
     is not in it.
 
-    `summarise` gets a `SummaryAsked` and returns, or awaits, text. A failure of it is a
+    `summarise` gets a `SummaryRequest` and returns, or awaits, text. A failure of it is a
     note that `write` returns: what was written stays as it is.
     """
 
@@ -80,7 +80,7 @@ class SummarizingProvider(SessionProvider):
         super().__init__(memory, namespace=namespace, user=user)
         if not callable(summarise):
             raise InvalidInput(
-                "summarise", f"must be a function from SummaryAsked to text, not {type(summarise).__name__}"
+                "summarise", f"must be a function from SummaryRequest to text, not {type(summarise).__name__}"
             )
         self._summarise = summarise
         self._active_tokens = validation.whole("active_tokens", active_tokens)
@@ -94,10 +94,12 @@ class SummarizingProvider(SessionProvider):
             (message.text for entry in entries for message in entry.messages if message.is_summary), None
         )
 
-    async def _read_view(self, held: Held, window: list[Message]) -> list[Message]:
+    async def _read_view(self, held: ProviderSession, window: list[Message]) -> list[Message]:
         return [*_summary_messages(window), *(message for message in window if not message.is_summary)]
 
-    async def _best(self, held: Held, window: list[Message], query: str, most: int | None) -> list[Message]:
+    async def _best(
+        self, held: ProviderSession, window: list[Message], query: str, most: int | None
+    ) -> list[Message]:
         shown = [*_summary_messages(window), *await super()._best(held, window, query, most)]
         return (
             [message for message in shown if not message.is_summary]
@@ -106,7 +108,7 @@ class SummarizingProvider(SessionProvider):
         )
 
     async def _store(
-        self, held: Held, conversation: Conversation, messages: list[Message], new: bool
+        self, held: ProviderSession, conversation: Conversation, messages: list[Message], new: bool
     ) -> list[str]:
         window, now = await self._window(held.session)
         read = self._last_read(conversation)
@@ -176,7 +178,7 @@ class SummarizingProvider(SessionProvider):
 
     async def _make_summary(self, messages: Sequence[Message]) -> str:
         previous = next((message.text for message in messages if message.is_summary), None)
-        asked = SummaryAsked(
+        asked = SummaryRequest(
             [m for m in messages if not m.is_summary], previous, self._summary_tokens, self._prompt
         )
         said = self._summarise(asked)

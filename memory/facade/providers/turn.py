@@ -13,7 +13,7 @@ from memory.domain import validation
 from memory.domain.message import Message, Role
 from memory.domain.shapes import import_message, import_messages
 from memory.facade.session import MessageLike
-from memory.orchestrator.conversations.window.reads import Reads, reads_of_caller, with_reads
+from memory.orchestrator.conversations.window.reads import WindowReads, reads_of_caller, with_reads
 
 DEFAULT = "default"
 """The session that is read and written where none is named (C2)."""
@@ -79,7 +79,7 @@ def turn_of(
 @asynccontextmanager
 async def _turn(
     provider: Any,
-    reads: Reads,
+    reads: WindowReads,
     said: list[Message],
     given: list[Message],
     session_id: str,
@@ -128,7 +128,7 @@ def tell(emit: Emit | None, name: str, session_id: str, agent: str | None, count
         emit(name, {"session_id": session_id, "agent": agent, "messages": count})
 
 
-class TakesTurns:
+class TurnMixin:
     """What has a `read` and a `write` as a provider's."""
 
     def turn(

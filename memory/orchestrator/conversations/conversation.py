@@ -20,7 +20,7 @@ from memory.orchestrator.conversations.log.folding import State, left_by
 from memory.orchestrator.conversations.log.forks import copied_on
 from memory.orchestrator.conversations.log.seen import LogSnapshot
 from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like, system_of
-from memory.orchestrator.conversations.window.compaction import Compacting
+from memory.orchestrator.conversations.window.compaction import WindowCompaction
 from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.conversations.window.reading import (
     COPIED,
@@ -29,7 +29,7 @@ from memory.orchestrator.conversations.window.reading import (
     order_events,
     read_of,
 )
-from memory.orchestrator.conversations.window.reads import Read, Version, reads_of_caller, version_of
+from memory.orchestrator.conversations.window.reads import Version, WindowRead, reads_of_caller, version_of
 from memory.orchestrator.conversations.window.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.window_exits import WindowExitResult
 from memory.orchestrator.storage.collections import MESSAGES
@@ -41,7 +41,7 @@ from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import is_made_for_reading, is_pinned, stand_in, stand_in_id
 from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import And, Eq, Gt, Partitions, Query, within
-from memory.ports.record import JsonValue, Owed, Record
+from memory.ports.record import JsonValue, PendingStep, Record
 
 EVERYTHING = ContextRequest()
 NONE_READ: Mapping[str, Version] = {}
@@ -56,13 +56,13 @@ class Checkpoint:
     place: int
 
 
-class _SeenSince(Exception):
+class _StaleRead(Exception):
     """What was looked up before is not so any more, or may not be: a message of that id
     has come into the log, or a compaction.
     """
 
 
-class Conversation(Compacting):
+class Conversation(WindowCompaction):
     """One session, as one handle has it."""
 
     # -- reading -----------------------------------------------------------------------
@@ -83,7 +83,7 @@ class Conversation(Compacting):
 
     async def read(
         self, asked: ContextRequest = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()
-    ) -> tuple[Context, Read]:
+    ) -> tuple[Context, WindowRead]:
         """Return the same, and what a caller knows by it. It does not count as a read
         of the calling task.
         """
@@ -208,7 +208,7 @@ class Conversation(Compacting):
                         event, given[name], known_as[name], enters=enters
                     )
                 break
-            except _SeenSince:
+            except _StaleRead:
                 await patience.wait()
         await self._touch()
         return [stored.get(id(message if message.id is None else given[message.id])) for message in messages]
@@ -300,7 +300,7 @@ class Conversation(Compacting):
                 seen.since > looked_up + 1
                 or any(seen.ids.get(name, place) != place for name, place in known.items())
             ):
-                raise _SeenSince
+                raise _StaleRead
             self._refuse_if_not_active(seen)
             data: dict[str, JsonValue] = {"counter": self._counter.name} | (
                 {} if in_history else {"in_history": False}
@@ -356,7 +356,7 @@ class Conversation(Compacting):
                 (whole,) = await self._log.whole([event], strict=True)
                 if not whole.is_redacted and (entered := await self._log.enter(whole, number)) is not None:
                     return entered
-            except _SeenSince:
+            except _StaleRead:
                 pass
             await patience.wait()
             there = (await self._log.at([event.place])).get(event.place)
@@ -371,7 +371,7 @@ class Conversation(Compacting):
                 place > looked_up and _gives_number(other, event.place)
                 for place, other in seen.events.items()
             ):
-                raise _SeenSince
+                raise _StaleRead
             self._refuse_if_not_active(seen)
             return [
                 Draft(EventType.EDITED, data={"place": event.place, "version": event.version, ENTERS: True})
@@ -582,12 +582,12 @@ class Conversation(Compacting):
 
             def decide(seen: LogSnapshot, known: int = known) -> list[Draft]:
                 if seen.state.after.compactions != known:
-                    raise _SeenSince
+                    raise _StaleRead
                 return [] if event.place in seen.state.window else [Draft(EventType.RESTORE, data=data)]
 
             try:
                 return await self._append_and_touch(decide)
-            except _SeenSince:
+            except _StaleRead:
                 await patience.wait()
 
     async def clear(self) -> int:
@@ -630,7 +630,7 @@ class Conversation(Compacting):
                     for place, event in seen.events.items()
                     if place > looked_up
                 ):
-                    raise _SeenSince
+                    raise _StaleRead
                 leaving, coming = left.both(seen.state.window), back.without(seen.state.window)
                 said: dict[str, JsonValue] = {"left": leaving.to_json(), "reason": reason}
                 if coming.ranges or late.ranges:
@@ -643,7 +643,7 @@ class Conversation(Compacting):
 
             try:
                 await self._append_and_touch(decide)
-            except _SeenSince:
+            except _StaleRead:
                 await patience.wait()
                 state = (await self._log.load()).state
             else:
@@ -687,7 +687,7 @@ class Conversation(Compacting):
         messages: Sequence[Message],
         *,
         by_content: bool = True,
-        read: Read | None = None,
+        read: WindowRead | None = None,
         revive: bool = False,
     ) -> list[Message]:
         """Let the window consist of these messages (C22); they as stored. Without
@@ -722,7 +722,7 @@ class Conversation(Compacting):
         messages: Sequence[Message],
         window: Window,
         shown: Sequence[Message],
-        read: Read,
+        read: WindowRead,
         *,
         by_content: bool,
     ) -> list[Message]:
@@ -787,7 +787,7 @@ class Conversation(Compacting):
                 if status == "ended"
                 else ({}, ())
             )
-            ends = (Owed(END, END),) if status == "ended" and (owed or not is_promoted) else ()
+            ends = (PendingStep(END, END),) if status == "ended" and (owed or not is_promoted) else ()
             return [
                 Draft(
                     EventType.CLOSED,

@@ -35,7 +35,7 @@ from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.sources import MessageSource, scope_reference, sources_of, with_sources
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.query import Eq, Or
-from memory.ports.record import Key, Owed, Record
+from memory.ports.record import Key, PendingStep, Record
 from memory.ports.writes import Absent, Put
 
 CONFIRM = "confirm"
@@ -169,10 +169,10 @@ class DerivedEntries:
             record,
             fields={**record.fields, "conversation_id": session.fields["session_id"]},
             body={**record.body, SAID_IN: {"incarnation": incarnation, "places": each["of"], **by}},
-            owed=(Owed(CONFIRM, CONFIRM),),
+            owed=(PendingStep(CONFIRM, CONFIRM),),
         )
 
-    async def _confirm(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _confirm(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """Delete an entry whose session was deleted, or a message of which was erased,
         while it was made.
         """
@@ -201,7 +201,7 @@ class DerivedEntries:
             return False
         return bool(session.body["incarnation"] == entry.body[SAID_IN]["incarnation"])
 
-    async def _delete_derived(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _delete_derived(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """Delete the entries that were made of what was said in a session that is gone,
         whichever life of it the erasure came to take.
         """

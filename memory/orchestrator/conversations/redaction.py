@@ -44,7 +44,7 @@ from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.ports.query import And, Condition, Eq, Gt, Has, Or, Order, Query, Tenant, within
-from memory.ports.record import Key, Owed, Record
+from memory.ports.record import Key, PendingStep, Record
 from memory.ports.writes import AtVersion, Delete, Newer, Put
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def is_counted(record: Record) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _MessageLocation:
     """Where something stands that a user said."""
 
     key: Key
@@ -77,7 +77,7 @@ class _Said:
     is_counted: bool
 
     @classmethod
-    def of(cls, record: Record) -> _Said:
+    def of(cls, record: Record) -> _MessageLocation:
         return cls(record.key, record.scope, event_of(record).place, is_counted(record))
 
 
@@ -125,7 +125,7 @@ class Redaction:
         """False where the message has changed since it was read."""
         owed = (
             *reset_answers(event.owed),
-            Owed(REDACT, REDACT),
+            PendingStep(REDACT, REDACT),
             *self._sessions.passages.owed_by_erasing(event),
         )
         redacted = await log.redact(event, owed)
@@ -142,7 +142,7 @@ class Redaction:
             )
         return True
 
-    async def _redact_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _redact_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         owner = pending.owner
         if not isinstance(owner, Record):
             return True
@@ -228,7 +228,7 @@ class Redaction:
                 return
             await patience.wait()
 
-    async def _confirm_fork_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _confirm_fork_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """A fork whose writer died, or is still at it."""
         fork, data = pending.owner, owed.data
         if not isinstance(fork, Record):
@@ -287,7 +287,7 @@ class Redaction:
         await self._erasure.holds.refuse_user(tenant, user)
         store, now = self._placement.topology.archive, self._placement.now()
         key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, USER_ERASURE, tenant, user))
-        owed = Owed(ERASE_USER, ERASE_USER, {"tenant": tenant, "user": user})
+        owed = PendingStep(ERASE_USER, ERASE_USER, {"tenant": tenant, "user": user})
         fields = {"kind": USER_ERASURE}
         operation = Record(
             key,
@@ -306,7 +306,7 @@ class Redaction:
         await self._end(operation)
         return erased
 
-    async def _erase_user_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _erase_user_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         if isinstance(pending.owner, Record):
             await self._carry_out(owed.data["tenant"], owed.data["user"])
             await self._end(pending.owner)
@@ -330,11 +330,11 @@ class Redaction:
             except LegalHoldActive as error:
                 held[f"session {session_id}: {error}"] = None
         said: list[
-            _Said
+            _MessageLocation
         ] = []  # all are found before any is erased: an erasure takes the copies in forks, and these count too
         query = Query(MESSAGES, Tenant(tenant), said_by(user), limit=self._placement.settings.page)
         async for page in self._placement.pages("user.messages", self._placement.topology.archive, query):
-            said += [_Said.of(record) for record in page.records if isinstance(record, Record)]
+            said += [_MessageLocation.of(record) for record in page.records if isinstance(record, Record)]
         for one in said:
             try:
                 messages += await self._erase_said(one, user) and one.is_counted
@@ -379,7 +379,7 @@ class Redaction:
         except NotFound:
             return None
 
-    async def _erase_said(self, said: _Said, user: str) -> bool:
+    async def _erase_said(self, said: _MessageLocation, user: str) -> bool:
         """Whether it is erased, by this or as a copy of what was; false where it is not
         the user's any more.
         """

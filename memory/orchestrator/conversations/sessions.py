@@ -21,8 +21,8 @@ from memory.domain.time import micros
 from memory.orchestrator.conversations.blobs.reservations import Reservations
 from memory.orchestrator.conversations.blobs.uploads import Uploads
 from memory.orchestrator.conversations.log.folding import State
-from memory.orchestrator.conversations.log.forks import COPIED_FROM, Copied
-from memory.orchestrator.conversations.log.incarnation import Life
+from memory.orchestrator.conversations.log.forks import COPIED_FROM, CopiedMessages
+from memory.orchestrator.conversations.log.incarnation import SessionIncarnation
 from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.conversations.log.passages import Passages
 from memory.orchestrator.conversations.log.previews import preview_of
@@ -38,7 +38,7 @@ from memory.orchestrator.storage.session_keys import scope_of, session_key
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.query import Condition, Eq, Ge, Has, Le, Lt, Not, Order, Query, Tenant, all_of
-from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Tombstone
+from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Partition, PendingStep, Record, Tombstone
 from memory.ports.writes import Absent, AtVersion, Put
 
 log = logging.getLogger(__name__)
@@ -87,11 +87,11 @@ class ForkSource:
     places: tuple[int, ...]
     said_by: tuple[tuple[str, ...], ...] = ()
     """Of each of them, who wrote it."""
-    copied: tuple[Copied, ...] = ()
+    copied: tuple[CopiedMessages, ...] = ()
     """What the fork says of where its messages come from."""
 
-    def pending_step(self) -> Owed:
-        return Owed(
+    def pending_step(self) -> PendingStep:
+        return PendingStep(
             CONFIRM_FORK,
             CONFIRM_FORK,
             {"session": self.session_id, "incarnation": self.incarnation, "places": list(self.places)},
@@ -123,7 +123,7 @@ class SessionDraft:
 class SessionRecords:
     """The repository of sessions: each one's own record."""
 
-    owed_follow = (Owed(FOLLOW, FOLLOW),)
+    owed_follow = (PendingStep(FOLLOW, FOLLOW),)
     """What an event owes that lists must know of: see `follow`."""
 
     def __init__(
@@ -146,7 +146,7 @@ class SessionRecords:
         outbox.register(FOLLOW, self._follow_noted)
         self.uploads = Uploads(placement, outbox, reservations)
 
-    async def refuse_change(self, life: Life) -> None:
+    async def refuse_change(self, life: SessionIncarnation) -> None:
         """Raise `LegalHoldActive` where the session is under legal hold: what it says may not be
         overwritten.
         """
@@ -318,7 +318,7 @@ class SessionRecords:
             del self._logs[next(iter(self._logs))]
         return log
 
-    async def _reload_life(self, life: Life) -> Life:
+    async def _reload_life(self, life: SessionIncarnation) -> SessionIncarnation:
         now = life_of(await self.record(life.tenant, life.session_id))
         if now.incarnation != life.incarnation:
             raise NotFound(life.session_id, "session")  # deleted, and created again since
@@ -456,7 +456,7 @@ class SessionRecords:
         """Do what an event owes."""
         await self._outbox.finish(OutboxRecord(MESSAGES, self._placement.topology.archive, event))
 
-    async def _follow_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _follow_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """What a crash left undone: the session's record says what its log has come to."""
         if not isinstance(pending.owner, Record):
             return True
@@ -493,7 +493,7 @@ class SessionRecords:
         }
         of_scope = await self._erasure.erase(Partition(tenant, Scope.session(session_id).text))
         said = await self._erasure.erase(
-            Partition(tenant, scope_of(session_id)), (Owed(DELETE_DERIVED, DELETE_DERIVED, life),)
+            Partition(tenant, scope_of(session_id)), (PendingStep(DELETE_DERIVED, DELETE_DERIVED, life),)
         )
         self._told.pop(session_key(tenant, session_id), None)
         self._logs.pop((tenant, session_id), None)
@@ -509,13 +509,13 @@ class SessionRecords:
             (stored,) = await self._placement.topology.archive.get(SESSIONS, [key])
         life: dict[str, JsonValue] = {"tenant": tenant, "session_id": session_id, "incarnation": None}
         if isinstance(stored, Record) and is_of_before(stored, before):
-            pending = Owed(
+            pending = PendingStep(
                 DELETE_DERIVED, DELETE_DERIVED, {**life, "incarnation": stored.body["incarnation"]}
             )
             said = await self._erasure.erase(partition, (pending,), older_than=(stored.generation or 0) + 1)
         else:
             said = await self._erasure.erase(
-                partition, (Owed(DELETE_DERIVED, DELETE_DERIVED, life),), before=before
+                partition, (PendingStep(DELETE_DERIVED, DELETE_DERIVED, life),), before=before
             )
         self._told.pop(key, None)
         self._logs.pop((tenant, session_id), None)
@@ -536,7 +536,7 @@ class SessionRecords:
         life["expired"] = True  # copies of what was made of it stay: an expiry is no erasure
         await self._erasure.erase(
             record.partition,
-            (Owed(DELETE_DERIVED, DELETE_DERIVED, life),),
+            (PendingStep(DELETE_DERIVED, DELETE_DERIVED, life),),
             older_than=(record.generation or 0) + 1,
             holdable=not never_shown,
         )
@@ -697,8 +697,8 @@ def is_of_before(record: Record, version: int) -> bool:
     return _earliest_moment(record) < version
 
 
-def life_of(record: Record) -> Life:
-    return Life(
+def life_of(record: Record) -> SessionIncarnation:
+    return SessionIncarnation(
         record.key.tenant,
         str(record.fields["session_id"]),
         record.scope,

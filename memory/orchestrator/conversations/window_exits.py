@@ -27,7 +27,7 @@ from memory.domain.entry import EntryDraft, expiry
 from memory.domain.errors import MemoryTiersError, NotFound, RejectedByGate
 from memory.domain.message import Message
 from memory.orchestrator.conversations.derived_entries import ANSWER, EACH, MADE, OF, DerivedEntries
-from memory.orchestrator.conversations.log.events import LEAVES, After, Event, EventType, event_of
+from memory.orchestrator.conversations.log.events import LEAVES, Event, EventType, LogTotals, event_of
 from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.conversations.log.passages import said_at
 from memory.orchestrator.conversations.sessions import SessionRecords
@@ -46,7 +46,7 @@ from memory.orchestrator.trust.trust import Trust
 from memory.policies.onward import ExitedMessages, drafts_of
 from memory.policies.onward import WindowExitFunction as Callback
 from memory.ports.query import Eq, Query, Tenant, within
-from memory.ports.record import FieldValue, JsonValue, Key, Owed, Partition, Record
+from memory.ports.record import FieldValue, JsonValue, Key, Partition, PendingStep, Record
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Put
 
@@ -59,7 +59,7 @@ ANSWERS_WITHIN = timedelta(minutes=2)
 
 
 @dataclass(slots=True)
-class _Failed:
+class _Backoff:
     """How often a callback has failed for an event, and until when it is left alone."""
 
     times: int = 0
@@ -80,7 +80,7 @@ class WindowExitResult:
 
 
 @dataclass(slots=True)
-class _Awaited:
+class _AwaitedEvent:
     """An event for which somebody here waits, as it stands now, and the ids of the
     entries made for it.
     """
@@ -113,23 +113,25 @@ class WindowExitHandler:
         )
         self._callback = callback if callable(callback) else None
         self._owes = callback is not None
-        self._failed: dict[Key, _Failed] = {}
+        self._failed: dict[Key, _Backoff] = {}
         self._asked: set[Key] = set()
-        self._heard: dict[Key, _Awaited] = {}
+        self._heard: dict[Key, _AwaitedEvent] = {}
         self._waiting: dict[Key, OutboxRecord] = {}
         """For what events the callback is to be asked beside sweeps."""
         self._asking: asyncio.Task[None] | None = None
         outbox.register(LEAVE, self._leave)
 
     def exit_data_and_steps(
-        self, places: Places, after: After
-    ) -> tuple[dict[str, JsonValue], tuple[Owed, ...]]:
+        self, places: Places, after: LogTotals
+    ) -> tuple[dict[str, JsonValue], tuple[PendingStep, ...]]:
         """What an event says and owes by which messages at these places leave, `after`
         the one before it: none that an end has let go already.
         """
         leaves = places.between(after.exited_until + 1, places.last)
         return (
-            ({LEAVES: leaves.to_json()}, (Owed(LEAVE, LEAVE),)) if self._owes and leaves.ranges else ({}, ())
+            ({LEAVES: leaves.to_json()}, (PendingStep(LEAVE, LEAVE),))
+            if self._owes and leaves.ranges
+            else ({}, ())
         )
 
     # -- carrying out ------------------------------------------------------------------
@@ -154,7 +156,7 @@ class WindowExitHandler:
         ]
         for owner in sorted(owners, key=lambda owner: owner.created_at):
             self._failed.pop(owner.key, None)
-            self._heard[owner.key] = heard = _Awaited(owner, told.entries)
+            self._heard[owner.key] = heard = _AwaitedEvent(owner, told.entries)
             try:
                 left = await self._outbox.finish(OutboxRecord(MESSAGES, store, owner), only=LEAVE)
             finally:
@@ -179,7 +181,7 @@ class WindowExitHandler:
             else "it waits for a process that has the callback, or such a process is handling it now"
         )
 
-    async def _leave(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _leave(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         owner = pending.owner
         session = await self._session(owner) if isinstance(owner, Record) else None
         if not isinstance(owner, Record) or session is None:
@@ -201,7 +203,7 @@ class WindowExitHandler:
             heard.entries.extend(made)
         return True
 
-    async def plan_entries(self, owner: Record, owed: Owed) -> list[Record] | None:
+    async def plan_entries(self, owner: Record, owed: PendingStep) -> list[Record] | None:
         """The entries that a sweep would make now of what was answered; None where
         nobody has been asked yet.
         """
@@ -237,7 +239,7 @@ class WindowExitHandler:
             with step("onward.owed"):
                 (owner,) = await found.store.get(found.collection, [key])
             if isinstance(owner, Record) and key not in self._heard:
-                self._heard[key] = heard = _Awaited(owner, [])
+                self._heard[key] = heard = _AwaitedEvent(owner, [])
                 try:
                     left = await self._outbox.finish(replace(found, owner=owner), only=LEAVE)
                 finally:
@@ -347,11 +349,11 @@ class WindowExitHandler:
                 made = callback(leaving)
                 return drafts_of(await made if inspect.isawaitable(made) else made, leaving)
         except Exception as error:
-            failed = self._failed.setdefault(owner.key, _Failed())
+            failed = self._failed.setdefault(owner.key, _Backoff())
             failed.until = self._placement.now() + min(AGAIN_AFTER * 2**failed.times, AT_MOST)
             failed.times = min(failed.times + 1, 10)
             said = "the callback did not answer in time" if isinstance(error, TimeoutError) else str(error)
-            raise _CallbackFailed(said or type(error).__name__) from error
+            raise _CallbackError(said or type(error).__name__) from error
 
     async def _exiting_messages(self, owner: Record, session: Record) -> list[tuple[ExitedMessages, Places]]:
         """The messages that leave by an event, as they are now: without what was taken
@@ -439,18 +441,18 @@ class WindowExitHandler:
             await patience.wait()
 
 
-def reset_answers(owed: Sequence[Owed]) -> tuple[Owed, ...]:
+def reset_answers(owed: Sequence[PendingStep]) -> tuple[PendingStep, ...]:
     """What is owed, with whatever the callback has answered so far forgotten."""
-    return tuple(Owed(LEAVE, LEAVE) if each.step == LEAVE else each for each in owed)
+    return tuple(PendingStep(LEAVE, LEAVE) if each.step == LEAVE else each for each in owed)
 
 
-class _CallbackFailed(MemoryTiersError):
+class _CallbackError(MemoryTiersError):
     """The caller's callback failed; it is asked again."""
 
     retryable = True
 
 
-def _with_pending_steps(owner: Record, steps: tuple[Owed, ...], now: datetime) -> Record:
+def _with_pending_steps(owner: Record, steps: tuple[PendingStep, ...], now: datetime) -> Record:
     """The event's record with other debts: when it came to say what it says stays (see
     `said_at`).
     """
@@ -459,7 +461,7 @@ def _with_pending_steps(owner: Record, steps: tuple[Owed, ...], now: datetime) -
     )
 
 
-def is_to_be_asked(owed: Owed) -> bool:
+def is_to_be_asked(owed: PendingStep) -> bool:
     """Whether this waits for a callback's answer."""
     return owed.step == LEAVE and MADE not in owed.data
 

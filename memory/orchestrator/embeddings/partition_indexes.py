@@ -27,11 +27,11 @@ from memory.domain.errors import StoreError
 from memory.domain.ids import digest_of, is_id, partition_digest
 from memory.orchestrator.storage.collections import MODEL
 from memory.orchestrator.storage.concurrency import each_at_once
-from memory.orchestrator.storage.partial_answers import BROWSED, Lacking
+from memory.orchestrator.storage.partial_answers import BROWSED, AnswerGaps
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.topology import part_of
 from memory.policies.visibility import FILTERED
-from memory.ports.candidates import Candidates, Measured, concatenate, none_of
+from memory.ports.candidates import CandidateColumns, Candidates, concatenate, none_of
 from memory.ports.collections import Collection
 from memory.ports.gathering import measure_heads
 from memory.ports.pace import iterate_cooperatively
@@ -119,7 +119,7 @@ class PartitionIndexes:
 
     # -- asking ------------------------------------------------------------------------
 
-    async def candidates(self, store: Store, asked: Candidates, lacking: Lacking) -> Measured:
+    async def candidates(self, store: Store, asked: Candidates, lacking: AnswerGaps) -> CandidateColumns:
         """What the store answers: of partitions with a form by what that chooses, of
         the others as it is asked. `lacking` hears how old forms are.
         """
@@ -138,7 +138,7 @@ class PartitionIndexes:
 
     async def _search_views(
         self, store: Store, asked: Candidates, views: Sequence[_View]
-    ) -> tuple[Measured, set[str]]:
+    ) -> tuple[CandidateColumns, set[str]]:
         """The answer, and what was chosen and is not in it."""
         from memory.ports.scoring import nearest  # calculates with numpy: for who searches
 

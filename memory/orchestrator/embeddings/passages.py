@@ -21,7 +21,7 @@ from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.storage.outbox import Came, Item, Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
-from memory.ports.candidates import Measured
+from memory.ports.candidates import CandidateColumns
 from memory.ports.collections import Collection
 from memory.ports.nearness import exact_cosines
 from memory.ports.pace import iterate_cooperatively
@@ -274,7 +274,7 @@ def part_id(owner_id: str, part: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FoundPassage:
     """A passage: its vector, when its record came to say this, which part it is of
     (from 0), and how near to what was asked.
     """
@@ -285,12 +285,12 @@ class Part:
     cosine: float
 
 
-def by_record(near: bytes, found: Measured, named: str) -> dict[str, list[Part]]:
+def by_record(near: bytes, found: CandidateColumns, named: str) -> dict[str, list[FoundPassage]]:
     """The passages by the ids of their records, nearest first, both. `found` has
     `named` and `part`.
     """
     vectors = [vector.tobytes() for vector in found.vectors]
-    parts: dict[str, list[Part]] = {}
+    parts: dict[str, list[FoundPassage]] = {}
     rows = zip(
         exact_cosines(near, vectors),
         found.fields[named],
@@ -300,5 +300,5 @@ def by_record(near: bytes, found: Measured, named: str) -> dict[str, list[Part]]
         strict=True,
     )
     for cosine, owner, vector, version, part in sorted(rows, key=lambda row: -row[0]):
-        parts.setdefault(str(owner), []).append(Part(vector, version, int(str(part)), cosine))
+        parts.setdefault(str(owner), []).append(FoundPassage(vector, version, int(str(part)), cosine))
     return parts

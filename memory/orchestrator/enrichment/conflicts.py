@@ -22,15 +22,15 @@ from memory.domain.provenance import all_in
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.enrichment.superseding import SupersedeRequest, SupersedeWriter
 from memory.orchestrator.entries.entries import Entries
-from memory.orchestrator.retrieval.search import Searching
+from memory.orchestrator.retrieval.search import EntrySearch
 from memory.orchestrator.storage.collections import ENTRIES, MODEL
 from memory.orchestrator.storage.deliveries import Consistency
 from memory.orchestrator.storage.entry_records import entry_of, meaning_of
-from memory.orchestrator.storage.placement import Located, Placement
+from memory.orchestrator.storage.placement import LocatedRecord, Placement
 from memory.policies.asked import EntryQuery
 from memory.policies.nearness import LOOKED_AT, SHOWN, content_words, in_common, near
 from memory.ports.nearness import exact_cosines
-from memory.ports.record import Key, Owed, Record
+from memory.ports.record import Key, PendingStep, Record
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class ConflictDetector:
         *,
         entries: Entries,
         supersede_writer: SupersedeWriter,
-        searching: Searching,
+        searching: EntrySearch,
         meaning: Embeddings,
     ) -> None:
         self._placement = placement
@@ -83,7 +83,7 @@ class ConflictDetector:
         *,
         revive: bool = False,
         consistency: Consistency | None = None,
-        steps: Sequence[Owed] = (),
+        steps: Sequence[PendingStep] = (),
     ) -> tuple[Entry, ConflictReport]:
         """Write an entry, and do what `resolve` says about its conflicts.
 
@@ -91,7 +91,9 @@ class ConflictDetector:
         """
         self._entries.writer.refuse_future([draft])
         new = self._entries.writer.pending(tenant, draft).record
-        there = Located(new.key) if draft.key is None else await self._placement.locate(ENTRIES, new.key)
+        there = (
+            LocatedRecord(new.key) if draft.key is None else await self._placement.locate(ENTRIES, new.key)
+        )
         if there.record is not None or (there.tombstone is not None and not revive):
             return await self._entries.write(tenant, draft, consistency=consistency), ConflictReport()
         [draft] = await self._entries.trust.let_in(tenant, [draft], changing=resolve is not None)

@@ -35,7 +35,7 @@ from memory.orchestrator.enrichment.superseding import SUPERSEDE
 from memory.orchestrator.entries.derivatives import CONFIRM_NOTES
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.relations import MADE_BY, NOTE, SUPERSEDES, Relations
-from memory.orchestrator.retrieval.search import Searching
+from memory.orchestrator.retrieval.search import EntrySearch
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.concurrency import each_at_once
 from memory.orchestrator.storage.deliveries import Deliveries
@@ -49,7 +49,7 @@ from memory.policies.advice import read_reply
 from memory.policies.asked import EntryQuery
 from memory.policies.visibility import is_current, is_expired
 from memory.ports.advisor import Advisor, Prompt
-from memory.ports.record import Key, Owed, Partition, Record
+from memory.ports.record import Key, Partition, PendingStep, Record
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class _AdvisorAnswers:
     tags: str | None = None
     candidates: tuple[tuple[str, int], ...] = ()
     """Those that it was shown, by id, and at which version."""
-    said: policy.Said | None = None
+    said: policy.SupersedeReply | None = None
     stands: str | None = None
     """Why it was not asked what the entry takes the place of."""
     why: str = "nobody who has one came by"
@@ -118,7 +118,7 @@ class Enricher:
         *,
         entries: Entries,
         relations: Relations,
-        searching: Searching,
+        searching: EntrySearch,
         deliveries: Deliveries,
         outbox: Outbox,
         advisor: Advisor | None,
@@ -138,14 +138,14 @@ class Enricher:
         outbox.register(ENRICH, self._found_owing, StepLifetime.DELETED)
         deliveries.beside[ENRICH] = self.hear
 
-    def pending_steps(self, wanted: Sequence[Pass]) -> tuple[Owed, ...]:
+    def pending_steps(self, wanted: Sequence[Pass]) -> tuple[PendingStep, ...]:
         """What a write owes that wants these; nothing where nobody is there to ask
         (D101).
         """
         if self._advisor is None or not wanted:
             return ()
         until = self._placement.now() + GIVES_UP_AFTER
-        return (Owed(ENRICH, ENRICH, {"wanted": list(wanted), "until": micros(until)}),)
+        return (PendingStep(ENRICH, ENRICH, {"wanted": list(wanted), "until": micros(until)}),)
 
     # -- life --------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Enricher:
 
     # -- what is to be done ------------------------------------------------------------
 
-    async def _found_owing(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _found_owing(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """A sweep, or whoever wants the record to owe nothing, has found it: it goes on
         without the answer.
         """
@@ -371,7 +371,7 @@ class Enricher:
         now, notes = self._placement.now(), dict[str, Any]()
         model = None if self._advisor is None else self._advisor.model
         tags: list[str] | None = None
-        steps: tuple[Owed, ...] = ()
+        steps: tuple[PendingStep, ...] = ()
         if "auto_tag" in wanted:
             tags, added, note = await self._choose_tags(asked, record)
             notes["auto_tag"] = {"model": model, "added": added, "note": note}
@@ -391,7 +391,10 @@ class Enricher:
                 "said": {MADE_BY: model, NOTE: note},
             }
             steps = (
-                (Owed(AUTO_SUPERSEDE, SUPERSEDE, data), Owed(CONFIRM_NOTES, CONFIRM_NOTES, {"shown": shown}))
+                (
+                    PendingStep(AUTO_SUPERSEDE, SUPERSEDE, data),
+                    PendingStep(CONFIRM_NOTES, CONFIRM_NOTES, {"shown": shown}),
+                )
                 if named
                 else ()
             )

@@ -31,10 +31,10 @@ from memory.orchestrator.storage.deliveries import Consistency, Deliveries
 from memory.orchestrator.storage.entry_records import TAKEN_BACK, apply_changes, entry_of
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime
-from memory.orchestrator.storage.placement import Located, Placement, rejection_error
+from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.visibility import is_current, is_expired
-from memory.ports.record import Key, Owed, Record
+from memory.ports.record import Key, PendingStep, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Put, Status
 
@@ -72,7 +72,7 @@ class SupersedeRequest:
 
 
 @dataclass(slots=True)
-class _Write:
+class _SupersedeCall:
     """One call under way."""
 
     one: PendingEntry
@@ -119,7 +119,7 @@ class SupersedeWriter:
         asked: EntryDraft | None = None,
         revive: bool = False,
         consistency: Consistency | None = None,
-        steps: Sequence[Owed] = (),
+        steps: Sequence[PendingStep] = (),
     ) -> tuple[Entry, Sequence[str]]:
         """Store an entry in the place of others; under a key, once. The entry, and
         which gave way to it. `asked`: what was, where it is another. `steps`: what it
@@ -135,7 +135,7 @@ class SupersedeWriter:
         if draft is not asked:
             [draft] = await self._entries.trust.let_in(tenant, [draft], changing=bool(superseded.ids))
         one = writer.pending(tenant, draft, superseded.ids if superseded.versions is None else (), asked)
-        write = _Write(one, superseded, revive, consistency)
+        write = _SupersedeCall(one, superseded, revive, consistency)
         async with self._entries.quotas.admit(
             tenant, [NewEntry.of(one.record, derived=draft.key is not None)]
         ) as stay:
@@ -153,7 +153,7 @@ class SupersedeWriter:
         self._entries.on_written(tenant, [entry])
         return entry, write.retired
 
-    async def _attempt(self, write: _Write) -> None:
+    async def _attempt(self, write: _SupersedeCall) -> None:
         """One try: look at everything in one read, then write. It is not settled where
         somebody else was faster.
         """
@@ -166,7 +166,10 @@ class SupersedeWriter:
         for at in found.values():
             if (unread := at.corrupt or at.unknown) is not None and (at.key == key or not shown):
                 raise unread
-        own, located = found.get(key, Located(key)), [found.get(other, Located(other)) for other in others]
+        own, located = (
+            found.get(key, LocatedRecord(key)),
+            [found.get(other, LocatedRecord(other)) for other in others],
+        )
         if (
             own.record is not None
             and one.draft.key is None
@@ -180,7 +183,7 @@ class SupersedeWriter:
             write.retired, write.tried = [record.key.id for record, _ in homes], True
             await self._write_entry(write, own, homes)
 
-    def _giving_way(self, write: _Write, there: Located) -> tuple[Record, Store] | None:
+    def _giving_way(self, write: _SupersedeCall, there: LocatedRecord) -> tuple[Record, Store] | None:
         """An entry that gives way, and where it is; none where it is another than was
         shown.
         """
@@ -212,7 +215,9 @@ class SupersedeWriter:
             )  # D33
         return home
 
-    async def _write_entry(self, write: _Write, own: Located, homes: Sequence[tuple[Record, Store]]) -> None:
+    async def _write_entry(
+        self, write: _SupersedeCall, own: LocatedRecord, homes: Sequence[tuple[Record, Store]]
+    ) -> None:
         one, archive = write.one, self._placement.topology.archive
         at_once = archive.capabilities.atomic and all(
             store is archive for store in (one.store, *(store for _, store in homes))
@@ -223,13 +228,15 @@ class SupersedeWriter:
         if homes:
             shown = write.superseded.versions is not None
             versions = {"versions": {record.key.id: record.version for record, _ in homes}} if shown else {}
-            one.owe(Owed(SUPERSEDE, SUPERSEDE, {"ids": write.retired, "at": micros(write.at), **versions}))
+            one.owe(
+                PendingStep(SUPERSEDE, SUPERSEDE, {"ids": write.retired, "at": micros(write.at), **versions})
+            )
         if own.tombstone is not None:
             await self._entries.writer.meet(one, own, write.revive)
         else:
             await self._entries.writer.put(one.store, [one], write.revive, write.consistency)
 
-    async def _write_at_once(self, write: _Write, store: Store, olds: Sequence[Record]) -> None:
+    async def _write_at_once(self, write: _SupersedeCall, store: Store, olds: Sequence[Record]) -> None:
         one, now = write.one, self._placement.now()
         puts = [Put(ENTRIES, one.record, Absent())]
         retired, origins = list[OutboxRecord](), all_in(one.record.fields)
@@ -260,7 +267,7 @@ class SupersedeWriter:
             born = self._entries.writer.mark_stored(one, store, outcomes[0])
             await self._deliveries.deliver([born, *retired], write.consistency)
 
-    async def _supersede(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _supersede(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """What an entry owes that was stored alone."""
         owner, key, data = pending.owner, pending.owner.key, owed.data
         if isinstance(owner, Record) and TAKEN_BACK in owner.body:

@@ -19,7 +19,7 @@ from memory.domain.shown import Answer
 from memory.domain.time import micros
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, SEQUENCE
 from memory.orchestrator.storage.entry_records import entry_of
-from memory.orchestrator.storage.partial_answers import BROWSED, Lacking
+from memory.orchestrator.storage.partial_answers import BROWSED, AnswerGaps
 from memory.orchestrator.storage.past_versions import entry_id, on_their_way, still_living
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
@@ -42,7 +42,7 @@ _FIRST_ID, _LAST_ID = "00000000-0000-8000-8000-000000000000", "ffffffff-ffff-8ff
 """Ids before and behind all others."""
 
 
-class Retrieved(Answer[Entry]):
+class EntryPage(Answer[Entry]):
     """Entries found, in order. `degraded` names stores; `cursor` asks for those that
     follow, and is None at the end; `withheld` is how many the recall gate did not let
     out on the way.
@@ -69,7 +69,7 @@ class Retrieved(Answer[Entry]):
         }
 
 
-class Browsing:
+class EntryBrowser:
     """Browse, and what every way of reading many needs: which stores to ask, within
     which time, and which rows count.
     """
@@ -78,12 +78,12 @@ class Browsing:
         self._placement = placement
         self.trust = trust
 
-    async def browse(self, asked: EntryQuery) -> Retrieved:
+    async def browse(self, asked: EntryQuery) -> EntryPage:
         """The newest (or oldest) entries along a moment, of those behind `asked.after`.
         Ties follow the order in which entries were written, in the same direction
         (A32); older entries have no sequence and come first, by id.
         """
-        lacking, found = Lacking(), dict[str, Record]()
+        lacking, found = AnswerGaps(), dict[str, Record]()
         asked = await self.exclude_blocked_sources(asked, lacking)
         for store, collection in self.sources(asked):
             _add(
@@ -98,7 +98,7 @@ class Browsing:
         if not shown:
             lacking.require_answer()
         cursor = cursor_behind(asked, *_place(shown[-1], asked)) if len(ordered) > len(shown) else None
-        return Retrieved(
+        return EntryPage(
             [entry_of(r) async for r in iterate_cooperatively(shown)],
             lacking.notes,
             cursor,
@@ -106,7 +106,7 @@ class Browsing:
         )
 
     async def _gather(
-        self, store: Store, collection: Collection, asked: EntryQuery, lacking: Lacking
+        self, store: Store, collection: Collection, asked: EntryQuery, lacking: AnswerGaps
     ) -> list[Record]:
         """Enough of one store's records, and one more that tells whether others follow.
 
@@ -130,7 +130,7 @@ class Browsing:
         return [*owed, *kept.values()]
 
     async def _read(
-        self, store: Store, query: Query, asked: EntryQuery, lacking: Lacking, kept: dict[str, Record]
+        self, store: Store, query: Query, asked: EntryQuery, lacking: AnswerGaps, kept: dict[str, Record]
     ) -> bool:
         """Read until there is more than is asked for; whether others follow.
 
@@ -186,7 +186,7 @@ class Browsing:
         return Query(collection, asked.where, filters, order, limit, cursor, roles=BROWSED)
 
     async def owed_past(
-        self, store: Store, collection: Collection, asked: EntryQuery, lacking: Lacking
+        self, store: Store, collection: Collection, asked: EntryQuery, lacking: AnswerGaps
     ) -> list[Record]:
         """Of what was known then, the versions that are not kept in the archive yet."""
         if asked.known_at is None or collection is not ENTRIES:
@@ -196,7 +196,7 @@ class Browsing:
         known = await self.filter_known_at([v for v in versions if asked_for(v)], asked, lacking)
         return await self.let_out(known, lacking)
 
-    async def exclude_blocked_sources(self, asked: EntryQuery, lacking: Lacking) -> EntryQuery:
+    async def exclude_blocked_sources(self, asked: EntryQuery, lacking: AnswerGaps) -> EntryQuery:
         """The question without the entries of blocked sources. Where the list is unknown,
         without all that says where it comes from: `lacking` tells.
         """
@@ -210,7 +210,7 @@ class Browsing:
                 lacking.silent.add(archive)
         return replace(asked, trusted=visible(known))
 
-    async def let_out(self, rows: Sequence[Record], lacking: Lacking) -> list[Record]:
+    async def let_out(self, rows: Sequence[Record], lacking: AnswerGaps) -> list[Record]:
         """Those that the recall gate lets out; of the others `lacking` has the ids."""
         shown = await self.trust.readable_flags(rows)
         lacking.withheld.update(
@@ -219,7 +219,7 @@ class Browsing:
         return [row for row, is_shown in zip(rows, shown, strict=True) if is_shown]
 
     async def filter_known_at(
-        self, rows: Sequence[Record], asked: EntryQuery, lacking: Lacking
+        self, rows: Sequence[Record], asked: EntryQuery, lacking: AnswerGaps
     ) -> list[Record]:
         """Of what was found as known at the moment asked about, what was, and whose
         entry still lives. What cannot be told is left out, and said.
@@ -236,7 +236,7 @@ class Browsing:
         return living
 
     async def authoritative_rows(
-        self, store: Store, collection: Collection, rows: Sequence[Record], lacking: Lacking | None = None
+        self, store: Store, collection: Collection, rows: Sequence[Record], lacking: AnswerGaps | None = None
     ) -> list[Record]:
         """The rows that count: homes, and arriving copies to which an earlier store
         shows a mark.
@@ -334,9 +334,9 @@ class Browsing:
         )
 
     async def try_call(
-        self, store: Store, lacking: Lacking, call: Coroutine[Any, Any, T], *, shows: bool = True
+        self, store: Store, lacking: AnswerGaps, call: Coroutine[Any, Any, T], *, shows: bool = True
     ) -> T | None:
-        """See `Lacking.answered`."""
+        """See `AnswerGaps.answered`."""
         return await lacking.try_call(self._placement, store, call, shows=shows)
 
     @staticmethod

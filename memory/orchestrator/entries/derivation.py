@@ -31,11 +31,11 @@ from memory.orchestrator.storage.id_reuse import IdReuse
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
 from memory.orchestrator.storage.past_versions import MADE_OF, oldest_in
-from memory.orchestrator.storage.placement import Located, Placement, rejection_error
+from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
 from memory.orchestrator.storage.sources import CONFIRM_SOURCES, CONFIRMS, as_moved, made_of
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.visibility import is_current, is_expired
-from memory.ports.record import Key, Owed, Record
+from memory.ports.record import Key, PendingStep, Record
 from memory.ports.store import Store
 from memory.ports.writes import Put, Status
 
@@ -129,7 +129,7 @@ class Derivation:
 
     async def plan_promotion(
         self, tenant: str, entry_id: str, target: Scope, to_come: Record | None = None
-    ) -> tuple[Record, Located]:
+    ) -> tuple[Record, LocatedRecord]:
         """The copy that `promote` would make now, and what stands under its id: one
         that was made before, or the tombstone of one.
 
@@ -348,7 +348,7 @@ class Derivation:
         record = (await self._meaning.embed_records([record]))[0]
         store = self._placement.topology.home(record.tier)
         pending = (
-            [Owed(DELETE, DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})]
+            [PendingStep(DELETE, DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})]
             if to_delete
             else []
         )

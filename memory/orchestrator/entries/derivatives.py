@@ -39,7 +39,7 @@ from memory.orchestrator.storage.sources import (
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.enrichment import ERASED_NOTE
 from memory.ports.query import Condition, Has, Or, Query, Tenant
-from memory.ports.record import JsonValue, Key, Owed, Partition, Record
+from memory.ports.record import JsonValue, Key, Partition, PendingStep, Record
 from memory.ports.store import Store
 
 log = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ class Derivatives:
                 f"has entry {stored.key.id}, but its sources could not be read again; repeat the call",
             )
 
-    async def _confirm(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _confirm(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         entry = pending.owner
         if not isinstance(entry, Record):
             return True
@@ -175,7 +175,7 @@ class Derivatives:
             is_deleted, sorted(set(kept or ())), is_complete=kept is not None or not is_deleted
         )
 
-    async def _unmake(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _unmake(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """An entry was deleted: so is what was made of it, or what was made of it
         automatically; notes about it say nothing any more.
         """
@@ -210,7 +210,7 @@ class Derivatives:
             return False
         return True
 
-    async def _confirm_notes(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _confirm_notes(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """Drop a note that was stored while an entry was deleted which the advisor had
         been shown.
         """

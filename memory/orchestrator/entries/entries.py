@@ -39,7 +39,7 @@ from memory.orchestrator.storage.versions import kept_version, version_at
 from memory.orchestrator.trust.trust import Trust
 from memory.policies.visibility import is_active, is_current, is_expired, was_stored
 from memory.ports.pace import iterate_cooperatively
-from memory.ports.record import Key, Owed, Record
+from memory.ports.record import Key, PendingStep, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Put, Status
 
@@ -90,7 +90,7 @@ class Entries:
         *,
         revive: bool = False,
         consistency: Consistency | None = None,
-        steps: Sequence[Owed] = (),
+        steps: Sequence[PendingStep] = (),
     ) -> Entry:
         """Store one entry; under a key, exactly once (decision A5)."""
         try:
@@ -107,7 +107,7 @@ class Entries:
         *,
         revive: bool = False,
         consistency: Consistency | None = None,
-        steps: Sequence[Owed] = (),
+        steps: Sequence[PendingStep] = (),
     ) -> list[Entry]:
         """Store entries in order; see `EntryWriter.write_many`."""
         written = await self.writer.write_many(

@@ -16,8 +16,8 @@ from typing import Literal
 
 from memory.domain.entry import Entry
 from memory.domain.errors import NotFound
-from memory.domain.shown import Shown
-from memory.orchestrator.entries.browsing import Browsing
+from memory.domain.shown import ResultMixin
+from memory.orchestrator.entries.browsing import EntryBrowser
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.relations import SUPERSEDES, Relation, relation_of
 from memory.orchestrator.storage.collections import RELATIONS
@@ -45,7 +45,7 @@ Verdict = Literal["isolated", "sparse", "dense"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Node(Shown):
+class Node(ResultMixin):
     """An entry of a graph, and in how many steps it was reached."""
 
     entry: Entry
@@ -53,7 +53,7 @@ class Node(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Expansion(Shown):
+class Expansion(ResultMixin):
     """What is linked to an entry: `nodes` by distance, the entry itself first;
     `relations` between them, each once; `notices` say what was cut.
 
@@ -68,7 +68,7 @@ class Expansion(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Density(Shown):
+class Density(ResultMixin):
     """How closely an entry is linked: links from it and to it, their labels, entries
     one step away and two steps away (D118).
     """
@@ -83,7 +83,7 @@ class Density(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Graph(Shown):
+class Graph(ResultMixin):
     """Entries, and the relations of which both ends are among them. `retired` names
     those entries that a visible one superseded: dimmed, not gone.
     """
@@ -117,7 +117,7 @@ class _Budget:
 class Graphs:
     """Reads the graph of a tenant."""
 
-    def __init__(self, placement: Placement, *, entries: Entries, browsing: Browsing) -> None:
+    def __init__(self, placement: Placement, *, entries: Entries, browsing: EntryBrowser) -> None:
         self._placement = placement
         self._entries = entries
         self._browsing = browsing

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.kinds import Kind
-from memory.orchestrator.storage.lease import Hold
+from memory.orchestrator.storage.lease import LeaseCheck
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.rounds import Round
 from memory.ports.collections import Collection
@@ -24,7 +24,7 @@ class OrphanCollector:
         self._erasure = erasure
         self._rounds = {child: Round(placement) for kind in placement.kinds for child in kind.named_by}
 
-    async def drop(self, hold: Hold) -> int:
+    async def drop(self, hold: LeaseCheck) -> int:
         """Of a slice of the children, of every tenant, delete those that name a parent
         which is gone; of more while there are such. How many.
 
@@ -37,7 +37,7 @@ class OrphanCollector:
                     dropped += found
         return dropped
 
-    async def _drop(self, kind: Kind, child: Collection, fields: Sequence[str], hold: Hold) -> int:
+    async def _drop(self, kind: Kind, child: Collection, fields: Sequence[str], hold: LeaseCheck) -> int:
         archive, dropped = self._placement.topology.archive, 0
         query = Query(child, Everywhere(), limit=self._placement.settings.page, select=frozenset(fields))
         async for page in self._rounds[child].slice("relation.sweep", archive, query):

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from memory.domain import ids, validation
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.orphans import existing_keys, parents_of
 from memory.orchestrator.erasure.erasure import Erasure
@@ -29,7 +29,7 @@ MADE_BY, NOTE = "made_by", "note"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Relation(Shown):
+class Relation(ResultMixin):
     """`source` `label` `target`, as stored: directed also where the label is symmetric
     (D42).
 
@@ -47,7 +47,7 @@ class Relation(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class Shows:
+class RelationVisibility:
     """Of which relations the ends must be visible, and when: now unless a moment is
     named, as `Entries.get` has it.
     """
@@ -227,7 +227,7 @@ class Relations:
         target_id: str | None = None,
         label: str | None = None,
         limit: int | None = None,
-        shown: Shows | None = None,
+        shown: RelationVisibility | None = None,
     ) -> list[Relation]:
         """Relations that match, newest first; those of erased entries are gone, those
         of retired ones stay (D30) but where `shown` says.
@@ -252,7 +252,9 @@ class Relations:
                 break
         return found[:most]
 
-    async def _visible_rows(self, tenant: str, rows: Sequence[Record], shown: Shows | None) -> list[Record]:
+    async def _visible_rows(
+        self, tenant: str, rows: Sequence[Record], shown: RelationVisibility | None
+    ) -> list[Record]:
         """The relations whose ends are there, or, where that is asked, visible (D45):
         of a `supersedes` one end, since it hides the other.
         """

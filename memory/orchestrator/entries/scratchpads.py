@@ -29,7 +29,7 @@ from memory.domain.errors import (
     StoreUnavailable,
     TooMuchContention,
 )
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import SCRATCHPADS
 from memory.orchestrator.storage.generations import Generations
@@ -53,7 +53,7 @@ from memory.ports.query import (
     Tenant,
     within,
 )
-from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Tombstone
+from memory.ports.record import FieldValue, Key, Partition, PendingStep, Record, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Newer, Outcome, Put, Status
 
@@ -75,7 +75,7 @@ READS = 3
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Scratchpad(Shown):
+class Scratchpad(ResultMixin):
     """What stands in a scratchpad, oldest first; `exists` once anything was appended,
     also after it was cleared. `damaged` appends cannot be read, or are not there any
     more.
@@ -90,7 +90,7 @@ class Scratchpad(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
+class _ScratchpadTail:
     """The last row of a scratchpad; of one that was never written, none."""
 
     place: int = 0
@@ -101,7 +101,7 @@ class _End:
     generation: int | None = None
 
 
-Says = Callable[[_End], Awaitable[dict[str, FieldValue]]]
+Says = Callable[[_ScratchpadTail], Awaitable[dict[str, FieldValue]]]
 """What a row says that is to stand behind this end."""
 
 
@@ -133,7 +133,7 @@ class Scratchpads:
         partition = Partition(tenant, scope_of(agent))
         data = f"{header(self._placement.now())}{text}\n".encode()
 
-        async def append_fields(end: _End) -> dict[str, FieldValue]:
+        async def append_fields(end: _ScratchpadTail) -> dict[str, FieldValue]:
             if end.size + len(data) > CAP:
                 raise ScratchpadFull(agent, CAP, end.size, len(data))
             return self._says(end, data)
@@ -146,7 +146,7 @@ class Scratchpads:
         """
         partition, data = Partition(tenant, scope_of(agent)), content.encode()
 
-        async def restore_fields(end: _End) -> dict[str, FieldValue]:
+        async def restore_fields(end: _ScratchpadTail) -> dict[str, FieldValue]:
             if end.place:
                 raise Conflict("the scratchpad is in use")
             return self._says(end, data)
@@ -175,7 +175,7 @@ class Scratchpads:
         if seen.size == 0:
             return False
 
-        async def clear_fields(end: _End) -> dict[str, FieldValue]:
+        async def clear_fields(end: _ScratchpadTail) -> dict[str, FieldValue]:
             upto = max(seen.place, end.cleared)
             return {"cleared": upto, "bytes": 0, "size": await self._size_behind(partition, upto)}
 
@@ -199,7 +199,7 @@ class Scratchpads:
         )
 
     @staticmethod
-    def _says(end: _End, data: bytes) -> dict[str, FieldValue]:
+    def _says(end: _ScratchpadTail, data: bytes) -> dict[str, FieldValue]:
         """What the row of a text says behind this end."""
         said: dict[str, FieldValue] = {
             "cleared": end.cleared,
@@ -243,7 +243,7 @@ class Scratchpads:
                     end.place + 1,
                     now if end.created_at is None else max(now, end.created_at + TICK),
                 )
-                owed = () if said["bytes"] else (Owed(CLEAR, CLEAR, {"upto": said["cleared"]}),)
+                owed = () if said["bytes"] else (PendingStep(CLEAR, CLEAR, {"upto": said["cleared"]}),)
                 row = Record(
                     key=Key(
                         partition.tenant,
@@ -302,7 +302,7 @@ class Scratchpads:
             )
         return outcome
 
-    async def _end(self, partition: Partition) -> _End:
+    async def _end(self, partition: Partition) -> _ScratchpadTail:
         newest = Query(
             SCRATCHPADS,
             within(partition),
@@ -313,10 +313,10 @@ class Scratchpads:
         )
         page = await self._placement.page("scratchpad.end", self._placement.topology.archive, newest)
         if not page.heads:
-            return _End()
+            return _ScratchpadTail()
         head = page.heads[0]
         made: Any = head.fields["created_at"]
-        return _End(
+        return _ScratchpadTail(
             _number(head, "place"),
             _number(head, "cleared"),
             _number(head, "size"),
@@ -325,7 +325,7 @@ class Scratchpads:
             head.generation,
         )
 
-    async def _rows(self, partition: Partition, end: _End) -> tuple[list[Record], int]:
+    async def _rows(self, partition: Partition, end: _ScratchpadTail) -> tuple[list[Record], int]:
         """What stands there, in order, and how many rows of it are damaged."""
         standing = Query(
             SCRATCHPADS,
@@ -375,7 +375,7 @@ class Scratchpads:
                 updated_at=now,
                 fields=fields,
                 tier="mid",
-                owed=(Owed(PART, PART, {}),),
+                owed=(PendingStep(PART, PART, {}),),
             )
             outcome = await self._placement.write_one(
                 "scratchpad.part", archive, Put(SCRATCHPADS, part, Absent())
@@ -436,7 +436,7 @@ class Scratchpads:
             size += sum(_number(head, "bytes") for head in page.heads)
         return size
 
-    async def _drop_cleared(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _drop_cleared(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """Delete the rows that a clearing took, their parts before them: later, where
         the tenant is held meanwhile.
         """
@@ -475,7 +475,7 @@ class Scratchpads:
         if upto <= (await self._end(partition)).cleared:
             return
 
-        async def clear_fields(end: _End) -> dict[str, FieldValue]:
+        async def clear_fields(end: _ScratchpadTail) -> dict[str, FieldValue]:
             return {
                 "cleared": max(upto, end.cleared),
                 "bytes": 0,
@@ -485,7 +485,7 @@ class Scratchpads:
         row = await self._put(partition, self._placement.nonce(), clear_fields)
         await self._outbox.finish(OutboxRecord(SCRATCHPADS, self._placement.topology.archive, row))
 
-    async def _look_for_row(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _look_for_row(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """Of a part: whether its row stands. Where none has come within `mark_life` the
         part goes.
         """

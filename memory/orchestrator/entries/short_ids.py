@@ -16,7 +16,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 
 from memory.domain import ids, validation
 from memory.domain.errors import CorruptRecord, InvalidInput
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.orchestrator.storage.collections import COUNTERS, ENTRIES, MANIFESTS, NUMBERS
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
@@ -39,7 +39,7 @@ _REFERENCE = re.compile(
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class NumberedItem(Shown):
+class NumberedItem(ResultMixin):
     """An entry or an artifact: its kind, its full id, and its short id as a number.
 
     `number` is None where it never got a short id.

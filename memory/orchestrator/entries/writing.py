@@ -19,12 +19,12 @@ from memory.orchestrator.storage.id_reuse import IdReuse
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
 from memory.orchestrator.storage.past_versions import BORN_IN, kept_versions
-from memory.orchestrator.storage.placement import Located, Placement, rejection_error
+from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
 from memory.orchestrator.storage.sources import CONFIRMS, tracked_source, with_sources
 from memory.orchestrator.storage.versions import version_at
 from memory.orchestrator.trust.trust import Trust
 from memory.ports.pace import iterate_cooperatively
-from memory.ports.record import Key, Owed, Record, Stored
+from memory.ports.record import Key, PendingStep, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Outcome, Put
 
@@ -41,12 +41,12 @@ class PendingEntry:
     draft: EntryDraft
     record: Record
     store: Store
-    steps: tuple[Owed, ...] = ()
+    steps: tuple[PendingStep, ...] = ()
     """What it owes besides what every entry does."""
     entry: Entry | None = None
     conflict: Conflict | None = None
 
-    def owe(self, step: Owed) -> None:
+    def owe(self, step: PendingStep) -> None:
         """Have the entry owe this too."""
         self.steps, self.record = (*self.steps, step), replace(self.record, owed=(*self.record.owed, step))
 
@@ -101,7 +101,7 @@ class EntryWriter:
         revive: bool = False,
         consistency: Consistency | None = None,
         let_in: bool = False,
-        steps: Sequence[Owed] = (),
+        steps: Sequence[PendingStep] = (),
     ) -> list[Entry]:
         """Store entries in order, batch by batch. When a store fails, the earlier
         batches are kept; keyed drafts can be written again.
@@ -161,7 +161,7 @@ class EntryWriter:
         drafts: Sequence[EntryDraft],
         revive: bool,
         consistency: Consistency | None,
-        steps: Sequence[Owed],
+        steps: Sequence[PendingStep],
     ) -> list[PendingEntry]:
         pending = [self.pending(tenant, draft) async for draft in iterate_cooperatively(drafts)]
         await self.embed(pending)
@@ -273,7 +273,7 @@ class EntryWriter:
         one.entry = entry_of(one.record)
         return OutboxRecord(ENTRIES, store, one.record)
 
-    async def meet(self, one: PendingEntry, there: Located, revive: bool) -> None:
+    async def meet(self, one: PendingEntry, there: LocatedRecord, revive: bool) -> None:
         """What a keyed draft meets where another stands, or stood, under its key."""
         try:
             if revive and there.record is None and there.tombstone is not None:
@@ -283,7 +283,7 @@ class EntryWriter:
         except Conflict as conflict:
             one.conflict = conflict
 
-    async def _replay_write(self, one: PendingEntry, there: Located) -> Entry:
+    async def _replay_write(self, one: PendingEntry, there: LocatedRecord) -> Entry:
         """The first outcome of a keyed write: the entry as first stored, also when it
         was edited since.
         """
@@ -307,7 +307,7 @@ class EntryWriter:
             return record
         return next(iter(await kept_versions(self._placement, record)), record)
 
-    async def _revive(self, one: PendingEntry, there: Located) -> None:
+    async def _revive(self, one: PendingEntry, there: LocatedRecord) -> None:
         """Begin a new life over the tombstone; where somebody else did so first, this
         is a repeat of that.
         """

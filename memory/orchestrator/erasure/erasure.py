@@ -29,7 +29,7 @@ from memory.domain.errors import (
 )
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
-from memory.orchestrator.erasure.legal_holds import Holds
+from memory.orchestrator.erasure.legal_holds import LegalHoldRecords
 from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS
 from memory.orchestrator.storage.generations import (
@@ -42,7 +42,7 @@ from memory.orchestrator.storage.generations import (
 )
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.kinds import Kind
-from memory.orchestrator.storage.lease import Hold
+from memory.orchestrator.storage.lease import LeaseCheck
 from memory.orchestrator.storage.outbox import (
     Outbox,
     OutboxRecord,
@@ -58,7 +58,7 @@ from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
 from memory.ports.collections import Collection
 from memory.ports.query import And, Condition, Eq, Everywhere, Ge, In, Lt, Query, within
-from memory.ports.record import Corrupt, Key, Mark, Owed, Partition, Record, Role, Stored, Tombstone
+from memory.ports.record import Corrupt, Key, Mark, Partition, PendingStep, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, RaiseGeneration
 
@@ -103,7 +103,7 @@ class Erasure:
         self._outbox = outbox
         self._cache = cache
         self._generations = generations
-        self.holds = Holds(placement)
+        self.holds = LegalHoldRecords(placement)
         self.first: list[Callable[[Partition, datetime], Awaitable[None]]] = []
         """What lets go of a partition before any of it is erased, and once more behind
         that; it is told when the erasure began.
@@ -196,7 +196,7 @@ class Erasure:
         at: Mapping[Key, int],
         store: Store,
         away: set[str],
-        hold: Hold | None = None,
+        hold: LeaseCheck | None = None,
     ) -> dict[Key, Came]:
         """Delete records that have their home in this store, each only if this is its
         version still; of each whether it was, or why it cannot be: the store refuses,
@@ -220,7 +220,12 @@ class Erasure:
         return came
 
     async def _delete_at(
-        self, collection: Collection, at: Mapping[Key, int], store: Store, away: set[str], hold: Hold | None
+        self,
+        collection: Collection,
+        at: Mapping[Key, int],
+        store: Store,
+        away: set[str],
+        hold: LeaseCheck | None,
     ) -> dict[Key, Came]:
         with step("delete.read"):
             found = await store.get(collection, list(at))
@@ -317,7 +322,7 @@ class Erasure:
         )
 
     async def _delete_unreadable(
-        self, collection: Collection, key: Key, where: str, also: tuple[Owed, ...] = ()
+        self, collection: Collection, key: Key, where: str, also: tuple[PendingStep, ...] = ()
     ) -> bool:
         """What cannot be read can still be erased: a tombstone in its place, which owes
         what hangs on it.
@@ -339,7 +344,7 @@ class Erasure:
         return True
 
     async def _overwrite(
-        self, collection: Collection, key: Key, store: Store, owed: tuple[Owed, ...]
+        self, collection: Collection, key: Key, store: Store, owed: tuple[PendingStep, ...]
     ) -> Tombstone:
         """A tombstone over whatever stands there, however new it says it is."""
         stands = 0
@@ -357,7 +362,7 @@ class Erasure:
             stands = outcome.version or stands
         raise StoreUnavailable(store.name, f"record {key.id} keeps changing; try again")
 
-    async def _delete_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _delete_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """Delete the records noted, each only at the version noted: one that changed
         since, or is held, is left alone.
         """
@@ -384,7 +389,7 @@ class Erasure:
     async def erase(
         self,
         partition: Partition,
-        then: tuple[Owed, ...] = (),
+        then: tuple[PendingStep, ...] = (),
         *,
         older_than: int | None = None,
         before: int | None = None,
@@ -408,7 +413,11 @@ class Erasure:
         )
 
     async def _begin(
-        self, partition: Partition, generation: int, then: tuple[Owed, ...] = (), before: int | None = None
+        self,
+        partition: Partition,
+        generation: int,
+        then: tuple[PendingStep, ...] = (),
+        before: int | None = None,
     ) -> Erased:
         """An erasure of all never takes the generation of one that spares something,
         which has stamped that; nor the other way round.
@@ -421,7 +430,9 @@ class Erasure:
             await self._put_operation(operation, Newer())
         return await self._carry_out(operation)
 
-    async def _begin_sparing(self, partition: Partition, before: int, then: tuple[Owed, ...]) -> Erased:
+    async def _begin_sparing(
+        self, partition: Partition, before: int, then: tuple[PendingStep, ...]
+    ) -> Erased:
         """An erasure that spares what was written since: once those that had begun have
         ended, so that it spares nothing from them.
         """
@@ -450,7 +461,7 @@ class Erasure:
         return None if begun.applied else begun.stored
 
     def _operation(
-        self, partition: Partition, generation: int, then: tuple[Owed, ...], before: int | None
+        self, partition: Partition, generation: int, then: tuple[PendingStep, ...], before: int | None
     ) -> Record:
         now = self._placement.now()
         data = {
@@ -468,7 +479,7 @@ class Erasure:
             fields={"kind": UNDER_WAY},
             body=data,
             tier="mid",
-            owed=(Owed(ERASE_SCOPE, ERASE_SCOPE, data), *then),
+            owed=(PendingStep(ERASE_SCOPE, ERASE_SCOPE, data), *then),
         )
 
     def _stores(self) -> Sequence[Store]:
@@ -617,7 +628,7 @@ class Erasure:
             rows = await store.get(collection, keys)
         return [row.key for row in rows if isinstance(row, Record)]
 
-    async def _erase_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _erase_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """An erasure that a crash cut short."""
         if isinstance(pending.owner, Record):
             await self._carry_out(pending.owner)
@@ -651,7 +662,7 @@ class Erasure:
 
     # -- after an erasure --------------------------------------------------------------
 
-    async def watch(self, hold: Hold) -> int:
+    async def watch(self, hold: LeaseCheck) -> int:
         """Repeat watched erasures whose time has come in the stores that need it; how
         many were repeated.
         """
@@ -723,7 +734,7 @@ class Erasure:
                 }
         return found
 
-    async def forget(self, hold: Hold) -> int:
+    async def forget(self, hold: LeaseCheck) -> int:
         """Forget scopes that were erased so long ago that their tombstones are gone, in
         every store; how many operations were forgotten.
         """
@@ -749,7 +760,7 @@ class Erasure:
             ).applied
         return forgotten
 
-    async def forget_idle(self, leaf: Store, hold: Hold) -> int:
+    async def forget_idle(self, leaf: Store, hold: LeaseCheck) -> int:
         """Forget partitions of one store in which nothing stands and that no remembered
         erasure is about; how many.
         """
@@ -784,9 +795,9 @@ class Erasure:
         return [row async for page in pages for row in page.records if isinstance(row, Record)]
 
 
-def unmakes(mode: Unmakes | None) -> tuple[Owed, ...]:
+def unmakes(mode: Unmakes | None) -> tuple[PendingStep, ...]:
     """What a deletion owes what was made of the record."""
-    return () if mode is None else (Owed(UNMAKE, UNMAKE, {"mode": mode}),)
+    return () if mode is None else (PendingStep(UNMAKE, UNMAKE, {"mode": mode}),)
 
 
 def entries_of(erased: Erased) -> int:

@@ -30,7 +30,7 @@ from memory.ports.writes import Absent, AtVersion, Delete, Put
 HOLDS_SCOPE = "holds"
 
 
-class Holds:
+class LegalHoldRecords:
     """The holds of all tenants."""
 
     def __init__(self, placement: Placement) -> None:

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from memory.domain.errors import StoreError
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.orchestrator.conversations.log.passages import Passages
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.embeddings.passages import PassageBuilder
 from memory.orchestrator.retrieval.long_texts import LongTexts
 from memory.orchestrator.storage.collections import MODEL
-from memory.orchestrator.storage.lease import Hold
+from memory.orchestrator.storage.lease import LeaseCheck
 from memory.orchestrator.storage.outbox import DELIVER, Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
@@ -43,7 +43,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ReindexReport(Shown):
+class ReindexReport(ResultMixin):
     """What a reindex has come to. `made` counts the vectors that were made anew by this
     call, those of copies too. `ended`: none is left, and the stores take this embedder
     alone. Else it can be called again: `left` counts those that are not made yet, and
@@ -124,7 +124,7 @@ class Reindexer:
             tuple(work.waiting) or ("other processes still write with another embedder",),
         )
 
-    async def catch_up(self, hold: Hold) -> int:
+    async def catch_up(self, hold: LeaseCheck) -> int:
         """Once it has ended: make anew what writes that were under way then brought
         with a vector that they had read before; how many there were.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from memory.domain.errors import LegalHoldActive, StoreError, TooMuchContention
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.domain.time import moment
 from memory.orchestrator.conversations.blobs.balances import RESERVATIONS_SCOPE, Balances
 from memory.orchestrator.entries.orphans import parents_of
@@ -40,10 +40,10 @@ from memory.orchestrator.storage.standings import Difference, DifferenceKind, Ro
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import leaves_of
 from memory.orchestrator.storage.versions import kept_version, version_key
-from memory.orchestrator.tiering.moves import Tiering
+from memory.orchestrator.tiering.moves import TierMover
 from memory.ports.collections import Collection
 from memory.ports.query import Eq, Everywhere, Query, RowType, within
-from memory.ports.record import Corrupt, Key, Mark, Owed, Partition, Record, Role, Stored, Tombstone
+from memory.ports.record import Corrupt, Key, Mark, Partition, PendingStep, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Put, Release, Status
 
@@ -60,7 +60,7 @@ Step: TypeAlias = Put | Delete | Release | Annotate
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class LostWrite(Shown):
+class LostWrite(ResultMixin):
     """Something that a store had acknowledged and that no store has any more, or not as
     it was last.
     """
@@ -71,7 +71,7 @@ class LostWrite(Shown):
 
 
 @dataclass(slots=True, repr=False)
-class StoreComparison(Shown):
+class StoreComparison(ResultMixin):
     """What came of comparing the stores, and what artifacts and large texts take with
     the balance that says so.
 
@@ -105,7 +105,7 @@ class StoreRepair:
         outbox: Outbox,
         erasure: Erasure,
         generations: Generations,
-        tiering: Tiering,
+        tiering: TierMover,
         remaking: VectorRebuild,
         balances: Balances,
     ) -> None:
@@ -371,7 +371,7 @@ class StoreRepair:
         """What a replica says, put home; the version that stood there is kept where it
         is one of the same life.
         """
-        owed: tuple[Owed, ...] = self._outbox.remaining_steps(home, past=StepLifetime.EDITED)
+        owed: tuple[PendingStep, ...] = self._outbox.remaining_steps(home, past=StepLifetime.EDITED)
         if not same_life(home, copy) or kind.versions is None:
             previous, owed = None, (*owed, *deletion_steps(kind, []))
         else:

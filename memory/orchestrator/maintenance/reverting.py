@@ -21,7 +21,7 @@ from memory.domain.provenance import named_in, parts_of
 from memory.domain.rolled_back import RevertedEntry, RevertReport
 from memory.domain.time import micros
 from memory.orchestrator.conversations.blobs.manifests import Manifests
-from memory.orchestrator.entries.browsing import Browsing
+from memory.orchestrator.entries.browsing import EntryBrowser
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import ENTRIES, OPERATIONS, SYSTEM_TENANT
@@ -34,7 +34,7 @@ from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.versions import version_at
 from memory.policies.visibility import is_current, is_expired
 from memory.ports.query import Condition, Eq, Ge, Has, Order, Query, Tenant, all_of
-from memory.ports.record import Key, Owed, Record
+from memory.ports.record import Key, PendingStep, Record
 from memory.ports.writes import AtVersion, Delete, Newer, Put
 
 TAKE_BACK = "take_back"
@@ -77,7 +77,7 @@ class SourceReverter:
         self,
         placement: Placement,
         *,
-        browsing: Browsing,
+        browsing: EntryBrowser,
         entries: Entries,
         erasure: Erasure,
         outbox: Outbox,
@@ -121,7 +121,7 @@ class SourceReverter:
         data: dict[str, Any] = {
             name: getattr(wanted, name) for name in ("since", "until", "erase", "derived")
         }
-        owed = Owed(TAKE_BACK, TAKE_BACK, {"tenant": tenant, "origins": list(wanted.origins), **data})
+        owed = PendingStep(TAKE_BACK, TAKE_BACK, {"tenant": tenant, "origins": list(wanted.origins), **data})
         key = Key(
             SYSTEM_TENANT,
             ids.derived_id(
@@ -145,7 +145,7 @@ class SourceReverter:
         await self._end(operation)
         return RevertReport(wanted.origins, False, done)
 
-    async def _take_back_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _take_back_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         if isinstance(pending.owner, Record):
             data = owed.data
             wanted = RevertRequest(

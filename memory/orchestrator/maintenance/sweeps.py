@@ -17,26 +17,26 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from memory.domain.errors import LegalHoldActive, StoreError, StoreUnavailable
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.entries.orphans import OrphanCollector
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.maintenance.reindexing import Reindexer
-from memory.orchestrator.storage.budgets import UNLIMITED, Allowance, Enough
+from memory.orchestrator.storage.budgets import UNLIMITED, Allowance, BudgetExhausted
 from memory.orchestrator.storage.collections import SESSIONS
 from memory.orchestrator.storage.generations import Generations
-from memory.orchestrator.storage.lease import Hold, Lease, NotHeld
+from memory.orchestrator.storage.lease import Lease, LeaseCheck, LeaseNotHeld
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.rollback_detection import RollbackDetector
 from memory.orchestrator.storage.rounds import Round
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import leaves_of, refuse_away
-from memory.orchestrator.tiering.moves import MoveResult, Tiering
+from memory.orchestrator.tiering.moves import MoveResult, TierMover
 from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
 from memory.orchestrator.tiering.retention import Retention, RetentionReport
 from memory.ports.collections import Collection
-from memory.ports.due import LEFT, Due, DueRow, Why
+from memory.ports.due import LEFT, DuePage, DueReason, DueRow
 from memory.ports.query import Eq, Everywhere, Lt, Query
 from memory.ports.record import Corrupt, Key, Mark, Record, Role, Stored, Tombstone
 from memory.ports.store import Store
@@ -51,7 +51,7 @@ its past.
 
 
 @dataclass(slots=True, repr=False)
-class SweepReport(Shown):
+class SweepReport(ResultMixin):
     """What one sweep did. `ran` is false where another process holds the lease, or the
     archive does not say whether.
 
@@ -123,7 +123,7 @@ class Maintenance:
         outbox: Outbox,
         erasure: Erasure,
         generations: Generations,
-        tiering: Tiering,
+        tiering: TierMover,
         promotion: Promotion,
         retention: Retention,
         tells: Sequence[Callable[[], Awaitable[object]]],
@@ -192,9 +192,9 @@ class Maintenance:
         await self._job(report, self._note_setbacks, report)
         try:
             await self._sweep(report, allowance.over(lease.hold), away)
-        except Enough:
+        except BudgetExhausted:
             report.more = True
-        except NotHeld as error:
+        except LeaseNotHeld as error:
             report.ran = False
             if isinstance(error.__cause__, StoreError):
                 _note_waiting(report, error.__cause__)
@@ -207,7 +207,7 @@ class Maintenance:
         )
         return report
 
-    async def _sweep(self, report: SweepReport, hold: Hold, away: set[str]) -> None:
+    async def _sweep(self, report: SweepReport, hold: LeaseCheck, away: set[str]) -> None:
         """All jobs, beginning with the one in which the sweep before this one ended."""
         over: list[Store] = []
         jobs = self._jobs(report, hold, away, over)
@@ -216,12 +216,12 @@ class Maintenance:
             job, *about = jobs[at]
             try:
                 await self._job(report, job, *about)
-            except Enough:
+            except BudgetExhausted:
                 self._begins_with = at
                 raise
 
     def _jobs(
-        self, report: SweepReport, hold: Hold, away: set[str], over: list[Store]
+        self, report: SweepReport, hold: LeaseCheck, away: set[str], over: list[Store]
     ) -> list[tuple[Any, ...]]:
         """Each with what it is about. `over`: the stores in which something may be
         discarded, once every mark has told what it can.
@@ -260,7 +260,7 @@ class Maintenance:
         """Do one job; what it raises is told in the report and returned."""
         try:
             await job(*about)
-        except (NotHeld, Enough):
+        except (LeaseNotHeld, BudgetExhausted):
             raise
         except StoreError as error:
             log.warning("maintenance skips a job: %s", error)
@@ -287,7 +287,7 @@ class Maintenance:
                 f"{found}. Run `memory doctor --repair`; until then, sweeps remove no deletion records",
             )
 
-    async def _retain(self, report: SweepReport, hold: Hold, away: set[str]) -> None:
+    async def _retain(self, report: SweepReport, hold: LeaseCheck, away: set[str]) -> None:
         done = RetentionReport()
         try:
             await self._retention.by_sweep(away, hold, done)
@@ -300,7 +300,7 @@ class Maintenance:
             report.held += done.held
             report.waiting += tuple(said for said in done.waiting if said not in report.waiting)
 
-    async def _apply_rules(self, report: SweepReport, hold: Hold, away: set[str]) -> None:
+    async def _apply_rules(self, report: SweepReport, hold: LeaseCheck, away: set[str]) -> None:
         promoted = PromotionReport()
         try:
             await self._promotion.by_sweep(away, hold, promoted)
@@ -345,7 +345,7 @@ class Maintenance:
 
     # -- what is due -------------------------------------------------------------------
 
-    async def _due_pages(self, leaf: Store, begin: str | None = None) -> AsyncIterator[Due]:
+    async def _due_pages(self, leaf: Store, begin: str | None = None) -> AsyncIterator[DuePage]:
         """What is due in a store, slice by slice. Parts of split stores are asked each:
         a record in one hides another's tombstone.
         """
@@ -363,12 +363,18 @@ class Maintenance:
             if (cursor := found.cursor) is None:
                 return
 
-    def due_pages(self, leaf: Store) -> AsyncIterator[Due]:
+    def due_pages(self, leaf: Store) -> AsyncIterator[DuePage]:
         """What is due in a store, slice by slice, from the beginning."""
         return self._due_pages(leaf)
 
     async def _do_due(
-        self, leaf: Store, store: Store, over: list[Store], report: SweepReport, hold: Hold, away: set[str]
+        self,
+        leaf: Store,
+        store: Store,
+        over: list[Store],
+        report: SweepReport,
+        hold: LeaseCheck,
+        away: set[str],
     ) -> None:
         """Finish what is owed in one store, end moves, and delete what has expired.
         Where something may be discarded, that is noted for later.
@@ -378,22 +384,22 @@ class Maintenance:
         """
         begin = self._reached.pop(leaf.name, None)
         async for found in self._due_pages(leaf, begin):
-            if any(row.why is Why.DISCARD for row in found.rows) and leaf not in over:
+            if any(row.why is DueReason.DISCARD for row in found.rows) and leaf not in over:
                 over.append(leaf)
             for why, job in (
-                (Why.OWES, self._finish_owed),
-                (Why.ARRIVING, self._settle_arriving),
-                (Why.EXPIRED, self._delete_expired),
+                (DueReason.OWES, self._finish_owed),
+                (DueReason.ARRIVING, self._settle_arriving),
+                (DueReason.EXPIRED, self._delete_expired),
             ):
                 for collection, some in _portions(found.rows, why):
                     asks = (
-                        [hold] if why is Why.EXPIRED else []
+                        [hold] if why is DueReason.EXPIRED else []
                     )  # once it knows what of it is under legal hold
                     try:
                         if not asks:
                             await hold(len(some))
                         failure = await self._job(report, job, collection, some, store, report, away, *asks)
-                    except Enough:
+                    except BudgetExhausted:
                         self._reached[leaf.name] = begin
                         raise
                     if isinstance(failure, StoreUnavailable) and failure.store in (leaf.name, store.name):
@@ -404,7 +410,7 @@ class Maintenance:
         self, leaf: Store, store: Store, most: int, report: SweepReport, away: set[str]
     ) -> None:
         async for found in self._due_pages(leaf):
-            for collection, some in _portions(found.rows, Why.OWES):
+            for collection, some in _portions(found.rows, DueReason.OWES):
                 await self._finish_owed(collection, some[:most], store, report, away)
                 most -= len(some)
                 if most <= 0:
@@ -500,7 +506,7 @@ class Maintenance:
         store: Store,
         report: SweepReport,
         away: set[str],
-        hold: Hold,
+        hold: LeaseCheck,
     ) -> None:
         """Records whose grace is over, with all that hangs on them in other stores."""
         for came in (
@@ -513,7 +519,7 @@ class Maintenance:
             if isinstance(came, StoreError):
                 _note_waiting(report, came)
 
-    async def _end_sessions(self, report: SweepReport, hold: Hold) -> None:
+    async def _end_sessions(self, report: SweepReport, hold: LeaseCheck) -> None:
         """Erase the sessions whose grace is over: not their records alone, but all that
         was said in them.
         """
@@ -544,18 +550,21 @@ class Maintenance:
 
     # -- forgetting --------------------------------------------------------------------
 
-    async def _purge_all(self, over: Sequence[Store], report: SweepReport, hold: Hold) -> None:
+    async def _purge_all(self, over: Sequence[Store], report: SweepReport, hold: LeaseCheck) -> None:
         for leaf in over:
             await self._job(report, self._purge, leaf, report, hold)
 
-    async def _purge(self, leaf: Store, report: SweepReport, hold: Hold) -> None:
+    async def _purge(self, leaf: Store, report: SweepReport, hold: LeaseCheck) -> None:
         """Marks and tombstones whose time is over and which owe nothing."""
         async for found in self._due_pages(leaf):
             await self._forget(
-                leaf, [(row.collection, row) for row in found.rows if row.why is Why.DISCARD], report, hold
+                leaf,
+                [(row.collection, row) for row in found.rows if row.why is DueReason.DISCARD],
+                report,
+                hold,
             )
 
-    async def _clear_cache(self, report: SweepReport, hold: Hold) -> None:
+    async def _clear_cache(self, report: SweepReport, hold: LeaseCheck) -> None:
         store = self._placement.topology.cache
         if store is None:
             return
@@ -568,7 +577,9 @@ class Maintenance:
         except StoreError as error:
             log.warning("maintenance skips the cache '%s': %s", store.name, error)
 
-    async def _clear_some(self, store: Store, collection: Collection, report: SweepReport, hold: Hold) -> int:
+    async def _clear_some(
+        self, store: Store, collection: Collection, report: SweepReport, hold: LeaseCheck
+    ) -> int:
         """Forget copies that are too old to be served, of a slice; how many."""
         oldest, purged = self._placement.now() - 2 * self._placement.settings.cache_max_age, 0
         query = Query(
@@ -585,7 +596,7 @@ class Maintenance:
         store: Store,
         rows: Sequence[tuple[Collection, DueRow | Record]],
         report: SweepReport,
-        hold: Hold,
+        hold: LeaseCheck,
     ) -> int:
         if not rows:
             return 0
@@ -601,7 +612,7 @@ def _note_waiting(report: SweepReport, error: StoreError) -> None:
     report.waiting += () if str(error) in report.waiting else (str(error),)
 
 
-def _portions(rows: Sequence[DueRow], why: Why) -> Iterator[tuple[Collection, list[DueRow]]]:
+def _portions(rows: Sequence[DueRow], why: DueReason) -> Iterator[tuple[Collection, list[DueRow]]]:
     """The rows due for this reason, collection by collection, as many at once as may be
     read whole.
     """

@@ -25,7 +25,7 @@ from memory.orchestrator.storage.past_versions import is_older
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.ports.query import Condition, Ge, Lt, Page, Query, Tenant
-from memory.ports.record import Key, Owed, Partition, Record, Role
+from memory.ports.record import Key, Partition, PendingStep, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Delete, Newer, Put
 
@@ -64,7 +64,7 @@ class _EraseProgress:
         )
 
 
-class Tenants:
+class TenantErasure:
     """Finds what a tenant has, and erases it."""
 
     def __init__(
@@ -108,7 +108,7 @@ class Tenants:
         if (error := done.away.get(archive.name)) is not None:
             raise error
         key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, ERASE_TENANT, tenant))
-        owed, now = Owed(ERASE_TENANT, ERASE_TENANT, {"tenant": tenant}), self._placement.now()
+        owed, now = PendingStep(ERASE_TENANT, ERASE_TENANT, {"tenant": tenant}), self._placement.now()
         while True:
             operation = Record(
                 key,
@@ -131,7 +131,7 @@ class Tenants:
                 return begun.stored  # another call's, of a later moment
             version = self._placement.next_version(begun.version or 0)
 
-    async def _erase_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _erase_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         if not isinstance(pending.owner, Record):
             return True
         done = _EraseProgress()

@@ -21,7 +21,7 @@ from memory.orchestrator.storage.outbox import MAKE_PASSAGES, Outbox, OutboxReco
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.ports.query import Everywhere, Head, IsNull, Not, Query
-from memory.ports.record import Corrupt, Key, Owed, Record, Role
+from memory.ports.record import Corrupt, Key, PendingStep, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Delete, Put
 
@@ -86,7 +86,7 @@ class VectorRebuild:
                 lacking = await making.records_missing_passages(where, rows)
                 differ += len(lacking)
                 if repair and lacking:
-                    owing = [replace(row, owed=(*row.owed, Owed(owed, owed))) for row in lacking]
+                    owing = [replace(row, owed=(*row.owed, PendingStep(owed, owed))) for row in lacking]
                     puts = [
                         Put(of, row, AtVersion(row.version, Role.HOME, row.tier)) for row in owing
                     ]  # who edits meanwhile owes them

@@ -17,7 +17,7 @@ from memory.domain.entry import Entry
 from memory.domain.errors import StoreError
 from memory.domain.session import HistoryItem
 from memory.orchestrator.retrieval.choosing import initial_width
-from memory.orchestrator.retrieval.search import Found, FoundEntry, Searching, SearchResult
+from memory.orchestrator.retrieval.search import EntrySearch, Found, FoundEntry, SearchResult
 from memory.orchestrator.storage.concurrency import both_at_once, each_at_once
 from memory.orchestrator.storage.placement import Placement
 from memory.policies import expansion, rerank
@@ -41,7 +41,7 @@ class AdvisedSearch:
 
     def __init__(
         self,
-        searching: Searching,
+        searching: EntrySearch,
         placement: Placement,
         *,
         advisor: Advisor | None,

@@ -11,12 +11,12 @@ from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question, read_as
 from memory.policies.ranking import closeness
 from memory.policies.typos import corrections, unknown_words
-from memory.ports.candidates import Measured
+from memory.ports.candidates import CandidateColumns
 from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import MAX_LIMIT
 
 if TYPE_CHECKING:
-    from memory.policies.ranking.order import Ranked, Value
+    from memory.policies.ranking.order import RankedPool, Value
 
 T = TypeVar("T")
 H = TypeVar("H")
@@ -101,8 +101,8 @@ class HitSelection(Generic[T, H]):
         self,
         asked: EntryQuery,
         question: Question,
-        pool: Measured,
-        ranked: Ranked,
+        pool: CandidateColumns,
+        ranked: RankedPool,
         reading: HitReader[T, H],
         *,
         full: bool,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.storage.collections import MODEL
-from memory.ports.candidates import Candidates, Measured, concatenate
+from memory.ports.candidates import CandidateColumns, Candidates, concatenate
 from memory.ports.query import all_of
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 async def candidates_of(
-    ask: Callable[[Candidates], Awaitable[Measured]], asked: Candidates, meaning: Embeddings
-) -> Measured:
+    ask: Callable[[Candidates], Awaitable[CandidateColumns]], asked: Candidates, meaning: Embeddings
+) -> CandidateColumns:
     """What a store answers, without the vectors of another embedder. What both ways
     found comes twice.
     """

@@ -15,7 +15,13 @@ from math import inf
 
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.embeddings.partition_indexes import PartitionIndexes
-from memory.orchestrator.embeddings.passages import LOOKED_FOR, Part, PassageBuilder, PassageSpec, by_record
+from memory.orchestrator.embeddings.passages import (
+    LOOKED_FOR,
+    FoundPassage,
+    PassageBuilder,
+    PassageSpec,
+    by_record,
+)
 from memory.orchestrator.storage.collections import SAID
 from memory.orchestrator.storage.entry_records import parts_before, parts_in, said_at
 from memory.orchestrator.storage.outbox import (
@@ -27,14 +33,14 @@ from memory.orchestrator.storage.outbox import (
     OutboxRecord,
     StepLifetime,
 )
-from memory.orchestrator.storage.partial_answers import Lacking
+from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
-from memory.ports.candidates import Candidates, Measured, with_vectors
+from memory.ports.candidates import CandidateColumns, Candidates, with_vectors
 from memory.ports.collections import Collection
 from memory.ports.nearness import exact_cosines
 from memory.ports.query import MAX_LIMIT, Where
-from memory.ports.record import Owed
+from memory.ports.record import PendingStep
 from memory.ports.store import Store
 
 DEPTH = 3
@@ -83,7 +89,7 @@ class LongTexts:
             return [False] * len(items)
         return await self.making[items[0][0].collection].make(items, self.tier)
 
-    async def _forget(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _forget(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """Of every store that may have some: all that there ever were of the one in
         use, and what stands in one that was once. Of a record that nobody could read
         some may be on their way: so many more.
@@ -97,8 +103,8 @@ class LongTexts:
     # -- found -------------------------------------------------------------------------
 
     async def nearest(
-        self, collection: Collection, where: Where, near: bytes, limit: int, lacking: Lacking
-    ) -> dict[str, list[Part]]:
+        self, collection: Collection, where: Where, near: bytes, limit: int, lacking: AnswerGaps
+    ) -> dict[str, list[FoundPassage]]:
         """The passages that are nearest, of so many records at most, by these: nearest
         first, both. A store that fails is named.
         """
@@ -122,8 +128,8 @@ class LongTexts:
 
 
 def nearer(
-    found: Measured, near: bytes, parts: Mapping[str, Sequence[Part]]
-) -> tuple[Measured, dict[str, int]]:
+    found: CandidateColumns, near: bytes, parts: Mapping[str, Sequence[FoundPassage]]
+) -> tuple[CandidateColumns, dict[str, int]]:
     """The columns without `said`, each record with the vector of its nearest passage
     where that is nearer than its own, and of which part that is. Passages of what it
     does not say any more do not count.

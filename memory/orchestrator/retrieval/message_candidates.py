@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.conversations.log.passages import OF_MESSAGES, Passages, first_of
-from memory.orchestrator.embeddings.passages import Part, by_record
+from memory.orchestrator.embeddings.passages import FoundPassage, by_record
 from memory.orchestrator.storage.collections import MESSAGES, PASSAGES
-from memory.orchestrator.storage.partial_answers import Lacking
+from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.steps import step
@@ -21,7 +21,7 @@ from memory.policies.asked import EntryQuery, SearchMode
 from memory.policies.asking import Question
 from memory.policies.ranking.constants import CONTENT
 from memory.policies.ranking.fields import BESIDE
-from memory.ports.candidates import Candidates, Measured
+from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.gathering import stack_vectors
 from memory.ports.query import Condition, Ge, In, IsNull, Lt, Not, Or, Partitions, Tenant, all_of, within
 from memory.ports.record import Partition
@@ -75,13 +75,13 @@ class MessagePool:
     of.
     """
 
-    measured: Measured
+    measured: CandidateColumns
     said_at: Mapping[str, int]
     full: bool
     """Whether there may be more that a wider question would bring."""
 
 
-class Gathering:
+class MessageCandidateCollector:
     """Asks the archive for messages, and the store of the passages for what these mean."""
 
     def __init__(self, placement: Placement, passages: Passages) -> None:
@@ -98,7 +98,7 @@ class Gathering:
             log.info("the latest messages are not found by meaning yet: %s", error)
 
     async def gather(
-        self, heard: MessageQuery, question: Question, near: bytes | None, limit: int, lacking: Lacking
+        self, heard: MessageQuery, question: Question, near: bytes | None, limit: int, lacking: AnswerGaps
     ) -> MessagePool:
         """So many of each way, with what stands beside them. A store of passages that
         fails takes nothing from what is found by words.
@@ -130,8 +130,8 @@ class Gathering:
         )
 
     async def _nearest(
-        self, heard: MessageQuery, near: bytes, limit: int, lacking: Lacking
-    ) -> dict[str, Part]:
+        self, heard: MessageQuery, near: bytes, limit: int, lacking: AnswerGaps
+    ) -> dict[str, FoundPassage]:
         """Of the messages found by meaning each one's nearest passage."""
         found = await self._search_passages(
             Candidates(PASSAGES, heard.where, near=near, limit=limit, filter=heard.asked), near, lacking
@@ -139,15 +139,17 @@ class Gathering:
         return {message: part for message, part in found.items() if part.cosine > 0}
 
     async def _firsts(
-        self, heard: MessageQuery, messages: Sequence[str], near: bytes, lacking: Lacking
-    ) -> dict[str, Part]:
+        self, heard: MessageQuery, messages: Sequence[str], near: bytes, lacking: AnswerGaps
+    ) -> dict[str, FoundPassage]:
         """The first passages of the others."""
         firsts = Candidates(
             PASSAGES, heard.where, among=tuple(map(first_of, messages)), dimensions=len(near) // 4
         )
         return await self._search_passages(firsts, near, lacking)
 
-    async def _search_passages(self, asked: Candidates, near: bytes, lacking: Lacking) -> dict[str, Part]:
+    async def _search_passages(
+        self, asked: Candidates, near: bytes, lacking: AnswerGaps
+    ) -> dict[str, FoundPassage]:
         """Of each message the nearest of what is found."""
         store, named = self._passages.store, OF_MESSAGES.named
         if store is None:
@@ -167,7 +169,9 @@ class Gathering:
         )
 
 
-def _ranked_alike(found: Measured, parts: Mapping[str, Part], near: bytes | None) -> Measured:
+def _ranked_alike(
+    found: CandidateColumns, parts: Mapping[str, FoundPassage], near: bytes | None
+) -> CandidateColumns:
     """The columns with what ranking reads of entries, words weighing what those of
     their content do; a message holds from when it was said.
     """

@@ -16,9 +16,13 @@ from memory.orchestrator.conversations.log.passages import said_at
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.conversations.window.history import item_of, window_exits_of
 from memory.orchestrator.retrieval.choosing import HitSelection, choose_hits
-from memory.orchestrator.retrieval.message_candidates import Gathering, MessagePool, MessageQuery
+from memory.orchestrator.retrieval.message_candidates import (
+    MessageCandidateCollector,
+    MessagePool,
+    MessageQuery,
+)
 from memory.orchestrator.storage.collections import MESSAGES, SESSIONS
-from memory.orchestrator.storage.partial_answers import Lacking
+from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.session_keys import session_key
 from memory.orchestrator.storage.steps import step
@@ -36,13 +40,13 @@ INDIFFERENT = Preferences(intent=False, age_decay=False)
 """All that was said counts alike, however long ago."""
 
 
-class Finding:
+class MessageSearch:
     """Finds messages."""
 
     def __init__(self, placement: Placement, sessions: SessionRecords) -> None:
         self._placement = placement
         self._sessions = sessions
-        self.gathering = Gathering(placement, sessions.passages)
+        self.gathering = MessageCandidateCollector(placement, sessions.passages)
 
     async def find_in(
         self,
@@ -67,7 +71,7 @@ class Finding:
         """The messages that answer best, archived ones too; not those that were
         excluded.
         """
-        passages, lacking = self._sessions.passages, Lacking()
+        passages, lacking = self._sessions.passages, AnswerGaps()
         if mode == "semantic" and passages.store is None:
             raise InvalidInput(
                 "mode",
@@ -101,8 +105,8 @@ class Finding:
             [] if choice is None else [hit async for hit in choice.hits(explain=False)], lacking.notes
         )
 
-    def message_reader(self, tenant: str, pool: MessagePool) -> Messages:
-        return Messages(self._placement, self._sessions, tenant, pool)
+    def message_reader(self, tenant: str, pool: MessagePool) -> MessageReader:
+        return MessageReader(self._placement, self._sessions, tenant, pool)
 
     def _rank_pool(
         self,
@@ -123,7 +127,7 @@ class Finding:
         )
 
 
-class Messages:
+class MessageReader:
     """Reads messages: those that a living session has and nobody excluded, as they are
     now; none that says something else since.
     """

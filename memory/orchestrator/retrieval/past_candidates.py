@@ -7,11 +7,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from memory.orchestrator.embeddings.embeddings import Embeddings
-from memory.orchestrator.entries.browsing import Browsing, outranks
+from memory.orchestrator.entries.browsing import EntryBrowser, outranks
 from memory.orchestrator.retrieval.embedder_change import candidates_of
-from memory.orchestrator.retrieval.pool import Gathering, Pool
+from memory.orchestrator.retrieval.pool import CandidateCollector, Pool
 from memory.orchestrator.storage.collections import ENTRY_VERSIONS, MODEL
-from memory.orchestrator.storage.partial_answers import Lacking
+from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.past_versions import entry_id
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
@@ -27,13 +27,13 @@ from memory.ports.record import Key, Record
 from memory.ports.store import Store
 
 
-class Past:
+class PastCandidateCollector:
     """Gathers from the past. What is found is judged at once: a version says only with
     its entry whether it was known.
     """
 
     def __init__(
-        self, placement: Placement, browsing: Browsing, gathering: Gathering, meaning: Embeddings
+        self, placement: Placement, browsing: EntryBrowser, gathering: CandidateCollector, meaning: Embeddings
     ) -> None:
         self._placement = placement
         self._browsing = browsing
@@ -41,7 +41,7 @@ class Past:
         self._meaning = meaning
 
     async def gather(
-        self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: Lacking
+        self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: AnswerGaps
     ) -> tuple[Pool, dict[int, Record]] | None:
         """The candidates with what each said then; every store is asked by both ways."""
         whole = replace(self._gathering.whole(asked, question, near, limit), where=within(*asked.partitions))
@@ -75,7 +75,7 @@ class Past:
         return Pool(columns, [found[entry_id(row)][1] for row in known], full), dict(enumerate(known))
 
     async def _of(
-        self, store: Store, there: Candidates, asked: EntryQuery, lacking: Lacking
+        self, store: Store, there: Candidates, asked: EntryQuery, lacking: AnswerGaps
     ) -> tuple[list[Record], Statistics]:
         """What counts of one store's candidates, as they were measured, and what is on
         its way to the archive.

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field, replace
 
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.embeddings.partition_indexes import PartitionIndexes
-from memory.orchestrator.embeddings.passages import Part as Passage
-from memory.orchestrator.entries.browsing import Browsing
+from memory.orchestrator.embeddings.passages import FoundPassage as Passage
+from memory.orchestrator.entries.browsing import EntryBrowser
 from memory.orchestrator.retrieval.embedder_change import candidates_of
 from memory.orchestrator.retrieval.long_texts import LongTexts, nearer
 from memory.orchestrator.storage.collections import ENTRIES, SAID
 from memory.orchestrator.storage.concurrency import both_at_once, each_at_once
 from memory.orchestrator.storage.deliveries import Deliveries
-from memory.orchestrator.storage.partial_answers import BROWSED, Lacking
+from memory.orchestrator.storage.partial_answers import BROWSED, AnswerGaps
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
 from memory.policies.asked import EntryQuery
@@ -32,7 +32,7 @@ from memory.policies.ranking.fields import BESIDE, SELECT
 from memory.policies.routing import TIERS
 from memory.policies.visibility import filter_of
 from memory.ports.asking import condition
-from memory.ports.candidates import Candidates, Measured, concatenate, take_rows
+from memory.ports.candidates import CandidateColumns, Candidates, concatenate, take_rows
 from memory.ports.nearness import best, by_nearness
 from memory.ports.query import Hit, Near, Search, all_of, within
 from memory.ports.record import Partition, Role
@@ -45,7 +45,7 @@ COPIES = frozenset({Role.REPLICA})
 class Pool:
     """Candidates as columns, each entry once, and the store that answered with each."""
 
-    measured: Measured
+    measured: CandidateColumns
     stores: Sequence[Store]
     full: bool
     """Whether there may be more that a wider question would bring."""
@@ -54,7 +54,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StorePartitions:
     """What one home store is asked for: the partitions that may be there, those found
     by meaning here and those found elsewhere.
     """
@@ -66,13 +66,13 @@ class Part:
     """The stores with copies of its records."""
 
 
-class Gathering:
+class CandidateCollector:
     """Asks the stores for candidates."""
 
     def __init__(
         self,
         placement: Placement,
-        browsing: Browsing,
+        browsing: EntryBrowser,
         meaning: Embeddings,
         *,
         long_texts: LongTexts,
@@ -86,7 +86,7 @@ class Gathering:
         self._forms = forms
         self._deliveries = deliveries
 
-    def parts(self, asked: EntryQuery) -> list[Part]:
+    def parts(self, asked: EntryQuery) -> list[StorePartitions]:
         """Who can hold what is asked for, in the direction records move."""
         kind, home = self._placement.kinds.of(ENTRIES), self._placement.topology.home
         tiers = {
@@ -105,11 +105,11 @@ class Gathering:
                     (elsewhere if by_copies and not store.capabilities.semantic else here).append(partition)
                 copies |= dict.fromkeys(copy for having in homed for copy in having if copy is not store)
             if here or elsewhere:
-                found.append(Part(store, tuple(here), tuple(elsewhere), tuple(copies)))
+                found.append(StorePartitions(store, tuple(here), tuple(elsewhere), tuple(copies)))
         return found
 
     async def gather(
-        self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: Lacking
+        self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: AnswerGaps
     ) -> Pool | None:
         """The candidates of every store, so many of each way, with what stands beside
         them. A store that fails is named, and left out.
@@ -137,8 +137,8 @@ class Gathering:
         return replace(pool, measured=measured, parts=nearest)
 
     async def _answers(
-        self, parts: Sequence[Part], whole: Candidates, near: bytes | None, lacking: Lacking
-    ) -> tuple[list[tuple[Store, Measured]], bool]:
+        self, parts: Sequence[StorePartitions], whole: Candidates, near: bytes | None, lacking: AnswerGaps
+    ) -> tuple[list[tuple[Store, CandidateColumns]], bool]:
         """What the homes answer, and whether there may be more."""
         if near:
             queued = self._queued_ids(
@@ -149,7 +149,7 @@ class Gathering:
             )
             whole = replace(whole, among=tuple(dict.fromkeys(i for ids in (queued, *copied) for i in ids)))
         apart = replace(whole, near=None, dimensions=whole.width)
-        answers: list[tuple[Store, Measured]] = []
+        answers: list[tuple[Store, CandidateColumns]] = []
         for part in parts:
             asking = [replace(whole, where=within(*part.here))] if part.here else []
             asking += [replace(apart, where=within(*part.elsewhere))] if part.elsewhere else []
@@ -160,7 +160,7 @@ class Gathering:
         )
 
     async def _passages(
-        self, whole: Candidates, near: bytes | None, lacking: Lacking
+        self, whole: Candidates, near: bytes | None, lacking: AnswerGaps
     ) -> dict[str, list[Passage]]:
         """The passages that are found by meaning, by the ids of their entries."""
         return (
@@ -184,7 +184,7 @@ class Gathering:
             statistics=by_words,
         )
 
-    def _queued_ids(self, parts: Sequence[Part], whole: Candidates, near: bytes) -> list[str]:
+    def _queued_ids(self, parts: Sequence[StorePartitions], whole: Candidates, near: bytes) -> list[str]:
         """The ids of the nearest of what is on its way to the copies."""
         matches = condition(all_of(whole.filter, self._meaning.own))
         asked = {partition for part in parts for partition in part.elsewhere}
@@ -193,7 +193,9 @@ class Gathering:
             [record.key.id for record, _ in best(by_nearness(near, waiting), whole.limit)] if waiting else []
         )
 
-    async def _by_copies(self, part: Part, whole: Candidates, near: bytes, lacking: Lacking) -> list[str]:
+    async def _by_copies(
+        self, part: StorePartitions, whole: Candidates, near: bytes, lacking: AnswerGaps
+    ) -> list[str]:
         """The ids of what the copies of a store's records find by meaning."""
         found = list[Hit]()
         for store in part.copies:
@@ -214,8 +216,8 @@ class Gathering:
             return await store.search(search)
 
     async def _query_part(
-        self, part: Part, asked: Candidates, near: bytes | None, lacking: Lacking
-    ) -> list[tuple[Store, Measured]]:
+        self, part: StorePartitions, asked: Candidates, near: bytes | None, lacking: AnswerGaps
+    ) -> list[tuple[Store, CandidateColumns]]:
         """What a home store answers. Where it fails its copies tell what there is;
         whether that may be shown is asked at home.
         """
@@ -224,7 +226,7 @@ class Gathering:
         )
         if answer is not None:
             return [(part.store, answer)]
-        answers: list[tuple[Store, Measured]] = []
+        answers: list[tuple[Store, CandidateColumns]] = []
         for store in (
             part.copies if part.store not in lacking.silent else ()
         ):  # which would not confirm in time either
@@ -241,14 +243,14 @@ class Gathering:
             answers += [] if answer is None else [(store, answer)]
         return answers
 
-    async def _candidates(self, store: Store, asked: Candidates, lacking: Lacking) -> Measured:
+    async def _candidates(self, store: Store, asked: Candidates, lacking: AnswerGaps) -> CandidateColumns:
         with step("search"):
             return await candidates_of(
                 lambda one: self._forms.candidates(store, one, lacking), asked, self._meaning
             )
 
 
-def build_pool(answers: Sequence[tuple[Store, Measured]], full: bool) -> Pool | None:
+def build_pool(answers: Sequence[tuple[Store, CandidateColumns]], full: bool) -> Pool | None:
     """What several stores answered, of copies of one entry the newer, between equals
     the home; None where none answered.
     """

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from memory.domain.corrections import explain_subscripts
 from memory.domain.entry import Entry
 from memory.domain.session import FoundMessage
-from memory.domain.shown import Answer, Shown, as_json
+from memory.domain.shown import Answer, ResultMixin, as_json
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.embeddings.partition_indexes import PartitionIndexes
-from memory.orchestrator.entries.browsing import Browsing
+from memory.orchestrator.entries.browsing import EntryBrowser
 from memory.orchestrator.retrieval.choosing import (
     NOT_CONFIRMED,
     OTHER_METADATA,
@@ -29,14 +29,14 @@ from memory.orchestrator.retrieval.choosing import (
 )
 from memory.orchestrator.retrieval.long_texts import LongTexts
 from memory.orchestrator.retrieval.message_candidates import heard_in
-from memory.orchestrator.retrieval.message_search import Finding
-from memory.orchestrator.retrieval.past_candidates import Past
-from memory.orchestrator.retrieval.pool import Gathering, Pool
+from memory.orchestrator.retrieval.message_search import MessageSearch
+from memory.orchestrator.retrieval.past_candidates import PastCandidateCollector
+from memory.orchestrator.retrieval.pool import CandidateCollector, Pool
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.deliveries import Deliveries
 from memory.orchestrator.storage.entry_records import entry_of, said_by
-from memory.orchestrator.storage.partial_answers import Lacking
+from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.past_versions import locate_each
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
@@ -46,7 +46,7 @@ from memory.policies.expansion import Expansion
 from memory.policies.passages import fine_spans_of
 from memory.policies.rerank import Rerank
 from memory.policies.visibility import notes, predicate_of
-from memory.ports.candidates import Measured, concatenate
+from memory.ports.candidates import CandidateColumns, concatenate
 from memory.ports.record import Key, Record, Role, Stored
 from memory.ports.store import Store
 
@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 @explain_subscripts
 @dataclass(frozen=True, slots=True, repr=False)
-class FoundEntry(Shown):
+class FoundEntry(ResultMixin):
     """One search hit.
 
     `explanation` is filled by `explain=True`. It says what `score` and `relevance` were
@@ -134,15 +134,15 @@ class MixedResult(Results[Found]):
     """Entries and messages that a search found, in one order; see `Results`."""
 
 
-class Searching:
+class EntrySearch:
     """Search."""
 
     def __init__(
         self,
         placement: Placement,
-        browsing: Browsing,
+        browsing: EntryBrowser,
         meaning: Embeddings,
-        messages: Finding,
+        messages: MessageSearch,
         *,
         long_texts: LongTexts,
         forms: PartitionIndexes,
@@ -152,10 +152,10 @@ class Searching:
         self._browsing = browsing
         self._meaning = meaning
         self._messages = messages
-        self._gathering = Gathering(
+        self._gathering = CandidateCollector(
             placement, browsing, meaning, long_texts=long_texts, forms=forms, deliveries=deliveries
         )
-        self._past = Past(placement, browsing, self._gathering, meaning)
+        self._past = PastCandidateCollector(placement, browsing, self._gathering, meaning)
 
     async def search(self, asked: EntryQuery, text: str, *, explain: bool = False) -> SearchResult:
         """The best entries by words and by meaning (see `policies.ranking`); a
@@ -171,7 +171,7 @@ class Searching:
                 withheld=browsed.withheld,
             )
         await self._meaning.check_relevance(asked.min_relevance, asked.mode)
-        lacking = Lacking()
+        lacking = AnswerGaps()
         asked = await self._browsing.exclude_blocked_sources(asked, lacking)
         if asked.mode != "lexical" and (lacks := self._meaning.lacks) is not None:
             lacking.say(lacks)
@@ -193,7 +193,7 @@ class Searching:
         )
 
     async def _rank_pool(
-        self, asked: EntryQuery, question: Question, limit: int, lacking: Lacking, homes: dict[str, Record]
+        self, asked: EntryQuery, question: Question, limit: int, lacking: AnswerGaps, homes: dict[str, Record]
     ) -> HitSelection[Any, Found] | None:
         """The ranked pool; None where there is none."""
         from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
@@ -225,9 +225,9 @@ class Searching:
         question: Question,
         near: bytes | None,
         limit: int,
-        lacking: Lacking,
+        lacking: AnswerGaps,
         homes: dict[str, Record],
-    ) -> _Part | None:
+    ) -> _CandidateSet | None:
         """The entries that may answer."""
         records: dict[int, Record] = {}
         if asked.known_at is None:
@@ -238,16 +238,16 @@ class Searching:
             pool = None
         if pool is None:
             return None
-        return _Part(
+        return _CandidateSet(
             pool.measured,
             pool.full,
-            _Homes(self._placement, self._browsing, asked, pool, lacking, homes),
+            _EntryReader(self._placement, self._browsing, asked, pool, lacking, homes),
             records,
         )
 
     async def _message_part(
-        self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: Lacking
-    ) -> _Part | None:
+        self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: AnswerGaps
+    ) -> _CandidateSet | None:
         """The messages that may, where these are asked for."""
         heard = heard_in(asked) if asked.messages else None
         if heard is None:
@@ -260,33 +260,35 @@ class Searching:
         )
         if pool is None:
             return None
-        return _Part(
+        return _CandidateSet(
             pool.measured,
             pool.full,
-            _Said(self._browsing, archive, self._messages.message_reader(asked.tenant, pool), lacking),
+            _MessageReader(
+                self._browsing, archive, self._messages.message_reader(asked.tenant, pool), lacking
+            ),
             {},
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Part:
+class _CandidateSet:
     """Candidates of one kind, what reads them, and what of them was read on the way."""
 
-    measured: Measured
+    measured: CandidateColumns
     full: bool
     reading: HitReader[Any, Found]
     read: Mapping[int, Any]
 
 
-class _Said:
+class _MessageReader:
     """Reads messages. Where their store fails they are left out, and it is named."""
 
     def __init__(
         self,
-        browsing: Browsing,
+        browsing: EntryBrowser,
         archive: Store,
         messages: HitReader[FoundMessage, FoundMessage],
-        lacking: Lacking,
+        lacking: AnswerGaps,
     ) -> None:
         self._browsing, self._archive, self._messages, self._lacking = browsing, archive, messages, lacking
 
@@ -301,7 +303,7 @@ class _Said:
         return self._messages.hit(row, one, value, explanation)
 
 
-class _Homes:
+class _EntryReader:
     """Reads entries: what their homes say now. `homes` are those that the search has
     read; of the version that was found they are not read again.
     """
@@ -309,10 +311,10 @@ class _Homes:
     def __init__(
         self,
         placement: Placement,
-        browsing: Browsing,
+        browsing: EntryBrowser,
         asked: EntryQuery,
         pool: Pool,
-        lacking: Lacking,
+        lacking: AnswerGaps,
         homes: dict[str, Record],
     ) -> None:
         self._placement, self._browsing, self._asked, self._pool, self._lacking = (

@@ -8,10 +8,10 @@ import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
 
-from memory.orchestrator.storage.lease import Hold
+from memory.orchestrator.storage.lease import LeaseCheck
 
 
-class Enough(Exception):
+class BudgetExhausted(Exception):
     """The round's time is over, or it was asked to stop. What it has begun is whole;
     the next round goes on where this one ended.
     """
@@ -29,8 +29,8 @@ class Allowance:
     rate: float | None = None
     stop: asyncio.Event | None = None
 
-    def over(self, hold: Hold) -> Hold:
-        """The same `hold` for a round that begins now: it raises `Enough` once that has
+    def over(self, hold: LeaseCheck) -> LeaseCheck:
+        """The same `hold` for a round that begins now: it raises `BudgetExhausted` once that has
         had its time, and lets `rate` records a second pass.
         """
         loop = asyncio.get_running_loop()
@@ -44,7 +44,7 @@ class Allowance:
                 begun and ends is not None and loop.time() >= ends
             )  # each round does something, however slow the stores are
             if over or (self.stop is not None and self.stop.is_set()):
-                raise Enough
+                raise BudgetExhausted
             if not count:
                 return  # looked at, and nothing to do: a round that does nothing else has done nothing
             await hold(count)

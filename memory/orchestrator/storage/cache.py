@@ -30,7 +30,7 @@ MISSED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CacheLookup:
     """What a reader saw in the cache before it read home: the copy, if it may be
     served; else the stamp and the store's run, to fill under.
     """
@@ -49,26 +49,26 @@ class Cache:
         self._missed: dict[tuple[str, Key], datetime] = {}
         self._closed_until: datetime | None = None
 
-    async def look(self, collection: Collection, key: Key) -> Look:
+    async def look(self, collection: Collection, key: Key) -> CacheLookup:
         """The copy, if it may be served, and what to fill under."""
         store, now = self._placement.topology.cache, self._placement.now()
         if store is None:
-            return Look(None, None, "", now)
+            return CacheLookup(None, None, "", now)
         epoch = store.epoch
         try:
             with step("cache.look"):
                 stamp = (await store.get(collection, [key]))[0]
         except StoreError as error:
             log.warning("cache '%s' is bypassed: %s", store.name, error)
-            return Look(None, None, "", now)
+            return CacheLookup(None, None, "", now)
         copy = (
             stamp
             if isinstance(stamp, Record) and self._is_fresh(stamp) and self._serves(collection, key)
             else None
         )
-        return Look(copy, stamp, epoch, now)
+        return CacheLookup(copy, stamp, epoch, now)
 
-    async def fill(self, collection: Collection, record: Record, seen: Look) -> None:
+    async def fill(self, collection: Collection, record: Record, seen: CacheLookup) -> None:
         """Keep a copy of a record read from home, unless a writer came between or the
         store restarted since.
         """

@@ -25,7 +25,7 @@ from typing import Literal, Protocol, TypeAlias
 from memory.orchestrator.storage.outbox import KEPT_VERSION, REPLICA, Outbox, OutboxRecord, pending_versions
 from memory.orchestrator.storage.placement import Placement
 from memory.ports.collections import Collection
-from memory.ports.record import Key, Owed, Partition, Record
+from memory.ports.record import Key, Partition, PendingStep, Record
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ About: TypeAlias = tuple[str, Key]
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueuedDelivery:
     """A record that waits, since when, and the bytes it takes. `place`: the how manieth
     it was to come.
     """
@@ -74,7 +74,7 @@ class Watcher(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class DeliveryLag:
     """How far behind this process is: records that wait or are being delivered, and for
     how many seconds the oldest has been.
     """
@@ -102,8 +102,8 @@ class Deliveries:
         self._forget()
 
     def _forget(self) -> None:
-        self._queued: dict[About, Queued] = {}
-        self._under_way: dict[About, Queued] = {}
+        self._queued: dict[About, QueuedDelivery] = {}
+        self._under_way: dict[About, QueuedDelivery] = {}
         self._size = 0
         self._came = 0
         self._task: asyncio.Task[None] | None = None
@@ -169,9 +169,9 @@ class Deliveries:
         there, tiers = self._queued.get(about), frozenset(str(owed.data["to"]) for owed in one.owner.owed)
         if there is None:
             self._came += 1
-            self._queued[about] = Queued(one, self._came, self._time(), size, tiers)
+            self._queued[about] = QueuedDelivery(one, self._came, self._time(), size, tiers)
         elif there.pending.owner.version <= one.owner.version:
-            self._queued[about] = Queued(one, there.place, there.since, size, tiers)
+            self._queued[about] = QueuedDelivery(one, there.place, there.since, size, tiers)
             self._note_removal(there)
         else:
             return
@@ -206,14 +206,14 @@ class Deliveries:
             self._enough.set()
             await self._moved.wait()
 
-    def behind(self, tier: str, tenant: str | None = None) -> Behind:
+    def behind(self, tier: str, tenant: str | None = None) -> DeliveryLag:
         """What is to be delivered to a tier: of one tenant or of all."""
         waiting = [
             waits.since
             for waits in self._all()
             if tier in waits.tiers and tenant in (None, waits.pending.owner.key.tenant)
         ]
-        return Behind(len(waiting), self._time() - min(waiting)) if waiting else Behind()
+        return DeliveryLag(len(waiting), self._time() - min(waiting)) if waiting else DeliveryLag()
 
     def records(self, collection: Collection, partitions: Set[Partition]) -> list[Record]:
         """The newest versions known here of what is queued or being delivered in these
@@ -228,7 +228,7 @@ class Deliveries:
             owner for owner in found.values() if isinstance(owner, Record) and owner.partition in partitions
         ]
 
-    def _note_removal(self, waits: Queued) -> None:
+    def _note_removal(self, waits: QueuedDelivery) -> None:
         self._size -= waits.size
         self._tell(waits.tiers, -1)
 
@@ -241,7 +241,7 @@ class Deliveries:
             for tier in tiers:
                 self.watcher.on_queue_change(tier, by)
 
-    def _all(self) -> Iterator[Queued]:
+    def _all(self) -> Iterator[QueuedDelivery]:
         yield from self._under_way.values()
         yield from self._queued.values()
 
@@ -270,7 +270,7 @@ class Deliveries:
             async with asyncio.timeout_at(oldest + self._placement.settings.linger.total_seconds()):
                 await self._enough.wait()
 
-    def _tell_delivered(self, left: Sequence[Sequence[Owed]]) -> None:
+    def _tell_delivered(self, left: Sequence[Sequence[PendingStep]]) -> None:
         if (watcher := self.watcher) is not None:
             for waits in [
                 waits for waits, owed in zip(self._under_way.values(), left, strict=True) if not owed

@@ -16,7 +16,7 @@ from memory.orchestrator.storage.cache import Cache
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.past_versions import BORN_IN, LIFE
-from memory.orchestrator.storage.placement import Located, Placement
+from memory.orchestrator.storage.placement import LocatedRecord, Placement
 from memory.orchestrator.storage.steps import step
 from memory.ports.record import Key, Record, Tombstone
 from memory.ports.store import Store
@@ -40,7 +40,7 @@ class IdReuse:
         self._outbox = outbox
         self._cache = cache
 
-    async def prepare(self, record: Record, store: Store, there: Located) -> PreparedPut:
+    async def prepare(self, record: Record, store: Store, there: LocatedRecord) -> PreparedPut:
         """Of a record that is to be born in `store` unless a tombstone stands
         elsewhere. It is newer than whatever stands under its key.
 

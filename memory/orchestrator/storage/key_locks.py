@@ -47,7 +47,7 @@ class RetryDeadline:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _KeyLock:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
 
@@ -59,7 +59,7 @@ class KeyLocks:
     """
 
     def __init__(self) -> None:
-        self._turns: dict[Place, _Turn] = {}
+        self._turns: dict[Place, _KeyLock] = {}
 
     @asynccontextmanager
     async def take(self, collection: Collection, key: Key, patience: RetryDeadline) -> AsyncIterator[None]:
@@ -67,7 +67,7 @@ class KeyLocks:
         ends first.
         """
         place = (asyncio.get_running_loop(), collection.name, key)
-        turn = self._turns.setdefault(place, _Turn())
+        turn = self._turns.setdefault(place, _KeyLock())
         turn.users += 1
         try:
             try:

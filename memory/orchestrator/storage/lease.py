@@ -26,7 +26,7 @@ another one's is over: from one that died it is taken over within the length.
 """
 
 
-class Hold(Protocol):
+class LeaseCheck(Protocol):
     """Asked before a job of maintenance changes anything, and how many records that
     will be, none where it has but looked: see `Lease.hold` and `Allowance`.
     """
@@ -34,7 +34,7 @@ class Hold(Protocol):
     async def __call__(self, count: int = 1) -> None: ...
 
 
-class NotHeld(Exception):
+class LeaseNotHeld(Exception):
     """Another process holds the lease, or the archive, which knows, failed: that is the
     cause then.
     """
@@ -53,7 +53,7 @@ class Lease:
         self._held: Record | None = None
 
     async def hold(self, count: int = 1) -> None:
-        """Take it, or renew it once half its time is over. Raises `NotHeld` where it
+        """Take it, or renew it once half its time is over. Raises `LeaseNotHeld` where it
         cannot be had.
         """
         now, term = self._placement.now(), TERM * self._placement.settings.lease
@@ -62,9 +62,9 @@ class Lease:
         try:
             self._held = await self._take()
         except StoreError as error:
-            raise NotHeld from error
+            raise LeaseNotHeld from error
         if self._held is None:
-            raise NotHeld
+            raise LeaseNotHeld
 
     async def _take(self) -> Record | None:
         """The lease, when nobody else holds it or its time is over."""

@@ -35,7 +35,7 @@ from memory.orchestrator.storage.versions import version_key
 from memory.ports import codec
 from memory.ports.collections import Collection
 from memory.ports.query import Eq, Lt, Or, Query, Tenant, all_of
-from memory.ports.record import Corrupt, JsonValue, Key, Mark, Owed, Record, Role, Standing, Tombstone
+from memory.ports.record import Corrupt, JsonValue, Key, Mark, PendingStep, Record, Role, Standing, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Put, Status
 
@@ -110,13 +110,13 @@ class StepFailure:
     waits: bool
 
 
-Item: TypeAlias = tuple[OutboxRecord, Owed]
+Item: TypeAlias = tuple[OutboxRecord, PendingStep]
 T = TypeVar("T")
 Came: TypeAlias = "bool | Exception"
 """Of a step: done or no longer due; not yet, as trying again will show; why it cannot
 be done.
 """
-Handler: TypeAlias = Callable[[OutboxRecord, Owed], Awaitable[bool]]
+Handler: TypeAlias = Callable[[OutboxRecord, PendingStep], Awaitable[bool]]
 Together: TypeAlias = Callable[[Sequence[Item]], Awaitable[Sequence[Came]]]
 """Carries out a step of several owners in one go."""
 Delivery: TypeAlias = Put | Delete | Annotate
@@ -171,7 +171,7 @@ class Outbox:
         self._together[name] = handler
         self._until[name] = until
 
-    def remaining_steps(self, owner: Standing, past: StepLifetime) -> tuple[Owed, ...]:
+    def remaining_steps(self, owner: Standing, past: StepLifetime) -> tuple[PendingStep, ...]:
         """What is owed still when this has happened to the owner."""
         return tuple(owed for owed in owner.owed if self._until.get(owed.step, StepLifetime.ERASED) > past)
 
@@ -215,7 +215,7 @@ class Outbox:
                         del self._problems[about]
         return self.problems
 
-    def _note(self, pending: OutboxRecord, owed: Owed, came: Came) -> None:
+    def _note(self, pending: OutboxRecord, owed: PendingStep, came: Came) -> None:
         key = pending.owner.key
         about = (pending.collection.name, key, owed.id)
         if came is not False:
@@ -231,17 +231,17 @@ class Outbox:
 
     async def finish(
         self, pending: OutboxRecord, away: set[str] | None = None, *, only: str | None = None
-    ) -> tuple[Owed, ...]:
+    ) -> tuple[PendingStep, ...]:
         """Do what one owner owes. See `finish_all`."""
         return (await self.finish_all([pending], away, only=only))[0]
 
-    async def settle(self, pending: OutboxRecord, *steps: Owed) -> None:
+    async def settle(self, pending: OutboxRecord, *steps: PendingStep) -> None:
         """Take steps away from what owes them: somebody has done them otherwise."""
         await self._settle([(pending, steps)], set())
 
     async def finish_all(
         self, pending: Sequence[OutboxRecord], away: set[str] | None = None, *, only: str | None = None
-    ) -> list[tuple[Owed, ...]]:
+    ) -> list[tuple[PendingStep, ...]]:
         """Do what these owe and take it away; what of each stays owed. Deliveries that
         go the same way are one call. Nothing is raised.
 
@@ -258,12 +258,14 @@ class Outbox:
             done.setdefault(one, []).extend(steps)
         return [tuple(owed for owed in one.owner.owed if owed not in done.get(one, ())) for one in pending]
 
-    async def _finish_some(self, some: Sequence[Item], away: set[str]) -> dict[OutboxRecord, list[Owed]]:
+    async def _finish_some(
+        self, some: Sequence[Item], away: set[str]
+    ) -> dict[OutboxRecord, list[PendingStep]]:
         """What was done of these steps, and settled."""
         routes: dict[object, list[Item]] = {}
         for one, owed in some:
             routes.setdefault(self._route(one, owed), []).append((one, owed))
-        done: dict[OutboxRecord, list[Owed]] = {}
+        done: dict[OutboxRecord, list[PendingStep]] = {}
         for items in routes.values():
             for (one, owed), came in zip(items, await self._each(items, self._carry_out, away), strict=True):
                 self._note(one, owed, came)
@@ -278,7 +280,7 @@ class Outbox:
                         self._note(one, owed, came)
         return done
 
-    def _route(self, pending: OutboxRecord, owed: Owed) -> object:
+    def _route(self, pending: OutboxRecord, owed: PendingStep) -> object:
         """What steps have in common that can be carried out by one call."""
         if owed.step in self._together:
             return owed.step, pending.collection
@@ -315,7 +317,7 @@ class Outbox:
         )
 
     async def _settle(
-        self, done: list[tuple[OutboxRecord, tuple[Owed, ...]]], away: set[str]
+        self, done: list[tuple[OutboxRecord, tuple[PendingStep, ...]]], away: set[str]
     ) -> Sequence[Came]:
         """Take the steps away from what owes them, all in one store."""
         await self._placement.write(
@@ -323,7 +325,7 @@ class Outbox:
         )
         return [True] * len(done)
 
-    def _completion(self, pending: OutboxRecord, steps: tuple[Owed, ...]) -> Annotate:
+    def _completion(self, pending: OutboxRecord, steps: tuple[PendingStep, ...]) -> Annotate:
         """Marks and tombstones get their time each time: others may do the other steps,
         and nobody knows who is last.
         """
@@ -375,7 +377,7 @@ class Outbox:
                 came.append(error)
         return came
 
-    def _write(self, pending: OutboxRecord, owed: Owed) -> Delivery | bool:
+    def _write(self, pending: OutboxRecord, owed: PendingStep) -> Delivery | bool:
         """The write that a delivery says; or true where it is not due any more, false
         where not yet.
         """
@@ -405,7 +407,7 @@ class Outbox:
             "a newer version of the library left this write. Upgrade memory-tiers to run it"
         )
 
-    def _copy(self, collection: Collection, owner: Record, owed: Owed) -> Put:
+    def _copy(self, collection: Collection, owner: Record, owed: PendingStep) -> Put:
         """The owner itself as a replica, or another record that it brings, which is of
         the same life.
         """
@@ -448,7 +450,7 @@ class Outbox:
 
     # -- erasing -----------------------------------------------------------------------
 
-    async def _erase(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _erase(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         return await self.erase(pending, owed.data)
 
     async def erase_children(self, collection: Collection, key: Key) -> None:
@@ -554,19 +556,19 @@ def in_the_way(outcome: Outcome, version: int) -> Standing | None:
 # -- what is owed ----------------------------------------------------------------------
 
 
-def replicas(placement: Placement, collection: Collection, home: Store, tier: str) -> tuple[Owed, ...]:
+def replicas(placement: Placement, collection: Collection, home: Store, tier: str) -> tuple[PendingStep, ...]:
     """The replicas a record owes while `tier` is its home; one that would stand in the
     home's own store is delivered already.
     """
     tiers = [
         t for t in placement.kinds.of(collection).replicas(tier) if placement.topology.home(t) is not home
     ]
-    return tuple(Owed(f"{REPLICA}:{t}", REPLICA, {"to": t, "write": {"put": SELF}}) for t in tiers)
+    return tuple(PendingStep(f"{REPLICA}:{t}", REPLICA, {"to": t, "write": {"put": SELF}}) for t in tiers)
 
 
 def write_steps(
     placement: Placement, collection: Collection, record: Record, home: Store
-) -> tuple[Owed, ...]:
+) -> tuple[PendingStep, ...]:
     """What a record owes that is written at home: its replicas and, of a new text, its
     passages, if it is long and has a vector, or had some.
     """
@@ -577,12 +579,16 @@ def write_steps(
         or record.fields.get(MODEL) is None
     ):
         return owed
-    return (*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES)) if parts_before(record) or has_parts(record) else owed
+    return (
+        (*owed, PendingStep(MAKE_PASSAGES, MAKE_PASSAGES))
+        if parts_before(record) or has_parts(record)
+        else owed
+    )
 
 
-def keep_version_step(version: Record, collection: Collection) -> Owed:
+def keep_version_step(version: Record, collection: Collection) -> PendingStep:
     """What an edit owes the archive: the version that it replaced."""
-    return Owed(
+    return PendingStep(
         f"{KEPT_VERSION}:{version.version}",
         KEPT_VERSION,
         {"to": "mid", "write": {"put": codec.to_json(version), "in": collection.name}},
@@ -594,24 +600,26 @@ def pending_versions(owner: Standing) -> list[Mapping[str, JsonValue]]:
     return [owed.data["write"]["put"] for owed in owner.owed if owed.step == KEPT_VERSION]
 
 
-def arrival(to: str, *, holds_place: bool) -> Owed:
+def arrival(to: str, *, holds_place: bool) -> PendingStep:
     """What a mark owes the copy it points to."""
-    return Owed(
+    return PendingStep(
         f"{ARRIVAL}:{to}",
         ARRIVAL,
         {"to": to, "write": {"home": SELF}} | ({HOLDS_PLACE: True} if holds_place else {}),
     )
 
 
-def elsewhere(placement: Placement, store: Store) -> tuple[Owed, ...]:
+def elsewhere(placement: Placement, store: Store) -> tuple[PendingStep, ...]:
     """What a deletion owes the stores beside the record's home."""
     topology = placement.topology
     places = [(UNCACHE, CACHE)] if topology.cache is not None else []
     places += [(TOMBSTONE, topology.tiers_of(later)[0]) for later in topology.later(store)]
-    return tuple(Owed(f"{name}:{to}", name, {"to": to, "write": {"delete": SELF}}) for name, to in places)
+    return tuple(
+        PendingStep(f"{name}:{to}", name, {"to": to, "write": {"delete": SELF}}) for name, to in places
+    )
 
 
-def deletion_steps(kind: Kind, versions: Sequence[int] | None) -> tuple[Owed, ...]:
+def deletion_steps(kind: Kind, versions: Sequence[int] | None) -> tuple[PendingStep, ...]:
     """What a deletion owes what hangs on the record: its children, and its kept
     versions, unless it has none.
     """
@@ -624,10 +632,10 @@ def deletion_steps(kind: Kind, versions: Sequence[int] | None) -> tuple[Owed, ..
             "fields": ["entry_id"],
             "versions": list(versions),
         }
-    return tuple(Owed(f"{ERASE}:{name}", ERASE, data) for name, data in owed.items())
+    return tuple(PendingStep(f"{ERASE}:{name}", ERASE, data) for name, data in owed.items())
 
 
-def passages_left(kind: Kind, record: Record | None) -> tuple[Owed, ...]:
+def passages_left(kind: Kind, record: Record | None) -> tuple[PendingStep, ...]:
     """What a deletion owes where there may be passages: an end of all that the record
     ever had, or that somebody is about to bring. Of one that cannot be read nobody
     knows how many.
@@ -635,7 +643,7 @@ def passages_left(kind: Kind, record: Record | None) -> tuple[Owed, ...]:
     if kind.passages is None:
         return ()
     parts = None if record is None else max(parts_before(record), len(parts_in(record)))
-    return () if parts == 0 else (Owed(FORGET_PASSAGES, FORGET_PASSAGES, {"parts": parts}),)
+    return () if parts == 0 else (PendingStep(FORGET_PASSAGES, FORGET_PASSAGES, {"parts": parts}),)
 
 
 def no_room(owner: Standing, archive: Store) -> StoreUnavailable | None:

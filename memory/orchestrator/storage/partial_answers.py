@@ -21,7 +21,7 @@ BROWSED = frozenset({Role.HOME, Role.ARRIVING})
 
 
 @dataclass(slots=True)
-class Lacking:
+class AnswerGaps:
     """What an answer lacks: what is said of it, each thing once, the stores that did
     not answer in time, and what others stored since what was chosen by meaning had been
     read.

@@ -11,7 +11,7 @@ from memory.domain.errors import StoreError
 from memory.domain.time import micros
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.storage.outbox import pending_versions
-from memory.orchestrator.storage.placement import Located, Placement
+from memory.orchestrator.storage.placement import LocatedRecord, Placement
 from memory.policies.visibility import is_expired, was_stored
 from memory.ports import codec
 from memory.ports.query import Eq, Gt, Head, Query, Where, all_of, within
@@ -134,7 +134,9 @@ async def still_living(
     return living, errors
 
 
-async def locate_each(placement: Placement, keys: Sequence[Key]) -> tuple[list[Located], list[StoreError]]:
+async def locate_each(
+    placement: Placement, keys: Sequence[Key]
+) -> tuple[list[LocatedRecord], list[StoreError]]:
     """Where the records are, and why some could not be found: a store that fails hides
     those alone that it may hold.
     """

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Located:
+class LocatedRecord:
     """Where a record is: its home copy and store, or the tombstone that took its place,
     or neither.
     """
@@ -117,7 +117,9 @@ class Placement:
 
     # -- finding -----------------------------------------------------------------------
 
-    async def locate(self, collection: Collection, key: Key, *, born_in: Store | None = None) -> Located:
+    async def locate(
+        self, collection: Collection, key: Key, *, born_in: Store | None = None
+    ) -> LocatedRecord:
         """Where the record is. Raises `CorruptRecord` where its home copy cannot be
         read. See `locate_many`.
         """
@@ -133,7 +135,7 @@ class Placement:
         *,
         born_in: Store | None = None,
         partial: bool = False,
-    ) -> list[Located]:
+    ) -> list[LocatedRecord]:
         """Where each record is.
 
         Stores are asked in the direction records move, each only for what the earlier
@@ -149,7 +151,7 @@ class Placement:
         has failed, too. Where the store is known that such records are born in, the
         stores before it are not asked: moves go onward.
         """
-        found = {key: Located(key) for key in keys}
+        found = {key: LocatedRecord(key) for key in keys}
         searching = list(found)
         for store in self.topology.homes if born_in is None else self.topology.since(born_in):
             if not searching:
@@ -182,7 +184,7 @@ class Placement:
         except StoreError as error:
             return error
 
-    def _meet(self, located: Located, store: Store, row: Stored | None) -> bool:
+    def _meet(self, located: LocatedRecord, store: Store, row: Stored | None) -> bool:
         """Take in what stands under the key in this store; whether the search is over."""
         if isinstance(row, Corrupt):
             located.corrupt = CorruptRecord(store.name, row.key.id, row.problem)
@@ -199,7 +201,7 @@ class Placement:
             return True
         return False
 
-    def _is_home(self, located: Located, store: Store, row: Record) -> bool:
+    def _is_home(self, located: LocatedRecord, store: Store, row: Record) -> bool:
         if located.tombstone is not None and located.tombstone.version >= row.version:
             return False
         if row.role is Role.HOME:

@@ -19,7 +19,7 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.errors import StoreError
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.domain.time import moment
 from memory.orchestrator.storage.collections import SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
 from memory.orchestrator.storage.placement import Placement
@@ -36,7 +36,7 @@ KEY = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, SETTINGS_SCOPE, "seen"))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RolledBackStore(Shown):
+class RolledBackStore(ResultMixin):
     """A store that was set back: the version its own note had when that was found, the
     one that others had seen, and when it was found.
 
@@ -71,7 +71,7 @@ class _Note:
 
 
 @dataclass(slots=True)
-class _Known:
+class _MergedNotes:
     """What all notes together say, by the ids of stores."""
 
     names: dict[str, str] = field(default_factory=dict)
@@ -232,7 +232,7 @@ class RollbackDetector:
                 found[store] = _Note(self._placement.nonce())
         return found
 
-    def _merge_notes(self, notes: Mapping[Store, _Note]) -> _Known:
+    def _merge_notes(self, notes: Mapping[Store, _Note]) -> _MergedNotes:
         """What the notes say, with what follows from them: which stores are behind what
         others have seen of them.
         """
@@ -241,7 +241,7 @@ class RollbackDetector:
             known.find(notes[store].id, RolledBackStore(store.name, notes[store].version, seen, now))
         return known
 
-    def _open(self, known: _Known, notes: Mapping[Store, _Note]) -> dict[str, RolledBackStore]:
+    def _open(self, known: _MergedNotes, notes: Mapping[Store, _Note]) -> dict[str, RolledBackStore]:
         """Of the stores in use, those that are set back, each under the name it has
         now.
         """
@@ -255,7 +255,7 @@ class RollbackDetector:
             if store_id in names
         }
 
-    async def _write(self, notes: Mapping[Store, _Note], known: _Known) -> None:
+    async def _write(self, notes: Mapping[Store, _Note], known: _MergedNotes) -> None:
         now, there = self._placement.now(), list(notes)
         for store in (*there, *there[:1]):
             own = notes[store]
@@ -273,15 +273,15 @@ class RollbackDetector:
             own.version, known.seen[own.id] = version, version
 
 
-def _said_by(notes: Mapping[Store, _Note]) -> _Known:
+def _said_by(notes: Mapping[Store, _Note]) -> _MergedNotes:
     """What the notes say."""
-    known = _Known({note.id: store.name for store, note in notes.items()})
+    known = _MergedNotes({note.id: store.name for store, note in notes.items()})
     for note in notes.values():
         known.learn(note)
     return known
 
 
-def _behind(notes: Mapping[Store, _Note], known: _Known) -> dict[Store, int]:
+def _behind(notes: Mapping[Store, _Note], known: _MergedNotes) -> dict[Store, int]:
     """The stores whose own note is behind what others have seen of it, and what they
     have.
     """

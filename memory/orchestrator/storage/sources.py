@@ -20,13 +20,13 @@ from memory.domain import ids
 from memory.orchestrator.storage.collections import DERIVED_FROM
 from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.orchestrator.storage.session_keys import scope_of
-from memory.ports.record import JsonValue, Owed, Record
+from memory.ports.record import JsonValue, PendingStep, Record
 
 CONFIRM_SOURCES = "confirm_sources"
 """What a derived entry owes until its sources were seen to stand behind it: see
 `derivatives.py`.
 """
-CONFIRMS = (Owed(CONFIRM_SOURCES, CONFIRM_SOURCES),)
+CONFIRMS = (PendingStep(CONFIRM_SOURCES, CONFIRM_SOURCES),)
 SOURCES = "sources"
 """In the body of a derived entry: everything that it was made of."""
 

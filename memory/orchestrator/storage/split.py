@@ -23,10 +23,10 @@ from memory.domain.ids import is_id
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.storage.concurrency import each_at_once
 from memory.ports.asking import merge_pages
-from memory.ports.candidates import Candidates, Measured, concatenate
+from memory.ports.candidates import CandidateColumns, Candidates, concatenate
 from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
 from memory.ports.collections import Collection
-from memory.ports.due import Due, DueRow, cursor_at, place_of
+from memory.ports.due import DuePage, DueRow, cursor_at, place_of
 from memory.ports.heads import cut
 from memory.ports.query import (
     MAX_LIMIT,
@@ -293,7 +293,7 @@ class SplitStore:
         return hits[: search.limit]
 
     @_to_its_end
-    async def candidates(self, asked: Candidates) -> Measured:
+    async def candidates(self, asked: Candidates) -> CandidateColumns:
         """Those of all parts."""
         parts = self._where_by_part(asked.collection, asked.where)
         return concatenate(
@@ -453,7 +453,7 @@ class SplitStore:
         cursor: str | None = None,
         *,
         expired: Mapping[Collection, datetime] | None = None,
-    ) -> Due:
+    ) -> DuePage:
         """Part after part. Of a key of which something stands in several parts, what
         counts.
         """
@@ -466,7 +466,7 @@ class SplitStore:
             rows += await self._authoritative_rows(part, found.rows)
             number, inner = (number, found.cursor) if found.cursor is not None else (number + 1, None)
             if number == len(self.parts) or len(rows) >= limit:
-                return Due(tuple(rows), cursor_at(number, inner, len(self.parts)))
+                return DuePage(tuple(rows), cursor_at(number, inner, len(self.parts)))
 
     async def _authoritative_rows(self, part: Store, rows: Sequence[DueRow]) -> list[DueRow]:
         """Those that are told by this part: where the same stands in several, by the

@@ -16,7 +16,7 @@ from memory.ports.store import Store
 
 
 @runtime_checkable
-class MayArriveLate(Protocol):
+class DeferredStore(Protocol):
     """A store that opens though it is away, and says so."""
 
     on_arrival: Callable[[], Awaitable[None]] | None
@@ -63,12 +63,12 @@ class Topology:
         Stores that may arrive late are settled as claimed, and again when they arrive;
         `on_arrival` is awaited then. At least one must be there.
         """
-        late = [leaf for leaf in self.leaves if isinstance(leaf, MayArriveLate)]
+        late = [leaf for leaf in self.leaves if isinstance(leaf, DeferredStore)]
         for leaf in late:
             leaf.on_arrival = partial(self._on_arrival, leaf, on_arrival)
         await open_all(self.stores, collections)
         try:
-            if late and all(isinstance(leaf, MayArriveLate) and leaf.away for leaf in self.leaves):
+            if late and all(isinstance(leaf, DeferredStore) and leaf.away for leaf in self.leaves):
                 raise StoreUnavailable(
                     self.leaves[0].name, late[0].away.removeprefix(f"store '{self.leaves[0].name}': ")
                 )
@@ -85,7 +85,7 @@ class Topology:
     @property
     def away(self) -> dict[str, str]:
         """The stores that have not been there since this was opened, and why, by name."""
-        return {leaf.name: leaf.away for leaf in self.leaves if isinstance(leaf, MayArriveLate) and leaf.away}
+        return {leaf.name: leaf.away for leaf in self.leaves if isinstance(leaf, DeferredStore) and leaf.away}
 
     async def close(self) -> None:
         await close_all(self.stores)

@@ -37,7 +37,7 @@ class CountedEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Keeps:
+class PlanRequirements:
     """What later steps of a plan ask for: whether rules measure texts, which fields
     they look at, and what quotas count of a record in hand; None without quotas.
     """
@@ -50,7 +50,7 @@ class Keeps:
 class DryRunState:
     """The records that will be gone, in another tier, or new."""
 
-    def __init__(self, topology: Topology, keeps: Keeps) -> None:
+    def __init__(self, topology: Topology, keeps: PlanRequirements) -> None:
         self._topology = topology
         self.keeps = keeps
         self._known = dict[tuple[str, Key], Row | None]()

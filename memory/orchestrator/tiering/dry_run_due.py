@@ -18,13 +18,13 @@ from memory.orchestrator.storage.collections import ENTRIES, SESSIONS
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import leaves_of
-from memory.orchestrator.tiering.plan import Planning
+from memory.orchestrator.tiering.plan import PlanBuilder
 from memory.orchestrator.tiering.promotion import Promotion
 from memory.orchestrator.tiering.session_ends import SessionClosing
 from memory.ports.collections import Collection
-from memory.ports.due import Due, DueRow, Why
+from memory.ports.due import DuePage, DueReason, DueRow
 from memory.ports.query import Everywhere, Lt, Query
-from memory.ports.record import Corrupt, Mark, Owed, Record, Role, Tombstone
+from memory.ports.record import Corrupt, Mark, PendingStep, Record, Role, Tombstone
 from memory.ports.store import Store
 
 NOT_FORESEEN = frozenset({DELETE, ERASE_SCOPE, ERASE_USER, REDACT, SUPERSEDE})
@@ -41,7 +41,7 @@ class DryRunDueWork:
         self,
         placement: Placement,
         *,
-        due: Callable[[Store], AsyncIterator[Due]],
+        due: Callable[[Store], AsyncIterator[DuePage]],
         erasure: Erasure,
         window_exit: WindowExitHandler,
         endings: SessionClosing,
@@ -56,7 +56,7 @@ class DryRunDueWork:
         self._promotion = promotion
         self._not_foreseen = NOT_FORESEEN | not_foreseen
 
-    async def plan(self, planning: Planning) -> None:
+    async def plan(self, planning: PlanBuilder) -> None:
         """Say what will have expired, and what will be made, when a sweep comes to its
         rules.
         """
@@ -69,24 +69,24 @@ class DryRunDueWork:
                     planning.waits(str(error))
         await self._plan_sessions(planning)
 
-    async def _plan_some(self, rows: Sequence[DueRow], store: Store, planning: Planning) -> None:
-        for collection in dict.fromkeys(row.collection for row in rows if row.why is Why.OWES):
-            owing = [row for row in rows if row.why is Why.OWES and row.collection is collection]
+    async def _plan_some(self, rows: Sequence[DueRow], store: Store, planning: PlanBuilder) -> None:
+        for collection in dict.fromkeys(row.collection for row in rows if row.why is DueReason.OWES):
+            owing = [row for row in rows if row.why is DueReason.OWES and row.collection is collection]
             await self._plan_owed(collection, owing, store, planning)
         for row in rows:
-            if row.why is Why.ARRIVING:
+            if row.why is DueReason.ARRIVING:
                 planning.waits(
                     f"{row.key.id} is on its way to '{row.tier}', where a sweep completes the move first; what rules do there is not predicted"
                 )
-        for collection in dict.fromkeys(row.collection for row in rows if row.why is Why.EXPIRED):
-            expired = [row for row in rows if row.why is Why.EXPIRED and row.collection is collection]
+        for collection in dict.fromkeys(row.collection for row in rows if row.why is DueReason.EXPIRED):
+            expired = [row for row in rows if row.why is DueReason.EXPIRED and row.collection is collection]
             for start in range(0, len(expired), READ_AT_ONCE):
                 await self._plan_expired(collection, expired[start : start + READ_AT_ONCE], store, planning)
 
     # -- what is owed ------------------------------------------------------------------
 
     async def _plan_owed(
-        self, collection: Collection, rows: Sequence[DueRow], store: Store, planning: Planning
+        self, collection: Collection, rows: Sequence[DueRow], store: Store, planning: PlanBuilder
     ) -> None:
         for start in range(0, len(rows), READ_AT_ONCE):
             with step("plan.owed"):
@@ -110,7 +110,7 @@ class DryRunDueWork:
                 [(owner, owed) for owner in owners for owed in owner.owed if owed.step == END], planning
             )
 
-    async def _plan_leaving(self, owner: Record, owed: Owed, planning: Planning) -> None:
+    async def _plan_leaving(self, owner: Record, owed: PendingStep, planning: PlanBuilder) -> None:
         session = str(owner.fields["conversation_id"])
         try:
             fresh = await self._window_exit.plan_entries(owner, owed)
@@ -138,7 +138,7 @@ class DryRunDueWork:
         planning.evicts()
 
     async def _plan_ends(
-        self, ends: Sequence[tuple[Record | Mark | Tombstone, Owed]], planning: Planning
+        self, ends: Sequence[tuple[Record | Mark | Tombstone, PendingStep]], planning: PlanBuilder
     ) -> None:
         """What ends owe that were asked for by hand."""
         answers, silent = (
@@ -169,7 +169,7 @@ class DryRunDueWork:
     # -- what has expired --------------------------------------------------------------
 
     async def _plan_expired(
-        self, collection: Collection, rows: Sequence[DueRow], store: Store, planning: Planning
+        self, collection: Collection, rows: Sequence[DueRow], store: Store, planning: PlanBuilder
     ) -> None:
         at = {row.key: row.version for row in rows if not planning.ahead.knows(collection, row.key)}
         try:
@@ -194,7 +194,7 @@ class DryRunDueWork:
         except StoreError as error:
             planning.waits(str(error))
 
-    async def _plan_sessions(self, planning: Planning) -> None:
+    async def _plan_sessions(self, planning: PlanBuilder) -> None:
         if not (grace := self._placement.settings.expired_grace):
             return
         query = Query(
@@ -215,7 +215,14 @@ class DryRunDueWork:
                     )
 
     async def _plan_derived_deletion(
-        self, tenant: str, session_id: str, action: str, why: str, planning: Planning, *, direct: bool = True
+        self,
+        tenant: str,
+        session_id: str,
+        action: str,
+        why: str,
+        planning: PlanBuilder,
+        *,
+        direct: bool = True,
     ) -> None:
         """Say that what was made of a session goes with it; not copies of that, where
         it is `direct`.
@@ -241,7 +248,7 @@ class DryRunDueWork:
             planning.waits(str(error))
 
     async def _goes(
-        self, collection: Collection, records: Sequence[Record], planning: Planning
+        self, collection: Collection, records: Sequence[Record], planning: PlanBuilder
     ) -> list[Record]:
         """Say that these have expired; those that go."""
         because = f"it expired more than {in_words(self._placement.settings.expired_grace)} ago"

@@ -1,4 +1,4 @@
-"""Which moves will not be made, while a plan is made: what `Tiering` finds when it
+"""Which moves will not be made, while a plan is made: what `TierMover` finds when it
 comes to them, as far as what stands tells it beforehand.
 """
 
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from memory.domain.errors import StoreError, StoreUnavailable
 from memory.orchestrator.enrichment.enrichment import ENRICH
 from memory.orchestrator.storage.outbox import CACHE, DELIVER
-from memory.orchestrator.storage.placement import Located, Placement
+from memory.orchestrator.storage.placement import LocatedRecord, Placement
 from memory.orchestrator.storage.steps import step
-from memory.orchestrator.tiering.plan import Planning
+from memory.orchestrator.tiering.plan import PlanBuilder
 from memory.policies.routing import is_later_tier
 from memory.ports.base import record_bytes
 from memory.ports.collections import Collection
-from memory.ports.record import Key, Mark, Owed, Stored, Tombstone
+from memory.ports.record import Key, Mark, PendingStep, Stored, Tombstone
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class StayReason:
     """Why a record stays where it is; whether what is to come behind its move has to
     wait.
     """
@@ -36,14 +36,14 @@ class DryRunMoves:
         self._placement = placement
 
     async def staying_records(
-        self, collection: Collection, keys: Sequence[Key], to: str, planning: Planning
-    ) -> dict[Key, Stay]:
+        self, collection: Collection, keys: Sequence[Key], to: str, planning: PlanBuilder
+    ) -> dict[Key, StayReason]:
         """Those of these records that would not move to this tier, each with why. A
         record that a plan has come is as fresh as can be.
         """
         fresh = {key: row for key in keys if (row := planning.ahead.will_be(collection, key)) is not None}
         standing = [key for key in keys if not planning.ahead.comes_to_be(collection, key)]
-        target, stay = self._placement.topology.home(to), dict[Key, Stay]()
+        target, stay = self._placement.topology.home(to), dict[Key, StayReason]()
         located = {
             one.key: one for one in await self._placement.locate_many(collection, standing, partial=True)
         }
@@ -51,7 +51,7 @@ class DryRunMoves:
             with step("plan.target"):
                 there = dict(zip(keys, await target.get(collection, keys), strict=True))
         except StoreError as error:
-            return {key: Stay(str(error), isinstance(error, StoreUnavailable)) for key in keys}
+            return {key: StayReason(str(error), isinstance(error, StoreUnavailable)) for key in keys}
         for key in standing:
             tier = fresh[key].tier if key in fresh else ""
             if (why := await self._why(located[key], tier, there[key], to, planning)) is not None:
@@ -59,18 +59,18 @@ class DryRunMoves:
         return stay
 
     async def _why(
-        self, located: Located, tier: str, there: Stored | None, to: str, planning: Planning
-    ) -> Stay | None:
+        self, located: LocatedRecord, tier: str, there: Stored | None, to: str, planning: PlanBuilder
+    ) -> StayReason | None:
         if (error := located.corrupt or located.unknown) is not None:
-            return Stay(str(error), isinstance(error, StoreUnavailable))
+            return StayReason(str(error), isinstance(error, StoreUnavailable))
         if located.record is None:
-            return Stay("there is no such record")
+            return StayReason("there is no such record")
         record, target = located.record, self._placement.topology.home(to)
         if not is_later_tier(tier or record.tier, to):
-            return Stay("it is already in that tier or a later one")
+            return StayReason("it is already in that tier or a later one")
         for owed in record.owed:
             if await self._lasts(owed, planning):
-                return Stay("it has a pending step, and can move after that step", waits=True)
+                return StayReason("it has a pending step, and can move after that step", waits=True)
         if target is located.store:
             return None
         if (
@@ -78,14 +78,18 @@ class DryRunMoves:
             and there.version >= record.version
             and not planning.forgets(there)
         ):
-            return Stay(
+            return StayReason(
                 "the target still holds the deletion record of an earlier use of this id; it can move once that is removed",
                 waits=True,
             )
         limit = target.capabilities.max_record_bytes
-        return Stay("the target refuses it") if limit is not None and record_bytes(record) > limit else None
+        return (
+            StayReason("the target refuses it")
+            if limit is not None and record_bytes(record) > limit
+            else None
+        )
 
-    async def _lasts(self, owed: Owed, planning: Planning) -> bool:
+    async def _lasts(self, owed: PendingStep, planning: PlanBuilder) -> bool:
         """Whether a step that a record owes will be owed still when it is to move.
         Advisors are asked beside a sweep.
         """

@@ -11,7 +11,7 @@ from typing import Any
 from memory.orchestrator.erasure.erasure import Came
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.tiering.dry_run import CountedEntry, DryRunState
-from memory.orchestrator.tiering.quotas import Place, Quotas, _sort_key
+from memory.orchestrator.tiering.quotas import Quotas, QuotaScope, _sort_key
 from memory.policies.quotas import Quota
 from memory.ports.heads import head_of
 from memory.ports.query import Head, Order, Query, Where
@@ -20,7 +20,7 @@ from memory.ports.store import Store
 
 
 @dataclass(slots=True)
-class _Listed:
+class _EvictionOrder:
     """What a store holds in the order in which a quota has it go, as far as that was
     asked for: a plan asks once.
     """
@@ -49,8 +49,8 @@ class DryRunQuotas(Quotas):
             place: replace(room) for place, room in quotas._rooms.items()
         }  # what this process has found free, it will use
         self._gone: list[tuple[Quota, Head]] = []
-        self._more: dict[Place, tuple[int, int]] = {}
-        self._listed: dict[tuple[Store, Where, tuple[Order, ...]], _Listed] = {}
+        self._more: dict[QuotaScope, tuple[int, int]] = {}
+        self._listed: dict[tuple[Store, Where, tuple[Order, ...]], _EvictionOrder] = {}
 
     def pop_evictions(self) -> list[tuple[Quota, Head]]:
         """Who goes since this was asked last, each with the quota that has it go."""
@@ -62,10 +62,10 @@ class DryRunQuotas(Quotas):
         before = await super()._written_before([key for key in keys if key not in known])
         return before | {key for key in known if not self._ahead.is_gone(ENTRIES, key)}
 
-    async def _usage(self, place: Place) -> int:
+    async def _usage(self, place: QuotaScope) -> int:
         return await super()._usage(place) + await self._usage_change(place)
 
-    async def _usage_change(self, place: Place) -> int:
+    async def _usage_change(self, place: QuotaScope) -> int:
         """How much more there will be than there is."""
         more, seen = self._more.get(place, (0, 0))
         changes = self._ahead.changes(place.tenant, place.scope)
@@ -86,7 +86,7 @@ class DryRunQuotas(Quotas):
         """
         about = store, query.where, tuple(query.order)
         if about not in self._listed:
-            self._listed[about] = _Listed(Quotas._in_order(self, store, query))
+            self._listed[about] = _EvictionOrder(Quotas._in_order(self, store, query))
         listed = self._listed[about]
         listed.heads = self._that_stay(listed.heads)
         to_come, given = self._to_come(store, query), 0
@@ -133,7 +133,7 @@ class DryRunQuotas(Quotas):
             )
         return one.size
 
-    async def _let_go(self, place: Place, store: Store, head: Head, away: set[str]) -> Came:
+    async def _let_go(self, place: QuotaScope, store: Store, head: Head, away: set[str]) -> Came:
         self._ahead.goes(ENTRIES, head)
         self._gone.append((place.quota, head))
         return True

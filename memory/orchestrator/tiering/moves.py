@@ -34,7 +34,7 @@ from memory.orchestrator.storage.outbox import (
     in_the_way,
     replicas,
 )
-from memory.orchestrator.storage.placement import Located, Placement, rejection_error
+from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import refuse_away
 from memory.policies.routing import TIERS, is_later_tier
@@ -59,7 +59,9 @@ class MoveResult(StrEnum):
     ALREADY = "already"  # it is in that tier or a later one
     GONE = "gone"  # nothing lives under this key
     POSTPONED = "postponed"  # it still owes a step, or a tombstone of an earlier life stands in the target
-    REFUSED = "refused"  # the target does not take this record, whatever stands there; see `Tiering.refusals`
+    REFUSED = (
+        "refused"  # the target does not take this record, whatever stands there; see `TierMover.refusals`
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ AGAIN = Step(None)
 Steps: TypeAlias = dict[Key, Step]
 
 
-class Tiering:
+class TierMover:
     """Carries out moves."""
 
     def __init__(self, placement: Placement, outbox: Outbox, cache: Cache, generations: Generations) -> None:
@@ -142,7 +144,7 @@ class Tiering:
         return steps
 
     async def _prepare(
-        self, collection: Collection, located: Located, to: str, away: set[str]
+        self, collection: Collection, located: LocatedRecord, to: str, away: set[str]
     ) -> Step | None:
         """What is to be done before a record can move. None when it can."""
         if (error := located.corrupt or located.unknown) is not None:

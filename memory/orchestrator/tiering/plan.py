@@ -10,12 +10,12 @@ from datetime import datetime
 from typing import Protocol
 
 from memory.domain.errors import StoreError
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.orchestrator.storage.collections import ENTRIES, LEASES
 from memory.orchestrator.storage.lease import lease_key
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
-from memory.orchestrator.tiering.dry_run import DryRunState, Keeps
+from memory.orchestrator.tiering.dry_run import DryRunState, PlanRequirements
 from memory.orchestrator.tiering.dry_run_quotas import DryRunQuotas
 from memory.orchestrator.tiering.quotas import Quotas
 from memory.orchestrator.tiering.rules import LOOKED_AT
@@ -26,7 +26,7 @@ from memory.ports.store import Store
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class _Act(Shown):
+class _Action(ResultMixin):
     """What is done to which record, by which rule, and why; or why not."""
 
     action: str
@@ -39,7 +39,7 @@ class _Act(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Planned(_Act):
+class PlannedAction(_Action):
     """One thing that maintenance does to one record, as it will be then. `tier` and
     `to`: where it is, and where a move takes it, or the scope into which a copy goes.
 
@@ -57,10 +57,10 @@ class Planned(_Act):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Stays(_Act):
+class BlockedAction(_Action):
     """One thing that a sweep would do but for what `because` says: a quota that has no
     room (`quota` is its name), a legal hold, a store that is away, messages that have
-    still to be handled. `action`, `rule` and `tier` are as `Planned` has them; `to` is the
+    still to be handled. `action`, `rule` and `tier` are as `PlannedAction` has them; `to` is the
     tier, or the scope as the rule names it.
     """
 
@@ -70,7 +70,7 @@ class Stays(_Act):
 
 
 @dataclass(slots=True, repr=False)
-class Plan(Shown):
+class Plan(ResultMixin):
     """What a sweep run at `at` would do: by rules, and what expires, goes for a quota
     or is made of messages on the way. The order is about that of the sweep, which takes
     tenants in turn.
@@ -80,13 +80,13 @@ class Plan(Shown):
     """
 
     at: datetime
-    planned: list[Planned] = field(default_factory=list)
-    stays: list[Stays] = field(default_factory=list)
+    planned: list[PlannedAction] = field(default_factory=list)
+    stays: list[BlockedAction] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Planning:
+class PlanBuilder:
     """A plan while it is made: what it says so far, and what of that the next step is
     to meet.
     """
@@ -113,7 +113,7 @@ class Planning:
     ) -> None:
         scope, tenant = row.scope, row.key.tenant
         self.plan.planned.append(
-            Planned(
+            PlannedAction(
                 action,
                 collection.name,
                 row.key.id,
@@ -140,7 +140,9 @@ class Planning:
     ) -> None:
         scope, tenant = row.scope, row.key.tenant
         self.plan.stays.append(
-            Stays(action, collection.name, row.key.id, tenant, scope, rule, because, row.tier, to, quota)
+            BlockedAction(
+                action, collection.name, row.key.id, tenant, scope, rule, because, row.tier, to, quota
+            )
         )
 
     async def answers(self, store: Store) -> bool:
@@ -170,7 +172,7 @@ class Planning:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Forecast(Shown):
+class Forecast(ResultMixin):
     """What one rule will do with a record that is not edited meanwhile.
 
     `when` is the first moment at which the rule acts. It is None where the rule never
@@ -191,7 +193,7 @@ class Forecast(Shown):
 class PlanProvider(Protocol):
     """A part of maintenance that can also tell what it would do."""
 
-    async def plan(self, planning: Planning) -> None:
+    async def plan(self, planning: PlanBuilder) -> None:
         """Add what a sweep would do to the plan, for the providers behind it to see."""
         ...
 
@@ -220,9 +222,9 @@ async def plan_of(
         )
 
     counts_bytes = any(quota.measure == "bytes" for quota in quotas.quotas)
-    keeps = Keeps(reads_texts, LOOKED_AT, size if quotas.quotas else None)
+    keeps = PlanRequirements(reads_texts, LOOKED_AT, size if quotas.quotas else None)
     plan, ahead = Plan(placement.now()), DryRunState(placement.topology, keeps)
-    planning = Planning(plan, ahead, DryRunQuotas(quotas, ahead))
+    planning = PlanBuilder(plan, ahead, DryRunQuotas(quotas, ahead))
     try:
         with step("plan.archive"):
             await placement.topology.archive.get(LEASES, [lease_key()])

@@ -21,17 +21,17 @@ from memory.domain.errors import (
 )
 from memory.domain.ids import is_id
 from memory.domain.scope import Scope
-from memory.domain.shown import Shown
+from memory.domain.shown import ResultMixin
 from memory.orchestrator.entries.accesses import Accesses
 from memory.orchestrator.entries.admission import NewEntry
 from memory.orchestrator.entries.derivation import Derivation
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.entry_records import entry_of
-from memory.orchestrator.storage.lease import Hold
+from memory.orchestrator.storage.lease import LeaseCheck
 from memory.orchestrator.storage.placement import Placement
-from memory.orchestrator.tiering.dry_run_moves import DryRunMoves, Stay
-from memory.orchestrator.tiering.moves import MOST_AT_ONCE, MoveResult, Tiering
-from memory.orchestrator.tiering.plan import Forecast, Planning
+from memory.orchestrator.tiering.dry_run_moves import DryRunMoves, StayReason
+from memory.orchestrator.tiering.moves import MOST_AT_ONCE, MoveResult, TierMover
+from memory.orchestrator.tiering.plan import Forecast, PlanBuilder
 from memory.orchestrator.tiering.rules import EvaluationGaps, RuleEvaluator, RuleMatch
 from memory.policies.conditions import first_moment
 from memory.policies.facts import RecordFacts
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Moved(Shown):
+class MovedEntry(ResultMixin):
     entry_id: str
     from_tier: str
     to_tier: str
@@ -54,14 +54,14 @@ class Moved(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Kept(Shown):
+class KeptEntry(ResultMixin):
     entry_id: str
     tier: str
     because: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Copied(Shown):
+class CopiedEntry(ResultMixin):
     entry_id: str
     copy_id: str
     to_scope: str
@@ -70,7 +70,7 @@ class Copied(Shown):
 
 
 @dataclass(slots=True, repr=False)
-class PromotionReport(Shown):
+class PromotionReport(ResultMixin):
     """Which entries moved or were copied, by which rule, and which stayed and why.
 
     `waiting` names stores that did not answer: their entries were not looked at, or
@@ -79,11 +79,11 @@ class PromotionReport(Shown):
     why others were not made yet, and names entries with a pending step.
     """
 
-    moved: list[Moved] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
+    moved: list[MovedEntry] = field(default_factory=list)
+    kept: list[KeptEntry] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
     derived: list[str] = field(default_factory=list)
-    copied: list[Copied] = field(default_factory=list)
+    copied: list[CopiedEntry] = field(default_factory=list)
 
 
 UserOf: TypeAlias = Callable[[str, str, str], Awaitable[str | None]]
@@ -96,7 +96,7 @@ class Promotion:
     def __init__(
         self,
         placement: Placement,
-        tiering: Tiering,
+        tiering: TierMover,
         accesses: Accesses,
         derivation: Derivation,
         judging: RuleEvaluator,
@@ -131,9 +131,9 @@ class Promotion:
         return _with(missed, report)
 
     async def by_sweep(
-        self, away: set[str], hold: Hold, report: PromotionReport | None = None
+        self, away: set[str], hold: LeaseCheck, report: PromotionReport | None = None
     ) -> PromotionReport:
-        """Every tenant's records that a `sweep` rule takes. `away`: as `Tiering.move`
+        """Every tenant's records that a `sweep` rule takes. `away`: as `TierMover.move`
         has it. `report` has what was done where `hold` ends it.
         """
         report, missed = report or PromotionReport(), EvaluationGaps([], [])
@@ -146,7 +146,7 @@ class Promotion:
             _with(missed, report)
         return report
 
-    async def plan(self, planning: Planning) -> None:
+    async def plan(self, planning: PlanBuilder) -> None:
         """Say what `by_sweep` would move."""
         missed = EvaluationGaps([], [])
         async for collection, judged in self._judging.everywhere(planning.now, missed, planning.ahead):
@@ -157,7 +157,7 @@ class Promotion:
         self,
         tenant: str,
         scope: Scope,
-        planning: Planning,
+        planning: PlanBuilder,
         until: datetime | None = None,
         silent: set[str] | None = None,
     ) -> list[str]:
@@ -197,7 +197,7 @@ class Promotion:
         row: Head | Record,
         decision: Decision,
         session: Scope,
-        planning: Planning,
+        planning: PlanBuilder,
     ) -> None:
         to, ahead = await self._target(row.key, session, decision.to_scope or ""), planning.ahead
         to_come = row if isinstance(row, Record) and ahead.comes_to_be(collection, row.key) else None
@@ -223,7 +223,7 @@ class Promotion:
         self,
         collection: Collection,
         judged: Sequence[RuleMatch],
-        planning: Planning,
+        planning: PlanBuilder,
         *,
         is_last: bool = False,
     ) -> list[str]:
@@ -232,7 +232,7 @@ class Promotion:
         """
         moving, stay, waits = (
             [one for one in judged if one.decision.target is not None],
-            dict[Key, Stay](),
+            dict[Key, StayReason](),
             list[str](),
         )
         for target in dict.fromkeys(one.decision.target or "" for one in moving):
@@ -272,7 +272,7 @@ class Promotion:
         """These entries, to that tier."""
         report, away, because = PromotionReport(), set[str](), Decision(to, "by hand", "asked for")
         report.kept += [
-            Kept(one, "", _KEPT_BECAUSE[MoveResult.GONE])
+            KeptEntry(one, "", _KEPT_BECAUSE[MoveResult.GONE])
             for one in dict.fromkeys(entry_ids)
             if not is_id(one)
         ]
@@ -302,13 +302,15 @@ class Promotion:
                 )
             except MemoryTiersError as error:
                 report.kept.append(
-                    Kept(row.key.id, row.tier, f"rule '{decision.rule}' cannot copy it: {error}")
+                    KeptEntry(row.key.id, row.tier, f"rule '{decision.rule}' cannot copy it: {error}")
                 )
                 _wait(report, error)
                 silent |= {error.store} if isinstance(error, StoreUnavailable) else set()
                 continue
             if copy.created_at >= begun:  # else it was made before
-                report.copied.append(Copied(row.key.id, copy.id, to.text, decision.rule, decision.because))
+                report.copied.append(
+                    CopiedEntry(row.key.id, copy.id, to.text, decision.rule, decision.because)
+                )
 
     async def _target(self, key: Key, session: Scope, to_scope: str) -> Scope:
         if to_scope != USER:
@@ -348,7 +350,7 @@ class Promotion:
                 ):  # of a session that has ended nobody asks again
                     report.waiting.append(f"{row.key.id} stays in '{tier}': {_KEPT_BECAUSE[result]}")
             elif note_kept:
-                report.kept.append(Kept(row.key.id, row.tier, decision.because))
+                report.kept.append(KeptEntry(row.key.id, row.tier, decision.because))
 
     def _tell(
         self,
@@ -364,13 +366,13 @@ class Promotion:
             result, StoreError
         ):  # of one record: the others went on, but for those that need a store that does not answer
             log.warning("%s stays in '%s': %s", key.id, tier, result)
-            report.kept.append(Kept(key.id, tier, str(result)))
+            report.kept.append(KeptEntry(key.id, tier, str(result)))
             _wait(report, result)
         elif result is MoveResult.MOVED and decision.target is not None:
-            report.moved.append(Moved(key.id, tier, decision.target, decision.rule, decision.because))
+            report.moved.append(MovedEntry(key.id, tier, decision.target, decision.rule, decision.because))
         elif note_kept or result in (MoveResult.POSTPONED, MoveResult.REFUSED):
             said = self._tiering.refusals.get(key, "") if result is MoveResult.REFUSED else ""
-            report.kept.append(Kept(key.id, tier, said or _KEPT_BECAUSE[result]))
+            report.kept.append(KeptEntry(key.id, tier, said or _KEPT_BECAUSE[result]))
 
 
 _KEPT_BECAUSE = {
@@ -394,7 +396,7 @@ def _with(missed: EvaluationGaps, report: PromotionReport) -> PromotionReport:
     """The report, with what could not be asked about."""
     told = {kept.entry_id for kept in report.kept}
     report.kept += [
-        Kept(key.id, tier, problem) for key, tier, problem in missed.records if key.id not in told
+        KeptEntry(key.id, tier, problem) for key, tier, problem in missed.records if key.id not in told
     ]
     report.waiting += [said for said in missed.stores if said not in report.waiting]
     return report

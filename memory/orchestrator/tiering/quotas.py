@@ -45,7 +45,7 @@ _ORDERS: dict[Oldest, tuple[Order, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QuotaScope:
     """What one quota counts together: a tenant's entries, or those of one of its
     scopes.
     """
@@ -71,7 +71,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class _Room:
+class _Headroom:
     """What may be written still before it is counted again, and until when."""
 
     left: int
@@ -90,8 +90,8 @@ class Quotas:
         self.of_artifacts = tuple(quota for quota in quotas if quota.artifact_bytes is not None)
         """Kept by `conversations.reservations`."""
         self._rules = tuple(rules)
-        self._rooms: dict[Place, _Room] = {}
-        self._locks: dict[Place, asyncio.Lock] = {}
+        self._rooms: dict[QuotaScope, _Headroom] = {}
+        self._locks: dict[QuotaScope, asyncio.Lock] = {}
         self.evicted = Counter[tuple[str, str]]()
         """By tenant and quota, how many this process has evicted."""
 
@@ -108,7 +108,7 @@ class Quotas:
             yield written
             return
         async with AsyncExitStack() as turns:
-            near: list[Place] = []
+            near: list[QuotaScope] = []
             for place, some in self._places(tenant, new_entries):
                 if not self._fits(place, some):
                     await turns.enter_async_context(self._locks.setdefault(place, asyncio.Lock()))
@@ -120,7 +120,7 @@ class Quotas:
                     await self._evict_behind(place, written)
             self._forget()
 
-    def demand(self, tenant: str, new_entries: Sequence[NewEntry]) -> Counter[Place]:
+    def demand(self, tenant: str, new_entries: Sequence[NewEntry]) -> Counter[QuotaScope]:
         """How much these take of each quota that refuses."""
         if not self.quotas:
             return Counter()
@@ -132,7 +132,7 @@ class Quotas:
             }
         )
 
-    async def check(self, demand: Mapping[Place, int]) -> None:
+    async def check(self, demand: Mapping[QuotaScope, int]) -> None:
         """Raise `QuotaExceeded` where there is no room for this now."""
         for place, more in demand.items():
             there = await self._usage(place)
@@ -141,20 +141,22 @@ class Quotas:
                     place.quota.name, place.says(), place.quota.measure, place.quota.most, there, more
                 )
 
-    def _places(self, tenant: str, new_entries: Sequence[NewEntry]) -> Iterable[tuple[Place, list[NewEntry]]]:
+    def _places(
+        self, tenant: str, new_entries: Sequence[NewEntry]
+    ) -> Iterable[tuple[QuotaScope, list[NewEntry]]]:
         """What counts them, always in the same order, so that no two wait for each
         other.
         """
-        found: dict[Place, list[NewEntry]] = {}
+        found: dict[QuotaScope, list[NewEntry]] = {}
         for quota in self.quotas:
             for one in new_entries:
                 if quota.is_for(tenant, one.scope):
                     found.setdefault(
-                        Place(quota, tenant, one.scope if quota.per == "scope" else ""), []
+                        QuotaScope(quota, tenant, one.scope if quota.per == "scope" else ""), []
                     ).append(one)
         return sorted(found.items(), key=lambda item: (item[0].quota.name, item[0].scope))
 
-    def _fits(self, place: Place, some: Sequence[NewEntry]) -> bool:
+    def _fits(self, place: QuotaScope, some: Sequence[NewEntry]) -> bool:
         """Whether there is room that was counted lately; then it is taken."""
         room, more = self._rooms.get(place), _sum_of(place.quota, some)
         if room is None or room.left < more or self._placement.now() >= room.until:
@@ -162,7 +164,7 @@ class Quotas:
         room.left -= more
         return True
 
-    async def _count(self, place: Place, some: Sequence[NewEntry]) -> None:
+    async def _count(self, place: QuotaScope, some: Sequence[NewEntry]) -> None:
         quota, there = place.quota, await self._usage(place)
         more = _sum_of(quota, some)
         if there + more > quota.most and any(one.derived for one in some):
@@ -170,14 +172,14 @@ class Quotas:
             more = _sum_of(quota, [one for one in some if one.key not in before])
         if more > quota.most or (quota.then == "refuse" and more and there + more > quota.most):
             raise QuotaExceeded(quota.name, place.says(), quota.measure, quota.most, there, more)
-        self._rooms[place] = _Room(
+        self._rooms[place] = _Headroom(
             max(quota.most - there - more, 0) // SHARE, self._placement.now() + REMEMBERED_FOR
         )
 
     async def _written_before(self, keys: Sequence[Key]) -> set[Key]:
         return {at.key for at in await self._placement.locate_many(ENTRIES, keys) if at.record is not None}
 
-    async def _usage(self, place: Place) -> int:
+    async def _usage(self, place: QuotaScope) -> int:
         """How much there is, over all stores. Raises where one does not answer: what it
         holds counts.
         """
@@ -190,7 +192,7 @@ class Quotas:
 
     # -- evicting ----------------------------------------------------------------------
 
-    async def _evict_behind(self, place: Place, written: set[Key]) -> None:
+    async def _evict_behind(self, place: QuotaScope, written: set[Key]) -> None:
         """What was written is written: where a store keeps others from going, the next
         write has them go.
         """
@@ -199,7 +201,7 @@ class Quotas:
         except StoreError as error:
             log.warning("quota '%s' of %s is exceeded for now: %s", place.quota.name, place.says(), error)
 
-    async def _evict(self, place: Place, written: set[Key]) -> None:
+    async def _evict(self, place: QuotaScope, written: set[Key]) -> None:
         """Have the first in order go until the quota holds. Asked before it is counted:
         what another evicts meanwhile is not evicted twice.
         """
@@ -214,10 +216,10 @@ class Quotas:
                 over -= size
                 self.evicted[place.tenant, place.quota.name] += came
 
-    async def _let_go(self, place: Place, store: Store, head: Head, away: set[str]) -> Came:
+    async def _let_go(self, place: QuotaScope, store: Store, head: Head, away: set[str]) -> Came:
         return (await self._erasure.delete_at(ENTRIES, {head.key: head.version}, store, away))[head.key]
 
-    async def _candidates(self, place: Place, written: set[Key]) -> list[tuple[Store, Head]]:
+    async def _candidates(self, place: QuotaScope, written: set[Key]) -> list[tuple[Store, Head]]:
         """The first that may go, in order, of each store as many as were written and
         some more: none that was written just now, that a rule keeps, or that is under
         legal hold.

@@ -24,18 +24,25 @@ from memory.orchestrator.conversations.sessions import END, SessionDraft
 from memory.orchestrator.conversations.window_exits import LEAVE
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, MESSAGES, SESSIONS
-from memory.orchestrator.storage.lease import Hold
+from memory.orchestrator.storage.lease import LeaseCheck
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.rounds import Round
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.tiering.dry_run import DryRunState, Walk
-from memory.orchestrator.tiering.plan import Forecast, Planning
+from memory.orchestrator.tiering.plan import Forecast, PlanBuilder
 from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
 from memory.orchestrator.tiering.ranks import OLDEST_FIRST, STANDING, Ranks
 from memory.orchestrator.tiering.rules import LOOKED_AT, facts_of, fields_of
 from memory.policies.conditions import first_moment
 from memory.policies.facts import RecordFacts
-from memory.policies.retention import Retained, RetentionRule, Then, What, decide_retention, decide_version
+from memory.policies.retention import (
+    RetentionDecision,
+    RetentionRule,
+    Then,
+    What,
+    decide_retention,
+    decide_version,
+)
 from memory.ports.collections import Collection
 from memory.ports.query import (
     Condition,
@@ -78,7 +85,7 @@ class RetentionMatch:
     """A record that a rule takes, as it was when the rule was asked."""
 
     row: Head | Record
-    decision: Retained
+    decision: RetentionDecision
     in_rounds: bool = False
     """Whether a sweep asks about it only when it comes round to it."""
 
@@ -91,7 +98,7 @@ class RetentionMatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class RetentionBatch:
     """Some that go, from one store."""
 
     what: What
@@ -143,7 +150,7 @@ class Retention:
 
     # -- carried out -------------------------------------------------------------------
 
-    async def by_sweep(self, away: set[str], hold: Hold, report: RetentionReport) -> None:
+    async def by_sweep(self, away: set[str], hold: LeaseCheck, report: RetentionReport) -> None:
         """Every tenant's records that a rule takes."""
         now = self._placement.now()
         async for portion in self._due_portions(now, report.waiting, self._some_versions):
@@ -157,7 +164,7 @@ class Retention:
                 report.waiting.append(str(error))
         report.waiting = list(dict.fromkeys(report.waiting))
 
-    async def _free(self, portion: Portion) -> Portion:
+    async def _free(self, portion: RetentionBatch) -> RetentionBatch:
         """What of it is under no legal hold, or goes all the same: to end a session
         deletes nothing. Whoever deletes asks again.
         """
@@ -166,7 +173,7 @@ class Retention:
             portion, some=[one for one in portion.some if one.row.key not in held or one.then == "end"]
         )
 
-    async def _carry_out(self, portion: Portion, away: set[str], report: RetentionReport) -> None:
+    async def _carry_out(self, portion: RetentionBatch, away: set[str], report: RetentionReport) -> None:
         if portion.what == "sessions":
             for one in portion.some:
                 await self._with_session(one, report)
@@ -225,7 +232,7 @@ class Retention:
 
     # -- told --------------------------------------------------------------------------
 
-    async def plan(self, planning: Planning) -> None:
+    async def plan(self, planning: PlanBuilder) -> None:
         """Say what `by_sweep` would do, of kept versions over as many sweeps as it
         takes to come round. What the end of a session does with its entries comes
         before it.
@@ -251,7 +258,7 @@ class Retention:
                 planning.waits(str(error))
 
     async def _plan_one(
-        self, what: What, one: RetentionMatch, depends: tuple[str, ...], planning: Planning
+        self, what: What, one: RetentionMatch, depends: tuple[str, ...], planning: PlanBuilder
     ) -> str:
         """Say what becomes of it; why it stays, where it does."""
         row, ahead = one.row, planning.ahead
@@ -315,7 +322,7 @@ class Retention:
         waiting: list[str],
         versions: Callable[[datetime], AsyncIterator[Page]],
         ahead: DryRunState | None = None,
-    ) -> AsyncIterator[Portion]:
+    ) -> AsyncIterator[RetentionBatch]:
         """What the rules take, some at a time; with `ahead`, as it will be then, and it
         is not noted whose turn it is next. A store that fails costs its own.
         """
@@ -364,7 +371,7 @@ class Retention:
         now: datetime,
         served: dict[str, str],
         ahead: DryRunState | None,
-    ) -> AsyncIterator[Portion]:
+    ) -> AsyncIterator[RetentionBatch]:
         known = fields_of(ENTRIES)
         measures = frozenset().union(*(other.measures for other in self.rules if other.what == "entries"))
         ranks = Ranks(self._placement, self._counter, ENTRIES, store, measures, ahead) if measures else None
@@ -389,11 +396,11 @@ class Retention:
                 if decision.then == "delete" and decision.rule == rule.name and row.role is Role.HOME:
                     going.append(RetentionMatch(row, decision))
             for some in _portions(going):
-                yield Portion("entries", store, some)
+                yield RetentionBatch("entries", store, some)
 
     async def _sessions(
         self, rule: RetentionRule, now: datetime, served: dict[str, str]
-    ) -> AsyncIterator[Portion]:
+    ) -> AsyncIterator[RetentionBatch]:
         """Sessions are judged by their logs: their own records may be behind."""
         archive = self._placement.topology.archive
         statuses = In(
@@ -406,7 +413,7 @@ class Retention:
             for row in page.records:
                 goes = await self._judged_session(row, now) if isinstance(row, Record) else None
                 if goes is not None and goes.decision.rule == rule.name:
-                    yield Portion("sessions", archive, [goes])
+                    yield RetentionBatch("sessions", archive, [goes])
 
     async def _judged_session(self, row: Record, now: datetime) -> RetentionMatch | None:
         sessions = self._conversations.sessions
@@ -438,7 +445,7 @@ class Retention:
 
     async def _versions_gone(
         self, rule: RetentionRule, now: datetime, served: dict[str, str]
-    ) -> AsyncIterator[Portion]:
+    ) -> AsyncIterator[RetentionBatch]:
         """Those that were replaced so long ago that the rule lets them go, whatever
         stands before them.
         """
@@ -456,11 +463,11 @@ class Retention:
                 if (decision := self._judged_version(head, 0, now)).then == "delete"
             ]
             for some in _portions(going):
-                yield Portion("versions", archive, some)
+                yield RetentionBatch("versions", archive, some)
 
     async def _versions_beyond(
         self, versions: Callable[[datetime], AsyncIterator[Page]], now: datetime
-    ) -> AsyncIterator[Portion]:
+    ) -> AsyncIterator[RetentionBatch]:
         """Those that have too many newer ones of their entry before them."""
         archive, seen = self._placement.topology.archive, set[Key]()
         async for page in versions(now):
@@ -474,7 +481,7 @@ class Retention:
                     )
                 ]
                 for some in _portions(going):
-                    yield Portion("versions", archive, some)
+                    yield RetentionBatch("versions", archive, some)
 
     async def _beyond(
         self, tenant: str, entry_ids: Sequence[str], now: datetime
@@ -496,7 +503,7 @@ class Retention:
                 ):  # else it goes by its age
                     yield RetentionMatch(head, decision, in_rounds=True)
 
-    def _judged_version(self, head: Head, newer: int, now: datetime) -> Retained:
+    def _judged_version(self, head: Head, newer: int, now: datetime) -> RetentionDecision:
         replaced: Any = head.fields["replaced_version"]
         return decide_version(self.rules, facts_of(head), newer, moment(replaced), now)
 

@@ -29,7 +29,7 @@ from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
 from memory.ports.query import And, Eq, Gt, Query, within
-from memory.ports.record import Corrupt, Key, Owed, Partition, Record, Standing
+from memory.ports.record import Corrupt, Key, Partition, PendingStep, Record, Standing
 from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Put, When
 
 
@@ -99,7 +99,7 @@ class SessionClosing:
             self._placement.next_version(),
         )
         key = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, OPERATIONS_SCOPE, END, tenant, scope.id))
-        owed = Owed(END, END, {"tenant": tenant, "session_id": scope.id, "until": micros(until)})
+        owed = PendingStep(END, END, {"tenant": tenant, "session_id": scope.id, "until": micros(until)})
         when: When = Absent()
         while True:
             operation = Record(
@@ -149,7 +149,7 @@ class SessionClosing:
                     return came + [error] * (len(items) - len(came))
         return came
 
-    async def _do(self, owner: Standing, owed: Owed, away: set[str]) -> bool:
+    async def _do(self, owner: Standing, owed: PendingStep, away: set[str]) -> bool:
         """Once for what is there; it stays owed to what is yet to be made of messages.
         `away` learns of the stores that did not answer.
         """
@@ -176,7 +176,7 @@ class SessionClosing:
             await self._placement.write_one("end.over", self._placement.topology.archive, gone)
         return True
 
-    async def due_end(self, owner: Standing, owed: Owed) -> PendingSessionEnd | None:
+    async def due_end(self, owner: Standing, owed: PendingStep) -> PendingSessionEnd | None:
         """The end that this owes; None where it is not due any more: the session was
         deleted, or was resumed since, and its next end does all of it.
 

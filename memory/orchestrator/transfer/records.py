@@ -22,7 +22,7 @@ from memory.orchestrator.conversations.blobs.uploads import READ_AT_ONCE
 from memory.orchestrator.conversations.log.events import artifacts_of
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.entries.admission import Admission, NewEntry
-from memory.orchestrator.entries.browsing import Browsing
+from memory.orchestrator.entries.browsing import EntryBrowser
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import (
     ARTIFACTS,
@@ -38,7 +38,7 @@ from memory.orchestrator.storage.entry_records import PARTS, entry_of, record_of
 from memory.orchestrator.storage.kinds import Kind, Kinds
 from memory.orchestrator.storage.outbox import OutboxRecord, write_steps
 from memory.orchestrator.storage.past_versions import kept_versions, same_life
-from memory.orchestrator.storage.placement import Located, Placement, rejection_error
+from memory.orchestrator.storage.placement import LocatedRecord, Placement, rejection_error
 from memory.orchestrator.storage.sources import with_notes, with_sources
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import kept_version, version_at
@@ -120,7 +120,7 @@ class Transfer:
         self,
         placement: Placement,
         *,
-        browsing: Browsing,
+        browsing: EntryBrowser,
         meaning: Embeddings,
         deliveries: Deliveries,
         erasure: Erasure,
@@ -266,7 +266,7 @@ class Transfer:
                         record, await self._placement.locate(ENTRIES, record.key)
                     )
 
-    async def _existing_fate(self, record: Record, there: Located) -> RestoreResult:
+    async def _existing_fate(self, record: Record, there: LocatedRecord) -> RestoreResult:
         """What an entry meets under its id: itself, edited since perhaps; its
         tombstone; or something else.
         """
@@ -310,7 +310,7 @@ class Transfer:
             fates[place] = DELETED
         return [fate or DELETED for fate in fates]
 
-    def _of_its_entry(self, one: ImportedEntry, there: Located) -> Record | RestoreResult:
+    def _of_its_entry(self, one: ImportedEntry, there: LocatedRecord) -> Record | RestoreResult:
         """The kept version as the entry that stands here has it, or why that cannot be."""
         home, version = there.record, _record(there.key.tenant, one, self._placement.next_sequence())
         if there.corrupt is not None:

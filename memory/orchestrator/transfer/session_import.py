@@ -24,7 +24,7 @@ from memory.orchestrator.conversations.blobs.large_texts import (
     restore_large_texts,
     uploads_of,
 )
-from memory.orchestrator.conversations.blobs.uploads import Overtaken, Uploads
+from memory.orchestrator.conversations.blobs.uploads import StaleGeneration, Uploads
 from memory.orchestrator.conversations.log.events import (
     FIRST_PLACE,
     EventType,
@@ -98,7 +98,7 @@ def incarnation_here(tenant: str, scope: str, was: str) -> str:
     return ids.derived_id(tenant, scope, "import", was)
 
 
-class Moving:
+class SessionMapping:
     """What the sessions of a file are called in a tenant."""
 
     def __init__(self, tenant: str) -> None:
@@ -248,7 +248,7 @@ class SessionRestorer:
         try:
             message = restore_large_texts(event.draft.message, event.draft.artifacts, texts)
             (artifacts,) = await self._uploads.lay(life_of(session), [(message, ())])
-        except Overtaken:
+        except StaleGeneration:
             return DELETED
         return with_artifacts(record, artifacts)
 

@@ -41,7 +41,7 @@ UNNAMED: Condition = And(tuple(IsNull(name) for name in (*ORIGIN_KINDS, "origins
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class BlockedSourceList:
     """The blocked sources of a tenant, as they were at the moment `read`."""
 
     read: datetime
@@ -69,7 +69,7 @@ class BlockedSources:
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
-        self._known: OrderedDict[str, Known] = OrderedDict()
+        self._known: OrderedDict[str, BlockedSourceList] = OrderedDict()
 
     # -- said --------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class BlockedSources:
             put = Put(SETTINGS, record, Absent() if before is None else AtVersion(before.version))
             outcome = await self._placement.write_one("distrust.put", archive, put)
             if outcome.applied:
-                self._remember(tenant, Known(self._placement.now(), _sources(record)))
+                self._remember(tenant, BlockedSourceList(self._placement.now(), _sources(record)))
                 return
             if (error := rejection_error(archive, outcome)) is not None:
                 raise error
@@ -131,7 +131,7 @@ class BlockedSources:
 
     # -- asked -------------------------------------------------------------------------
 
-    async def load(self, tenant: str) -> Known:
+    async def load(self, tenant: str) -> BlockedSourceList:
         """The blocked sources, as they were at most `LASTS` ago.
 
         Where the archive fails, returns the cached ones; raises where there are none.
@@ -143,19 +143,21 @@ class BlockedSources:
             return answer[1]
         if (before := self._known.get(tenant)) is None:
             raise answer
-        known = Known(self._placement.now(), before.blocked)  # it is not asked again by every question
+        known = BlockedSourceList(
+            self._placement.now(), before.blocked
+        )  # it is not asked again by every question
         self._remember(tenant, known)
         return known
 
-    def cached(self, tenant: str) -> Known | None:
+    def cached(self, tenant: str) -> BlockedSourceList | None:
         """What is known without asking anybody; None where it has to be asked."""
         known = self._known.get(tenant)
         return known if known is not None and self._is_young(known) else None
 
-    def _is_young(self, known: Known) -> bool:
+    def _is_young(self, known: BlockedSourceList) -> bool:
         return timedelta(0) <= self._placement.now() - known.read <= LASTS
 
-    def _remember(self, tenant: str, known: Known) -> None:
+    def _remember(self, tenant: str, known: BlockedSourceList) -> None:
         """Unless it was read before what is remembered: then others have said more
         since.
         """
@@ -166,7 +168,7 @@ class BlockedSources:
         if len(self._known) > MAX_TENANTS:
             self._known.popitem(last=False)
 
-    async def _read(self, tenant: str) -> tuple[Record | None, Known]:
+    async def _read(self, tenant: str) -> tuple[Record | None, BlockedSourceList]:
         archive, now = self._placement.topology.archive, self._placement.now()
         with step("distrust.read"):
             (there,) = await archive.get(SETTINGS, [_key(tenant)])
@@ -175,12 +177,12 @@ class BlockedSources:
                 archive.name, there.key.id, f"it says which sources are blocked ({there.problem})"
             )
         record = there if isinstance(there, Record) else None
-        known = Known(now, () if record is None else _sources(record))
+        known = BlockedSourceList(now, () if record is None else _sources(record))
         self._remember(tenant, known)
         return record, known
 
 
-def visible(known: Known | None) -> Condition | None:
+def visible(known: BlockedSourceList | None) -> Condition | None:
     """What may be shown by what is known; where nothing is, what says nothing of where
     it comes from.
     """

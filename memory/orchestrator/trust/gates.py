@@ -43,7 +43,7 @@ class Gates:
     def __init__(
         self, placement: Placement, write: WriteGate | None = None, recall: RecallGate | None = None
     ) -> None:
-        self._writing, self._recalling = (Asking(placement.settings.deadline) for _ in range(2))
+        self._writing, self._recalling = (GateRunner(placement.settings.deadline) for _ in range(2))
         self.write = write
         self.recall = recall
 
@@ -82,7 +82,7 @@ class Gates:
         return [lets_out(answer) for answer in await self._recalling.answers_of(self.recall, asked)]
 
 
-class Asking:
+class GateRunner:
     """Asks one gate. One that blocks runs in threads of its own, so that one that does
     not return keeps nothing else from running.
     """

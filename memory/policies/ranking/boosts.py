@@ -13,13 +13,13 @@ from memory.policies.asking import Question
 from memory.policies.ranking import constants as c
 from memory.policies.ranking.preferences import Preferences
 from memory.policies.ranking.score import Scores
-from memory.ports.candidates import Measured
+from memory.ports.candidates import CandidateColumns
 
 DAY = timedelta(days=1)
 
 
 def boost_multipliers(
-    question: Question, pool: Measured, preferred: Preferences, now: datetime
+    question: Question, pool: CandidateColumns, preferred: Preferences, now: datetime
 ) -> Mapping[str, Scores]:
     """By what the score of each candidate is multiplied, all of them together.
     The caller's types win over the question's intent.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from memory.ports.candidates import Around
+from memory.ports.candidates import Neighbourhood
 
 SELECT = frozenset(
     ("conversation_id", "number_in_conversation", "speaker", "marks", "type", "tags", "valid_from")
 )
 """The fields of candidates that ranking reads."""
-BESIDE = Around("conversation_id", "number_in_conversation", 2)
+BESIDE = Neighbourhood("conversation_id", "number_in_conversation", 2)
 """The neighbours whose words and meaning count for a candidate, and which may be
 answers themselves (retrieval.md).
 """

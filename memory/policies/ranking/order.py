@@ -14,8 +14,8 @@ from memory.policies.asked import EntryQuery
 from memory.policies.asking import Question
 from memory.policies.ranking.boosts import boost_multipliers
 from memory.policies.ranking.relevance import EmbedderScale, Relevance, relevance
-from memory.policies.ranking.score import Scored, Scores, score
-from memory.ports.candidates import Measured
+from memory.policies.ranking.score import ScoredPool, Scores, score
+from memory.ports.candidates import CandidateColumns
 
 SHOWN_FROM = 0.001
 """Parts of a score that are smaller are not told."""
@@ -31,13 +31,13 @@ class Value(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Ranked:
+class RankedPool:
     """Of each candidate, in the pool's order: what it is ordered by and what that was
     made of, and whether it answers at all.
     """
 
     ids: tuple[str, ...]
-    scored: Scored
+    scored: ScoredPool
     multipliers: dict[str, Scores]
     order: Scores
     answers: npt.NDArray[np.bool_]
@@ -63,7 +63,7 @@ class Ranked:
             float(self.order[row]), None if self.relevance is None else float(self.relevance.values[row])
         )
 
-    def rows_with_all_words(self, rows: Iterable[int], pool: Measured) -> list[int]:
+    def rows_with_all_words(self, rows: Iterable[int], pool: CandidateColumns) -> list[int]:
         """Those of the rows that hold every word of the question themselves."""
         return [row for row in rows if pool.counts.shape[1] and pool.counts[row].all()]
 
@@ -98,14 +98,14 @@ class Ranked:
 
 def rank(
     question: Question,
-    pool: Measured,
+    pool: CandidateColumns,
     near: bytes | None,
     asked: EntryQuery,
     now: datetime,
     *,
     alone: bool | Sequence[bool] = False,
     scale: EmbedderScale | None = None,
-) -> Ranked:
+) -> RankedPool:
     """The pool, whose counted words are the question's stems, or none where it is asked
     for meaning alone. Rows that are `alone` answer by what they say themselves, the
     others by what is said beside them too. `scale` is the embedder's, None where it has
@@ -124,7 +124,7 @@ def rank(
         "lexical": own,
         "semantic": terms["own_semantic"],
     }[asked.mode]
-    return Ranked(
+    return RankedPool(
         tuple(pool.ids),
         scored,
         multipliers,

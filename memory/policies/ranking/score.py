@@ -26,7 +26,7 @@ from memory.policies.asking import Question, mentioned_speakers
 from memory.policies.dates import period_of
 from memory.policies.ranking import constants as c
 from memory.policies.ranking.relevance import Evidence
-from memory.ports.candidates import Measured
+from memory.ports.candidates import CandidateColumns
 from memory.ports.text import rarity, words
 
 Scores: TypeAlias = npt.NDArray[np.float64]
@@ -36,7 +36,7 @@ MONTHS = "january february march april may june july august september october no
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scored:
+class ScoredPool:
     """The score of each candidate in the pool's order, what the score was made of, and
     the evidence that it answers.
     """
@@ -46,7 +46,7 @@ class Scored:
     terms: Mapping[str, Scores]
 
 
-def score(question: Question, pool: Measured, near: bytes | None, now: datetime) -> Scored:
+def score(question: Question, pool: CandidateColumns, near: bytes | None, now: datetime) -> ScoredPool:
     """Measure the pool, whose counted words are the question's `stems`; `near` is the
     vector of the text that the question embeds, and `now` the moment from which it
     counts days.
@@ -83,13 +83,13 @@ def score(question: Question, pool: Measured, near: bytes | None, now: datetime)
     share = np.where(with_others > 0, rare * sure, 0.0).sum(axis=1) / max(rare.sum(), 1e-9)
     numbered = np.array([number is not None for number in pool.fields["number_in_conversation"]], bool)
     evidence = Evidence(cosine, window, share, numbered, _has_vector(pool, near))
-    return Scored(np.maximum(total + terms["answers"], c.LEAST), evidence, terms)
+    return ScoredPool(np.maximum(total + terms["answers"], c.LEAST), evidence, terms)
 
 
 class _Neighbours:
     """Who stands beside whom, by conversation and number, in the same scope."""
 
-    def __init__(self, pool: Measured) -> None:
+    def __init__(self, pool: CandidateColumns) -> None:
         groups, numbers = pool.fields["conversation_id"], pool.fields["number_in_conversation"]
         places = list(zip(pool.scopes, groups, numbers, strict=True))
         rows = {
@@ -109,7 +109,7 @@ class _Neighbours:
         return padded[self._rows[step]]
 
 
-def _rarities(question: Question, pool: Measured) -> Scores:
+def _rarities(question: Question, pool: CandidateColumns) -> Scores:
     known = pool.statistics
     return np.array(
         [
@@ -119,7 +119,7 @@ def _rarities(question: Question, pool: Measured) -> Scores:
     )
 
 
-def _average(pool: Measured) -> float:
+def _average(pool: CandidateColumns) -> float:
     return (
         pool.statistics.words / pool.statistics.documents
         if pool.statistics.documents
@@ -140,13 +140,13 @@ def _in_parts(values: Scores) -> Scores:
     return np.maximum(values, 0.0) / best if best > 0 else np.zeros(len(values))
 
 
-def _shows(pool: Measured, mark: int) -> Scores:
+def _shows(pool: CandidateColumns, mark: int) -> Scores:
     return np.array(
         [float(bool(shown & mark)) if isinstance(shown, int) else 0.0 for shown in pool.fields["marks"]]
     )
 
 
-def _meaning(pool: Measured, near: bytes | None, neighbours: _Neighbours) -> tuple[Scores, Scores]:
+def _meaning(pool: CandidateColumns, near: bytes | None, neighbours: _Neighbours) -> tuple[Scores, Scores]:
     """The cosine of each, and of each with those beside it."""
     if near is None or not pool.vectors.shape[1]:
         return np.zeros(len(pool)), np.zeros(len(pool))
@@ -162,7 +162,7 @@ def _meaning(pool: Measured, near: bytes | None, neighbours: _Neighbours) -> tup
     ).astype(np.float64)
 
 
-def _has_vector(pool: Measured, near: bytes | None) -> npt.NDArray[np.bool_]:
+def _has_vector(pool: CandidateColumns, near: bytes | None) -> npt.NDArray[np.bool_]:
     if near is None or not pool.vectors.shape[1]:
         return np.zeros(len(pool), bool)
     return np.asarray(pool.vectors.any(axis=1))
@@ -173,14 +173,14 @@ def _unit(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.asarray(np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0))
 
 
-def _speaker_scores(question: Question, pool: Measured) -> Scores:
+def _speaker_scores(question: Question, pool: CandidateColumns) -> Scores:
     """Where the question names exactly one speaker: who that is."""
     speakers = pool.fields["speaker"]
     named = mentioned_speakers(question, {one for one in speakers if isinstance(one, str)})
     return np.array([float(len(named) == 1 and one in named) for one in speakers])
 
 
-def _date_scores(question: Question, pool: Measured, now: datetime) -> Scores:
+def _date_scores(question: Question, pool: CandidateColumns, now: datetime) -> Scores:
     """How close to the days that the question names; nothing where it names none."""
     period = period_of(question.text, now.date())
     if period is None:
@@ -193,7 +193,7 @@ def _date_scores(question: Question, pool: Measured, now: datetime) -> Scores:
     return np.array([0.0 if day is None else worth[day] for day in days])
 
 
-def _said_beside(question: Question, pool: Measured) -> Scores:
+def _said_beside(question: Question, pool: CandidateColumns) -> Scores:
     """The words of who speaks, and of the day in words ("7 may 2023"), once each: of
     texts in a conversation, which say neither.
     """
@@ -223,7 +223,7 @@ def _stem_matches(question: Question, texts: Mapping[Any, str], of: Sequence[Any
     return table[[places.get(key, len(texts)) for key in of]]
 
 
-def _sessions(pool: Measured, in_context: Scores) -> Scores:
+def _sessions(pool: CandidateColumns, in_context: Scores) -> Scores:
     """Of each the sum of the best of its conversation."""
     groups: dict[Any, list[int]] = {}
     for row, place in enumerate(zip(pool.scopes, pool.fields["conversation_id"], strict=True)):

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from memory.ports.candidates import Candidates, Measured
+from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
@@ -38,7 +38,7 @@ from memory.ports.query import (
     Search,
     Tenant,
 )
-from memory.ports.record import Key, Owed, Record, Role
+from memory.ports.record import Key, PendingStep, Record, Role
 from memory.ports.scanning import follow
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Delete, Newer, Purge, Put, Release, Write
@@ -105,7 +105,7 @@ class Pages:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class ListDue:
     """What is due at a moment, page by page to its end."""
 
     now: datetime
@@ -114,7 +114,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ListPartitions:
     """The partitions, page by page to their end."""
 
     where: Tenant | Everywhere
@@ -134,8 +134,8 @@ Step = (
     | LookAtAll
     | Tidy
     | Pages
-    | Waiting
-    | Named
+    | ListDue
+    | ListPartitions
 )
 
 
@@ -148,7 +148,7 @@ def history(
     durable store dies now and then.
     """
     work, chance = RandomWork(seed, claims), random.Random(f"steps of {seed}")  # noqa: S311
-    wider = _Wider(seed, claims)
+    wider = _HistoryGenerator(seed, claims)
     turn = 0
     while turn < writes:
         quiet = turn > 0 and chance.random() < 0.5
@@ -172,7 +172,7 @@ def history(
         yield LookAtAll()
 
 
-class _Wider:
+class _HistoryGenerator:
     """Writes to several collections, with many dates and many steps, some of them
     unknown; and questions that are paged to their end.
     """
@@ -224,7 +224,9 @@ class _Wider:
         if not claims.tenant_wide:
             return
         asked: list[Step] = [
-            Named(chance.choice((Everywhere(), Tenant("acme"))), chance.choice(("", "user:", "o")), limit)
+            ListPartitions(
+                chance.choice((Everywhere(), Tenant("acme"))), chance.choice(("", "user:", "o")), limit
+            )
         ]
         left = frozenset(chance.choice(({RowType.MARK}, {RowType.TOMBSTONE}, set(RowType))))
         asked.append(
@@ -233,7 +235,7 @@ class _Wider:
             )
         )
         if claims.filter:
-            yield Waiting(moment, chance.choice((T0, moment)), limit)
+            yield ListDue(moment, chance.choice((T0, moment)), limit)
             part = chance.choice(
                 (
                     Lt("discard_at", moment),
@@ -271,7 +273,7 @@ class _Wider:
 
 
 _STEPS = tuple(
-    Owed(str(n), step, {"n": n})
+    PendingStep(str(n), step, {"n": n})
     for n, step in enumerate(("deliver", "erase", "deliver", "copy", "erase", "tell", "copy"))
 )
 _SETTLED = ("deliver", "erase", "copy", "tell", "unknown")
@@ -390,9 +392,9 @@ class Play:
                 )
             case Pages(query):
                 return await self._alike(lambda s: _to_the_end(s, query))
-            case Waiting():
+            case ListDue():
                 return await self._alike(lambda s: _fetch_due(s, step))
-            case Named():
+            case ListPartitions():
                 return await self._alike(lambda s: _partitions(s, step))
             case _:
                 return await self._alike(lambda s: s.apply([step]))
@@ -400,7 +402,7 @@ class Play:
     async def _alike(self, call: Callable[[Store], Awaitable[object]]) -> bool:
         return await call(self.store) == await call(self.specification)
 
-    def _measured_alike(self, asked: Candidates, one: Measured, other: Measured) -> bool:
+    def _measured_alike(self, asked: Candidates, one: CandidateColumns, other: CandidateColumns) -> bool:
         """What both have is measured alike, and both have the same, but where a store
         stems words otherwise or does not find all that is near.
         """
@@ -427,7 +429,7 @@ class Play:
         return {h.head.key for h in hits} if self.harness.stemming is STEMMING else None
 
 
-def _columns(asked: Candidates, found: Measured) -> dict[str, object]:
+def _columns(asked: Candidates, found: CandidateColumns) -> dict[str, object]:
     """By id what the columns say of each."""
     fields = [[found.fields[name][row] for name in sorted(asked.select)] for row in range(len(found))]
     heads = zip(
@@ -458,7 +460,7 @@ async def _to_the_end(store: Store, query: Query) -> object:
     return sorted(found, key=lambda standing: standing.key)
 
 
-async def _fetch_due(store: Store, asked: Waiting) -> object:
+async def _fetch_due(store: Store, asked: ListDue) -> object:
     rows: list[tuple[str, Key, int, str, str]] = []
     cursor: str | None = None
     while True:
@@ -468,7 +470,7 @@ async def _fetch_due(store: Store, asked: Waiting) -> object:
             return sorted(rows)
 
 
-async def _partitions(store: Store, asked: Named) -> object:
+async def _partitions(store: Store, asked: ListPartitions) -> object:
     found: list[object] = []
     cursor: str | None = None
     while True:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from memory.ports.candidates import Around, Candidates
+from memory.ports.candidates import Candidates, Neighbourhood
 from memory.ports.capabilities import Capabilities
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, id_of, record, step_ids
@@ -40,7 +40,7 @@ from memory.ports.query import (
     Words,
     within,
 )
-from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Role, pack_vector
+from memory.ports.record import FieldValue, Key, Partition, PendingStep, Record, Role, pack_vector
 from memory.ports.text import words
 from memory.ports.writes import (
     Absent,
@@ -73,9 +73,9 @@ MOMENTS = (
     T0.replace(year=1),
 )
 STEPS = (
-    Owed("1", "deliver", {"to": "long", "n": 1}),
-    Owed("2", "erase", {"deep": [1, {"x": None}]}),
-    Owed("3", "deliver"),
+    PendingStep("1", "deliver", {"to": "long", "n": 1}),
+    PendingStep("2", "erase", {"deep": [1, {"x": None}]}),
+    PendingStep("3", "deliver"),
 )
 SETTLED = (frozenset({"deliver", "erase"}), frozenset({"deliver"}), frozenset[str]())
 NUMBERS = (-(2**63), -1, 0, 1, 2**53, 2**53 + 1, 2**63 - 1)
@@ -282,7 +282,7 @@ class RandomWork:
             self.vector() if chance.random() < 0.7 else None,
             MAX_LIMIT,
             among=tuple(chance.sample(IDS, chance.randrange(4))),
-            around=Around("type", "number", chance.choice((1, 2))) if chance.random() < 0.5 else None,
+            around=Neighbourhood("type", "number", chance.choice((1, 2))) if chance.random() < 0.5 else None,
             counted=tuple(dict.fromkeys(words(self._words(5)))),
             filter=self.maybe_filter(),
             roles=self.roles(),

@@ -32,7 +32,7 @@ from memory.ports.query import (
     Or,
     StartsWith,
 )
-from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Owed, Partition, pack_vector
+from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Partition, PendingStep, pack_vector
 
 NAIVE = datetime(2024, 1, 1)
 EARLY = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
@@ -57,8 +57,8 @@ def _everywhere(value: Any) -> dict[str, tuple[dict[str, Any], str]]:
         "a body": ({"body": {"said": SECRET, "x": value}}, "body"),
         "a list of a body": ({"body": {"said": SECRET, "x": [1, value]}}, "body"),
         "the depth of a body": ({"body": {"said": SECRET, "x": {"y": [{"z": value}]}}}, "body"),
-        "a step": ({"owed": (Owed("fine", "fine"), Owed("k", "k", {"x": value}))}, "owed"),
-        "the depth of a step": ({"owed": (Owed("k", "k", {"x": [{"y": value}]}),)}, "owed"),
+        "a step": ({"owed": (PendingStep("fine", "fine"), PendingStep("k", "k", {"x": value}))}, "owed"),
+        "the depth of a step": ({"owed": (PendingStep("k", "k", {"x": [{"y": value}]}),)}, "owed"),
     }
 
 
@@ -85,17 +85,20 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         for place, row in _everywhere(value).items()
     },
     "a body too deep": ({"body": {"x": deep(MAX_DEPTH)}}, "body"),
-    "a step too deep": ({"owed": (Owed("k", "k", {"x": deep(MAX_DEPTH)}),)}, "owed"),
+    "a step too deep": ({"owed": (PendingStep("k", "k", {"x": deep(MAX_DEPTH)}),)}, "owed"),
     "a body of great depth": ({"body": {"x": deep(5_000)}}, "body"),
     "a body that is a list": ({"body": [1]}, "body"),
     "a body with a key of bytes": ({"body": {b"k": 1}}, "body"),
     "a step that is none": ({"owed": ("deliver",)}, "owed"),
-    "steps in a list": ({"owed": [Owed("k", "k")]}, "owed"),
-    "a step with half a character for its id": ({"owed": (Owed(HALF, "k"),)}, "owed"),
-    "a step with half a character for its name": ({"owed": (Owed("k", HALF),)}, "owed"),
-    "a step without text for its id": ({"owed": (Owed(5, "k"),)}, "owed"),  # type: ignore[arg-type]
-    "two steps of one id": ({"owed": (Owed("k", "a"), Owed("l", "a"), Owed("k", "b"))}, "owed"),
-    "a step without text for its name": ({"owed": (Owed("k", 5),)}, "owed"),  # type: ignore[arg-type]
+    "steps in a list": ({"owed": [PendingStep("k", "k")]}, "owed"),
+    "a step with half a character for its id": ({"owed": (PendingStep(HALF, "k"),)}, "owed"),
+    "a step with half a character for its name": ({"owed": (PendingStep("k", HALF),)}, "owed"),
+    "a step without text for its id": ({"owed": (PendingStep(5, "k"),)}, "owed"),  # type: ignore[arg-type]
+    "two steps of one id": (
+        {"owed": (PendingStep("k", "a"), PendingStep("l", "a"), PendingStep("k", "b"))},
+        "owed",
+    ),
+    "a step without text for its name": ({"owed": (PendingStep("k", 5),)}, "owed"),  # type: ignore[arg-type]
     # fields
     "an undeclared field": ({"fields": {"colour": "red"}}, "colour"),
     "an undeclared field without a value": ({"fields": {"colour": None}}, "colour"),
@@ -218,7 +221,7 @@ its scope.
 
 GIVEN: dict[str, tuple[dict[str, Any], str]] = {
     **{
-        f"{what} in a step": ({"owed": (Owed("k", "k", {"x": value}),)}, "owed")
+        f"{what} in a step": ({"owed": (PendingStep("k", "k", {"x": value}),)}, "owed")
         for what, value in _NO_JSON.items()
     },
     "a naive end": ({"discard_at": NAIVE}, "discard_at"),
@@ -244,16 +247,16 @@ LAWFUL: dict[str, dict[str, Any]] = {
     "NUL in texts": {"texts": {"content": NUL, "title": "\x00"}},
     "NUL in a field": {"fields": {"type": NUL, "source": "\x00"}},
     "NUL in tags": {"fields": {"tags": (NUL, "\x00", "be")}},
-    "NUL in bookkeeping": {"tier": NUL, "epoch": NUL, "owed": (Owed(NUL, NUL, {NUL: NUL}),)},
+    "NUL in bookkeeping": {"tier": NUL, "epoch": NUL, "owed": (PendingStep(NUL, NUL, {NUL: NUL}),)},
     "escapes of NUL": {
         "body": {"x": "\x01\x01 \\u0000 \\x00 \x01\x02"},
         "fields": {"type": "\x01\x01", "tags": ("\x01\x02",)},
     },
     "the deepest body": {"body": {"x": deep(MAX_DEPTH - 1)}},
-    "the deepest step": {"owed": (Owed("k", "k", {"x": deep(MAX_DEPTH - 1)}),)},
+    "the deepest step": {"owed": (PendingStep("k", "k", {"x": deep(MAX_DEPTH - 1)}),)},
     "the ends of 64 bits": {
         "body": {"x": [2**63 - 1, -(2**63)]},
-        "owed": (Owed("k", "k", {"x": -(2**63)}),),
+        "owed": (PendingStep("k", "k", {"x": -(2**63)}),),
         "version": 2**62,
         "accesses": 2**62,
     },

@@ -29,7 +29,7 @@ from memory.ports.query import (
     Words,
     within,
 )
-from memory.ports.record import Key, Mark, Owed, Partition, Record, Stored, Tombstone, pack_vector
+from memory.ports.record import Key, Mark, Partition, PendingStep, Record, Stored, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Always, Delete, Newer, Outcome, Put, Release, When, Write
 
@@ -63,7 +63,7 @@ def put(
     return Put(collection, what, Always() if when is None else when, frozenset(settles))
 
 
-def step_ids(steps: Iterable[Owed]) -> tuple[str, ...]:
+def step_ids(steps: Iterable[PendingStep]) -> tuple[str, ...]:
     return tuple(step.id for step in steps)
 
 

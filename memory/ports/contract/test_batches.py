@@ -24,7 +24,7 @@ from memory.ports.contract.support import (
     release,
 )
 from memory.ports.query import Near, Query, Search, within
-from memory.ports.record import Owed, Role, Tombstone, pack_vector
+from memory.ports.record import PendingStep, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Status, Write
 
@@ -230,7 +230,7 @@ async def test_bookkeeping_departures_and_generations_repeated_leave_what_they_l
     """Each in the call it was made in, and in one of its own. An access alone counts
     again.
     """
-    step, other = Owed("k", "k", {"n": 1}), Owed("l", "l")
+    step, other = PendingStep("k", "k", {"n": 1}), PendingStep("l", "l")
     await apply_all(
         store,
         *[put(record(n, owed=(step, other))) for n in range(1, 5)],

@@ -12,7 +12,7 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.asking import lets_through, value_of
-from memory.ports.candidates import Around, Candidates, Measured, Statistics, none_of
+from memory.ports.candidates import CandidateColumns, Candidates, Neighbourhood, Statistics, none_of
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import PLAIN, SAMPLES
@@ -51,7 +51,7 @@ from memory.ports.writes import AtVersion, Newer, Release
 
 WORDS_SAID = "lantern harbour walrus penguin deploy the connection fly river".split()
 MANY_WORDS = tuple(f"w{n}" for n in range(60))
-BESIDE = Around("conversation_id", "number", 2)
+BESIDE = Neighbourhood("conversation_id", "number", 2)
 EVERYONE = 40
 PARTITIONS = (HERE, ELSEWHERE, FOREIGN)
 SELECT = frozenset({"type", "number", "conversation_id", "created_at", "tier", "version"})
@@ -141,7 +141,7 @@ async def _expected_ids(store: Store, asked: Candidates, passing: Sequence[Recor
     return found | {r.key.id for r, _ in near[: asked.limit]}
 
 
-def _measures(asked: Candidates, answer: Measured, records: Sequence[Record]) -> None:
+def _measures(asked: Candidates, answer: CandidateColumns, records: Sequence[Record]) -> None:
     """Every column says of every record what the record says."""
     assert (
         len(
@@ -186,7 +186,9 @@ def _statistics(asked: Candidates, records: Sequence[Record]) -> Statistics:
     return Statistics(len(records), sum(length for _, length in counted), containing)
 
 
-async def _check_candidates(store: Store, asked: Candidates, everything: Sequence[Record]) -> Measured:
+async def _check_candidates(
+    store: Store, asked: Candidates, everything: Sequence[Record]
+) -> CandidateColumns:
     records = [r for r in everything if _inside(asked.where, r) and r.role in asked.roles]
     passing = [r for r in records if lets_through(asked.filter, r)]
     answer = await store.candidates(asked)
@@ -441,10 +443,10 @@ REFUSED = {
     "an id that is none": replace(_ASKED, among=("no id",)),
     "less than no dimensions": replace(_ASKED, near=None, dimensions=-1),
     "a stem twice": replace(_ASKED, counted=("lantern", "lantern")),
-    "a group that is no text": replace(_ASKED, around=Around("number", "number", 1)),
-    "a number that is none": replace(_ASKED, around=Around("conversation_id", "type", 1)),
-    "no reach": replace(_ASKED, around=Around("conversation_id", "number", 0)),
-    "too long a reach": replace(_ASKED, around=Around("conversation_id", "number", 100)),
+    "a group that is no text": replace(_ASKED, around=Neighbourhood("number", "number", 1)),
+    "a number that is none": replace(_ASKED, around=Neighbourhood("conversation_id", "type", 1)),
+    "no reach": replace(_ASKED, around=Neighbourhood("conversation_id", "number", 0)),
+    "too long a reach": replace(_ASKED, around=Neighbourhood("conversation_id", "number", 100)),
     "a value that its field cannot have": replace(_ASKED, filter=In("number", ("x",))),
 }
 

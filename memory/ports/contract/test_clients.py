@@ -33,7 +33,7 @@ from memory.ports.contract.support import (
     ways,
 )
 from memory.ports.query import MAX_LIMIT, Eq, Everywhere, Query, RowType, Search, Tenant, Where, within
-from memory.ports.record import Mark, Owed, Partition, Record, Role, Tombstone, pack_vector
+from memory.ports.record import Mark, Partition, PendingStep, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Outcome, Purge, RaiseGeneration, Write
 
@@ -132,7 +132,7 @@ async def test_generations_raised_through_two_clients_are_all_counted(clients: C
 @needs("shared", "conditional")
 @pytest.mark.asyncio
 async def test_accesses_and_settled_steps_through_two_clients_are_all_counted(clients: Clients) -> None:
-    steps = tuple(Owed(f"deliver:{n}", "deliver", {"n": n}) for n in range(16))
+    steps = tuple(PendingStep(f"deliver:{n}", "deliver", {"n": n}) for n in range(16))
     at = record().created_at
     await apply_all(clients[0], put(record(owed=steps)))
     await _at_once(

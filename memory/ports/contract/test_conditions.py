@@ -23,7 +23,7 @@ from memory.ports.contract.support import (
     record,
     release,
 )
-from memory.ports.record import Mark, Owed, Record, Role, Standing, Tombstone, pack_vector
+from memory.ports.record import Mark, PendingStep, Record, Role, Standing, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import (
     Absent,
@@ -120,7 +120,7 @@ async def test_a_put_meets_what_stands_there_as_the_table_says(
         assert outcome.version == (None if standing == "nothing" else V)
 
 
-KEPT_AND_SENT = (Owed("1", "keep", {"said": "a"}), Owed("2", "deliver"))
+KEPT_AND_SENT = (PendingStep("1", "keep", {"said": "a"}), PendingStep("2", "deliver"))
 OWING_BOTH: dict[str, list[Write]] = {
     "live": [put(record(version=V, role=Role.HOME, owed=KEPT_AND_SENT))],
     "cached": [put(record(version=V, role=Role.CACHED, owed=KEPT_AND_SENT))],
@@ -130,23 +130,23 @@ OWING_BOTH: dict[str, list[Write]] = {
 
 # what the write owes itself, the steps it settles, whether it may take the place of
 # what owes KEPT_AND_SENT
-GIVES_WAY: list[tuple[tuple[Owed, ...], frozenset[str], bool]] = [
+GIVES_WAY: list[tuple[tuple[PendingStep, ...], frozenset[str], bool]] = [
     ((), frozenset(), False),
     (KEPT_AND_SENT, frozenset(), True),
-    ((Owed("2", "other", {"n": 1}), Owed("1", "another")), frozenset(), True),
+    ((PendingStep("2", "other", {"n": 1}), PendingStep("1", "another")), frozenset(), True),
     (KEPT_AND_SENT[:1], frozenset(), False),
     (KEPT_AND_SENT[1:], frozenset({"deliver"}), False),
-    ((Owed("3", "keep", {"said": "a"}), Owed("4", "deliver")), frozenset(), False),
+    ((PendingStep("3", "keep", {"said": "a"}), PendingStep("4", "deliver")), frozenset(), False),
     ((), frozenset({"keep", "deliver", "never"}), True),
     ((), frozenset({"keep"}), False),
     ((), frozenset({"1", "2"}), False),
     (KEPT_AND_SENT[:1], frozenset({"deliver"}), True),
-    ((Owed("3", "new"),), frozenset({"keep", "deliver"}), True),
+    ((PendingStep("3", "new"),), frozenset({"keep", "deliver"}), True),
 ]
 
 
 def _over(
-    standing: str, owed: tuple[Owed, ...], settles: frozenset[str]
+    standing: str, owed: tuple[PendingStep, ...], settles: frozenset[str]
 ) -> list[tuple[Write, Standing | None]]:
     """Writes whose conditions hold there, and what each leaves."""
     new, key, at = record(version=V + 1, owed=owed, generation=0), key_of(1), AtVersion(V)
@@ -304,7 +304,7 @@ async def test_a_put_replaces_the_whole_record(store: Store) -> None:
     books: dict[str, Any] = {
         "role": Role.REPLICA,
         "tier": "short",
-        "owed": (Owed("k", "k"),),
+        "owed": (PendingStep("k", "k"),),
         "previous": 3,
         "accesses": 4,
         "epoch": "run 5",

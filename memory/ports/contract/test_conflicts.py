@@ -26,7 +26,7 @@ from memory.ports.contract.support import (
     release,
     step_ids,
 )
-from memory.ports.record import Owed, Role
+from memory.ports.record import PendingStep, Role
 from memory.ports.store import Store
 from memory.ports.writes import (
     Absent,
@@ -42,7 +42,7 @@ from memory.ports.writes import (
 )
 
 V = 10  # the version of what stands there
-OWING = (Owed("deliver", "deliver", {"to": "long"}), Owed("erase", "erase"))
+OWING = (PendingStep("deliver", "deliver", {"to": "long"}), PendingStep("erase", "erase"))
 AT = MORE_SAMPLES
 
 STANDING: dict[str, list[Write]] = {

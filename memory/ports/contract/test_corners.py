@@ -39,7 +39,7 @@ from memory.ports.contract.support import (
     ways,
 )
 from memory.ports.query import And, Eq, Ge, Gt, IsNull, Not, Or, Query, Search, within
-from memory.ports.record import Owed, Partition, Role, Tombstone, pack_vector
+from memory.ports.record import Partition, PendingStep, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, Purge, RaiseGeneration
 
@@ -283,7 +283,7 @@ async def test_an_annotation_keeps_all_other_bookkeeping(store: Store, changes: 
     books = record(
         1,
         role=Role.CACHED,
-        owed=(Owed("k", "k"), Owed("l", "l")),
+        owed=(PendingStep("k", "k"), PendingStep("l", "l")),
         previous=7,
         accesses=3,
         accessed_at=T0 - timedelta(days=1),
@@ -298,7 +298,7 @@ async def test_an_annotation_keeps_all_other_bookkeeping(store: Store, changes: 
     if "accessed_at" in changes:
         expected = replace(expected, accesses=4)
     if "settle" in changes:
-        expected = replace(expected, owed=(Owed("l", "l"),))
+        expected = replace(expected, owed=(PendingStep("l", "l"),))
     assert await fetch_record(store, 1) == expected
 
 
@@ -306,7 +306,7 @@ async def test_an_annotation_keeps_all_other_bookkeeping(store: Store, changes: 
 @needs("conditional", "filter")
 @pytest.mark.asyncio
 async def test_filters_see_what_annotations_left(store: Store) -> None:
-    await apply_all(store, put(record(1, owed=(Owed("k", "k"),), tier="short")), put(record(2)))
+    await apply_all(store, put(record(1, owed=(PendingStep("k", "k"),), tier="short")), put(record(2)))
     await apply_all(store, Annotate(SAMPLES, key_of(1), 1, accessed_at=T0, tier="long", settle=("k",)))
     for part in (
         Gt("accesses", 0),

@@ -34,12 +34,12 @@ from memory.ports.contract.support import (
     release,
 )
 from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, Where, within
-from memory.ports.record import Corrupt, Key, Owed, Partition, Record, Role, Tombstone, pack_vector
+from memory.ports.record import Corrupt, Key, Partition, PendingStep, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Newer, Purge, When, Write
 
 NUMBERS = range(6)
-STEP = (Owed("deliver", "deliver", {"to": "long"}),)
+STEP = (PendingStep("deliver", "deliver", {"to": "long"}),)
 DAMAGED = 2
 SOUND = [n for n in NUMBERS if n != DAMAGED]
 

@@ -35,15 +35,15 @@ from memory.ports.contract.support import (
     ways,
 )
 from memory.ports.query import Query, RowType, Search, within
-from memory.ports.record import Mark, Owed, Role, Tombstone, pack_vector
+from memory.ports.record import Mark, PendingStep, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, AtVersion, Delete, Outcome, Purge, Status, Write
 
 LATER = T0 + timedelta(days=1)
 STEPS = (
-    Owed("deliver:long", "deliver", {"to": "long", "deep": [1, {"x": None}]}),
-    Owed("erase", "erase", {}),
-    Owed("deliver:archive", "deliver", {"to": "archive"}),
+    PendingStep("deliver:long", "deliver", {"to": "long", "deep": [1, {"x": None}]}),
+    PendingStep("erase", "erase", {}),
+    PendingStep("deliver:archive", "deliver", {"to": "archive"}),
 )
 SAID = "the cormorant nests at dawn"
 
@@ -95,7 +95,7 @@ async def test_nothing_of_a_deleted_records_content_stays_readable(store: Store)
         fields={"source": SAID, "tags": (SAID,)},
         body={"s": SAID},
         texts={"content": SAID, "title": SAID},
-        owed=(Owed(SAID, SAID),),
+        owed=(PendingStep(SAID, SAID),),
     )
     await apply_all(store, put(whole))
     assert SAID in repr(await fetch_stored(store)), (
@@ -251,7 +251,7 @@ async def test_settling_takes_away_exactly_the_named_steps_and_keeps_the_others_
     assert (await fetch_record(store)).owed == (STEPS[0], STEPS[2])
     await apply_all(store, _annotate(settle=step_ids(STEPS)), _annotate(settle=step_ids(STEPS)))
     assert (await fetch_record(store)).owed == ()
-    many = tuple(Owed(f"step {n}", "deliver", {"n": n}) for n in range(300))
+    many = tuple(PendingStep(f"step {n}", "deliver", {"n": n}) for n in range(300))
     await apply_all(
         store,
         put(record(version=2, owed=many)),
@@ -268,7 +268,9 @@ async def test_steps_are_told_apart_by_their_ids_alone(store: Store, standing: s
     """Those that say the same stay, and those whose ids read alike. Settling one again,
     or twice in one call, changes nothing more.
     """
-    owed = tuple(Owed(name, "n", {"n": 1}) for name in ("n", "N", "n ", "1", "01", "é", "e\u0301", "n:1"))
+    owed = tuple(
+        PendingStep(name, "n", {"n": 1}) for name in ("n", "N", "n ", "1", "01", "é", "e\u0301", "n:1")
+    )
     left: dict[str, list[Write]] = {
         "live": [put(record(owed=owed))],
         "mark": [put(record()), release(owed=owed)],

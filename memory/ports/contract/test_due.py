@@ -14,15 +14,15 @@ from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.judges import needs, without
 from memory.ports.contract.support import FOREIGN, T0, apply_all, delete, key_of, put, record, release
-from memory.ports.due import DueRow, Why
-from memory.ports.record import Owed, Role
+from memory.ports.due import DueReason, DueRow
+from memory.ports.record import PendingStep, Role
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, Purge
 
 NOW = T0 + timedelta(days=1)
 MICROSECOND = timedelta(microseconds=1)
-STEP = (Owed("1", "keep", {"said": "a"}),)
-Told = tuple[str, str, str, int, Why, str]
+STEP = (PendingStep("1", "keep", {"said": "a"}),)
+Told = tuple[str, str, str, int, DueReason, str]
 
 
 def _flat(row: DueRow) -> Told:
@@ -45,7 +45,7 @@ async def _fetch_due(
     pytest.fail("the pages of what is due do not end")
 
 
-def _due_row(n: int, version: int, why: Why, tier: str = "", collection: Collection = SAMPLES) -> Told:
+def _due_row(n: int, version: int, why: DueReason, tier: str = "", collection: Collection = SAMPLES) -> Told:
     key = key_of(n)
     return (collection.name, key.tenant, key.id, version, why, tier)
 
@@ -81,21 +81,21 @@ async def _fill(store: Store) -> list[Told]:
     )
     foreign = key_of(18, FOREIGN)
     return [
-        _due_row(1, 3, Why.OWES, "mid"),
-        _due_row(2, 1, Why.OWES, "long"),
-        _due_row(2, 1, Why.ARRIVING, "long"),
-        _due_row(3, 1, Why.ARRIVING, "mid"),
-        _due_row(9, 1, Why.OWES),
-        _due_row(10, 1, Why.DISCARD),
-        _due_row(12, 100, Why.OWES),
-        _due_row(13, 7, Why.DISCARD),
-        _due_row(17, 1, Why.OWES, collection=PLAIN),
+        _due_row(1, 3, DueReason.OWES, "mid"),
+        _due_row(2, 1, DueReason.OWES, "long"),
+        _due_row(2, 1, DueReason.ARRIVING, "long"),
+        _due_row(3, 1, DueReason.ARRIVING, "mid"),
+        _due_row(9, 1, DueReason.OWES),
+        _due_row(10, 1, DueReason.DISCARD),
+        _due_row(12, 100, DueReason.OWES),
+        _due_row(13, 7, DueReason.DISCARD),
+        _due_row(17, 1, DueReason.OWES, collection=PLAIN),
         *[
-            _due_row(n, 100, Why.DISCARD, collection=collection)
+            _due_row(n, 100, DueReason.DISCARD, collection=collection)
             for collection in (MORE_SAMPLES, PLAIN)
             for n in (19, 20, 21)
         ],
-        (MORE_SAMPLES.name, foreign.tenant, foreign.id, 1, Why.OWES, ""),
+        (MORE_SAMPLES.name, foreign.tenant, foreign.id, 1, DueReason.OWES, ""),
     ]
 
 
@@ -107,12 +107,12 @@ async def test_everything_due_is_told_with_why_and_nothing_else(store: Store) ->
     due = await _fill(store)
     assert sorted(await _fetch_due(store)) == sorted(due)
     assert sorted(await _fetch_due(store, expired={SAMPLES: NOW})) == sorted(
-        [*due, _due_row(5, 1, Why.EXPIRED, "short")]
+        [*due, _due_row(5, 1, DueReason.EXPIRED, "short")]
     )
     assert sorted(await _fetch_due(store, expired={PLAIN: NOW, SAMPLES: T0})) == sorted(
-        [*due, _due_row(17, 1, Why.EXPIRED, "", PLAIN)]
+        [*due, _due_row(17, 1, DueReason.EXPIRED, "", PLAIN)]
     )
-    later = [_due_row(11, 1, Why.DISCARD), _due_row(14, 100, Why.DISCARD)]
+    later = [_due_row(11, 1, DueReason.DISCARD), _due_row(14, 100, DueReason.DISCARD)]
     assert sorted(await _fetch_due(store, now=NOW + MICROSECOND)) == sorted([*due, *later])
 
 
@@ -125,50 +125,50 @@ async def test_one_thing_alone_is_told_whatever_it_is_due_for(store: Store) -> N
     for write, told, seen_to in (
         (
             put(record(1, owed=STEP), collection=PLAIN),
-            _due_row(1, 1, Why.OWES, "", PLAIN),
+            _due_row(1, 1, DueReason.OWES, "", PLAIN),
             Annotate(PLAIN, key_of(1), at=1, settle=("1",)),
         ),
         (
             put(record(2, role=Role.ARRIVING)),
-            _due_row(2, 1, Why.ARRIVING),
+            _due_row(2, 1, DueReason.ARRIVING),
             Annotate(SAMPLES, key_of(2), at=1, role=Role.HOME),
         ),
-        (delete(3, discard_at=T0), _due_row(3, 100, Why.DISCARD), Purge(SAMPLES, key_of(3), 100)),
+        (delete(3, discard_at=T0), _due_row(3, 100, DueReason.DISCARD), Purge(SAMPLES, key_of(3), 100)),
         (
             delete(4, owed=STEP),
-            _due_row(4, 100, Why.OWES),
+            _due_row(4, 100, DueReason.OWES),
             Annotate(SAMPLES, key_of(4), at=100, settle=("1",)),
         ),
-        (release(5, discard_at=T0), _due_row(5, 1, Why.DISCARD), Purge(SAMPLES, key_of(5), 1)),
+        (release(5, discard_at=T0), _due_row(5, 1, DueReason.DISCARD), Purge(SAMPLES, key_of(5), 1)),
         (
             (put(record(7)), release(7), _ends(7, 1)),
-            _due_row(7, 1, Why.DISCARD),
+            _due_row(7, 1, DueReason.DISCARD),
             Purge(SAMPLES, key_of(7), 1),
         ),
-        ((delete(8), _ends(8, 100)), _due_row(8, 100, Why.DISCARD), Purge(SAMPLES, key_of(8), 100)),
+        ((delete(8), _ends(8, 100)), _due_row(8, 100, DueReason.DISCARD), Purge(SAMPLES, key_of(8), 100)),
         (
             (delete(9, discard_at=NOW), _ends(9, 100)),
-            _due_row(9, 100, Why.DISCARD),
+            _due_row(9, 100, DueReason.DISCARD),
             Annotate(SAMPLES, key_of(9), 100, discard_at=NOW),
         ),
         (
             (put(record(10)), _becomes(10, role=Role.ARRIVING)),
-            _due_row(10, 1, Why.ARRIVING),
+            _due_row(10, 1, DueReason.ARRIVING),
             put(record(10, version=2)),
         ),
         (
             (put(record(11, role=Role.ARRIVING)), _becomes(11, tier="long")),
-            _due_row(11, 1, Why.ARRIVING, "long"),
+            _due_row(11, 1, DueReason.ARRIVING, "long"),
             delete(11),
         ),
         (
             (put(record(12)), put(record(12, version=2, owed=STEP))),
-            _due_row(12, 2, Why.OWES),
+            _due_row(12, 2, DueReason.OWES),
             release(12, 2, settles=frozenset({"keep"})),
         ),
         (
             (put(record(13, owed=STEP, role=Role.REPLICA)), _becomes(13, role=Role.HOME)),
-            _due_row(13, 1, Why.OWES),
+            _due_row(13, 1, DueReason.OWES),
             _becomes(13, role=Role.REPLICA),
         ),
     ):
@@ -177,11 +177,11 @@ async def test_one_thing_alone_is_told_whatever_it_is_due_for(store: Store) -> N
         await apply_all(store, seen_to)
         assert await _fetch_due(store) == []
     await apply_all(store, put(record(6, expires_at=T0)))
-    assert await _fetch_due(store, expired={PLAIN: NOW, SAMPLES: NOW}) == [_due_row(6, 1, Why.EXPIRED)]
+    assert await _fetch_due(store, expired={PLAIN: NOW, SAMPLES: NOW}) == [_due_row(6, 1, DueReason.EXPIRED)]
     await apply_all(store, _becomes(6, role=Role.REPLICA))
     assert await _fetch_due(store, expired={PLAIN: NOW, SAMPLES: NOW}) == []
     await apply_all(store, _becomes(6, role=Role.HOME))
-    assert await _fetch_due(store, expired={PLAIN: NOW, SAMPLES: NOW}) == [_due_row(6, 1, Why.EXPIRED)]
+    assert await _fetch_due(store, expired={PLAIN: NOW, SAMPLES: NOW}) == [_due_row(6, 1, DueReason.EXPIRED)]
     await apply_all(store, put(record(6, version=2, expires_at=NOW)))
     assert await _fetch_due(store, expired={PLAIN: NOW, SAMPLES: NOW}) == []
 
@@ -207,7 +207,7 @@ async def test_what_has_been_seen_to_is_due_no_longer(store: Store) -> None:
     home = [Annotate(SAMPLES, key_of(n), at=1, role_is=Role.ARRIVING, role=Role.HOME) for n in (2, 3)]
     await apply_all(store, *settled, *home, Purge(SAMPLES, key_of(10), 1), Purge(SAMPLES, key_of(13), 7))
     left = [told for told in await _fetch_due(store) if told[0] == SAMPLES.name]
-    assert sorted(left) == sorted([_due_row(9, 1, Why.DISCARD), _due_row(12, 100, Why.DISCARD)])
+    assert sorted(left) == sorted([_due_row(9, 1, DueReason.DISCARD), _due_row(12, 100, DueReason.DISCARD)])
 
 
 @clause("due.pages")
@@ -239,19 +239,19 @@ async def test_what_is_seen_to_between_two_pages_hides_nothing_behind_it(store: 
     for _ in range(40):
         found = await store.due(NOW, 2, cursor)
         told += [_flat(row) for row in found.rows]
-        purges = [Purge(SAMPLES, row.key, row.version) for row in found.rows if row.why is Why.DISCARD]
+        purges = [Purge(SAMPLES, row.key, row.version) for row in found.rows if row.why is DueReason.DISCARD]
         settled = [
             Annotate(SAMPLES, row.key, at=row.version, settle=("1",))
             for row in found.rows
-            if row.why is Why.OWES
+            if row.why is DueReason.OWES
         ]
         await apply_all(store, *purges, *settled)
         cursor = found.cursor
         if cursor is None:
             break
     expected = [
-        *[_due_row(n, 100, Why.DISCARD) for n in range(1, 12)],
-        *[_due_row(n, 1, Why.OWES) for n in range(20, 25)],
+        *[_due_row(n, 100, DueReason.DISCARD) for n in range(1, 12)],
+        *[_due_row(n, 1, DueReason.OWES) for n in range(20, 25)],
     ]
     assert sorted(told) == sorted(expected)
     assert await _fetch_due(store) == []

@@ -25,7 +25,7 @@ from memory.ports.contract.support import (
     record,
 )
 from memory.ports.query import Query, within
-from memory.ports.record import Owed, Partition, Record
+from memory.ports.record import Partition, PendingStep, Record
 from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Newer, Put
 
@@ -43,7 +43,7 @@ def _record_with_text(n: int, at: Partition = HERE) -> Record:
         fields=fields,
         body={"s": [SAID]},
         texts={"content": SAID, "title": SAID},
-        owed=(Owed(SAID, SAID, {"said": SAID}),),
+        owed=(PendingStep(SAID, SAID, {"said": SAID}),),
     )
 
 

@@ -55,7 +55,7 @@ from memory.ports.query import (
     Where,
     within,
 )
-from memory.ports.record import FieldValue, Key, Owed, Partition, Record, Role, Tombstone
+from memory.ports.record import FieldValue, Key, Partition, PendingStep, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Newer, Status
 
@@ -131,10 +131,10 @@ async def test_tombstones_go_on_owing_the_steps_that_are_carried_and_nothing_els
     record said.
     """
     owed = (
-        Owed("keep:1", "keep", {"said": "a secret"}),
-        Owed("x", "deliver", {"to": ["a", None]}),
-        Owed("delete", "erase"),
-        Owed("y", "delete", {"n": 1}),
+        PendingStep("keep:1", "keep", {"said": "a secret"}),
+        PendingStep("x", "deliver", {"to": ["a", None]}),
+        PendingStep("delete", "erase"),
+        PendingStep("y", "delete", {"n": 1}),
     )
     await apply_all(
         store,
@@ -262,7 +262,7 @@ def _varied_record(n: int, place: Partition) -> Record:
     }
     fields |= {"tags": ("red", "blue")[: n % 3]} if n % 4 else {}
     fields |= {"source": ""} if n % 2 else {}
-    owed = (Owed("deliver", "deliver"),) if n % 5 == 0 else ()
+    owed = (PendingStep("deliver", "deliver"),) if n % 5 == 0 else ()
     return record(
         n,
         place,
@@ -282,7 +282,7 @@ async def test_deleting_what_matches_touches_no_mark_and_no_tombstone(store: Sto
     await apply_all(
         store,
         *[put(record(n)) for n in range(5)],
-        release(1, owed=(Owed("k", "k"),), discard_at=ends),
+        release(1, owed=(PendingStep("k", "k"),), discard_at=ends),
         delete(2, 7, note={"k": 1}, discard_at=ends),
     )
     before = await store.get(SAMPLES, [key_of(1), key_of(2)])
@@ -316,7 +316,7 @@ async def test_what_is_erased_leaves_nothing_but_its_id_version_and_end_in_every
     both, at the record's own too.
     """
     books: dict[str, Any] = {
-        "owed": (Owed("deliver", "deliver", {"to": "long"}),),
+        "owed": (PendingStep("deliver", "deliver", {"to": "long"}),),
         "accesses": 4,
         "previous": 2,
         "expires_at": T0,

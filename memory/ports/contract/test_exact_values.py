@@ -53,7 +53,7 @@ from memory.ports.query import (
     Query,
     within,
 )
-from memory.ports.record import FieldValue, Owed, Record
+from memory.ports.record import FieldValue, PendingStep, Record
 from memory.ports.store import Store
 
 EXACT_SEEDS = (1,)
@@ -138,7 +138,13 @@ async def test_json_in_a_body_and_in_owed_steps_comes_back_to_the_letter(store: 
     await apply_all(
         store,
         *[
-            put(record(n, body=d, owed=(Owed("first", "first", d), Owed("second", "second", {"d": [d]}))))
+            put(
+                record(
+                    n,
+                    body=d,
+                    owed=(PendingStep("first", "first", d), PendingStep("second", "second", {"d": [d]})),
+                )
+            )
             for n, d in enumerate(documents)
         ],
     )
@@ -161,7 +167,7 @@ async def test_json_in_notes_and_in_what_marks_and_tombstones_owe_comes_back_to_
     values = ExactValues(seed)
     documents = [values.document() for _ in range(20)]
     for n, document in enumerate(documents):
-        owed = (Owed("step", "step", document),)
+        owed = (PendingStep("step", "step", document),)
         await apply_all(
             store, delete(n, note=document, owed=owed), put(record(100 + n)), release(100 + n, owed=owed)
         )

@@ -35,7 +35,7 @@ from memory.ports.query import (
     StartsWith,
     within,
 )
-from memory.ports.record import FieldValue, Owed, Record, Role, pack_vector
+from memory.ports.record import FieldValue, PendingStep, Record, Role, pack_vector
 from memory.ports.store import Store
 
 TEXTS = ["", "a", "A", "á", "a ", "ab", "b", "%", "a_b", "axb", "É", "10", "9", "\U0001f600", "\uffff"]
@@ -45,7 +45,7 @@ RECORDS = [
         record(n, fields={"type": text, "tags": (text,), "confidence": n / 10}, body={})
         for n, text in enumerate(TEXTS, start=1)
     ],
-    record(20, fields={"tags": ()}, expires_at=T0, owed=(Owed("x", "x"),), tier="short"),
+    record(20, fields={"tags": ()}, expires_at=T0, owed=(PendingStep("x", "x"),), tier="short"),
     record(
         21,
         fields={"tags": ("red", "a_b", "Blue"), "valid_from": T0, "valid_to": T0 + timedelta(microseconds=1)},

@@ -46,7 +46,7 @@ from memory.ports.query import (
     Words,
     within,
 )
-from memory.ports.record import Owed, Partition, Record, Role, Tombstone, pack_vector
+from memory.ports.record import Partition, PendingStep, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Write
 
@@ -204,7 +204,7 @@ async def test_a_store_with_ttl_forgets_no_record_but_cached_copies(store: Store
         record(n, role=role, expires_at=LONG_AGO)
         for n, role in enumerate((Role.HOME, Role.REPLICA, Role.ARRIVING), 1)
     ]
-    owing = record(4, role=Role.CACHED, expires_at=LONG_AGO, owed=(Owed("deliver", "deliver", {}),))
+    owing = record(4, role=Role.CACHED, expires_at=LONG_AGO, owed=(PendingStep("deliver", "deliver", {}),))
     await apply_all(store, *map(put, [*kept, owing, record(9, role=Role.CACHED, expires_at=LONG_AGO)]))
     deadline = asyncio.get_running_loop().time() + harness.ttl_patience.total_seconds()
 

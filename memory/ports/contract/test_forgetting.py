@@ -32,12 +32,12 @@ from memory.ports.contract.support import (
     ways,
 )
 from memory.ports.query import Query, RowType, Search, within
-from memory.ports.record import Mark, Owed, Record, Role, Tombstone, pack_vector
+from memory.ports.record import Mark, PendingStep, Record, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, Purge, Write
 
 LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
-STEP = (Owed("deliver", "deliver", {"to": "long"}),)
+STEP = (PendingStep("deliver", "deliver", {"to": "long"}),)
 
 
 def _cached_record(n: int, **parts: Any) -> Record:
@@ -235,7 +235,7 @@ async def test_what_an_annotation_made_of_it_is_what_is_forgotten_or_not(
     """Their ends are long past, and a step held them back: one becomes a home, one's
     end moves on, of two steps one is settled.
     """
-    two, ahead = (*STEP, Owed("erase", "erase")), datetime.now(UTC) + timedelta(days=1)
+    two, ahead = (*STEP, PendingStep("erase", "erase")), datetime.now(UTC) + timedelta(days=1)
     await apply_all(
         store,
         put(_cached_record(1, expires_at=LONG_AGO, owed=STEP)),

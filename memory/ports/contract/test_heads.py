@@ -40,7 +40,7 @@ from memory.ports.query import (
     Where,
     within,
 )
-from memory.ports.record import Owed, Record, Role, pack_vector
+from memory.ports.record import PendingStep, Record, Role, pack_vector
 from memory.ports.scanning import scan
 from memory.ports.store import Store
 
@@ -74,7 +74,7 @@ def _sample_records(*, vectors: bool) -> list[Record]:
             expires_at=at,
             accesses=3,
             accessed_at=at,
-            owed=(Owed("x", "x"),),
+            owed=(PendingStep("x", "x"),),
             version=2**53 + 1,
         ),
         record(2, fields={"tags": (), "confidence": 1}, generation=0, body={"k": [1]}),

@@ -22,7 +22,7 @@ from memory.ports.contract.support import (
     ways,
 )
 from memory.ports.query import MAX_LIMIT, Count, Eq, Everywhere, Near, Not, Query, Search, Tenant, within
-from memory.ports.record import Key, Owed, Partition, Record, Role, pack_vector
+from memory.ports.record import Key, Partition, PendingStep, Record, Role, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import (
     Absent,
@@ -122,7 +122,7 @@ async def test_no_filter_reaches_out_of_the_asked_partition(store: Store) -> Non
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_an_id_under_another_tenant_finds_nothing_and_no_write_reaches_the_record(store: Store) -> None:
-    mine = record(owed=(Owed("k", "k"),), role=Role.ARRIVING)
+    mine = record(owed=(PendingStep("k", "k"),), role=Role.ARRIVING)
     await apply_all(store, put(mine, Absent()))
     before = await store.get(SAMPLES, [mine.key])
     for tenant in ("ACME", "umbrella", "acme "):

@@ -32,15 +32,15 @@ from memory.ports.contract.support import (
     step_ids,
 )
 from memory.ports.query import MAX_LIMIT, Everywhere, Near, Query, RowType, Search, within
-from memory.ports.record import Owed, Role, pack_vector
+from memory.ports.record import PendingStep, Role, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, Newer, Purge, RaiseGeneration
 
 KEYS = [key_of(n) for n in range(24)]
 STEPS = (
-    Owed("1", "deliver", {"to": ["long", None], "n": 1}),
-    Owed("2", "erase"),
-    Owed("3", "deliver", {"to": "archive"}),
+    PendingStep("1", "deliver", {"to": ["long", None], "n": 1}),
+    PendingStep("2", "erase"),
+    PendingStep("3", "deliver", {"to": "archive"}),
 )
 LATER = T0 + timedelta(days=3, microseconds=7)
 

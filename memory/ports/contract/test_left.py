@@ -33,7 +33,7 @@ from memory.ports.query import (
     RowType,
     within,
 )
-from memory.ports.record import Corrupt, Mark, Owed, Record, Standing, Tombstone
+from memory.ports.record import Corrupt, Mark, PendingStep, Record, Standing, Tombstone
 from memory.ports.store import Store
 
 
@@ -91,7 +91,10 @@ async def test_every_operator_holds_for_what_was_left_as_for_records(store: Stor
     """Dated and kept for good, owing and not: what has no date is neither before nor
     after any. Asked for by kind, and together with records.
     """
-    dates, step = [None if n % 3 == 0 else T0 + timedelta(days=n) for n in range(18)], (Owed("k", "k"),)
+    dates, step = (
+        [None if n % 3 == 0 else T0 + timedelta(days=n) for n in range(18)],
+        (PendingStep("k", "k"),),
+    )
     for n, at in enumerate(dates[:9]):
         await apply_all(store, delete(n, version=n + 1, discard_at=at, owed=step if n % 2 else ()))
     for n, at in enumerate(dates[9:], start=9):

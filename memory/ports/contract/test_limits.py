@@ -25,7 +25,7 @@ from memory.ports.contract.support import (
     put,
     record,
 )
-from memory.ports.record import Owed, Record, pack_vector
+from memory.ports.record import PendingStep, Record, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Status, Write
 
@@ -87,7 +87,7 @@ async def test_every_part_of_a_records_content_and_what_it_owes_count_towards_it
         "texts": {"texts": {"title": said, "content": said}},
         "body": {"body": {"said": said}},
         "vector": {"vector": pack_vector([1.0] * min(store.capabilities.max_vector_dims or 100, 100))},
-        "owed": {"owed": (Owed("k", "k", {"said": "東" * 100}),)},
+        "owed": {"owed": (PendingStep("k", "k", {"said": "東" * 100}),)},
     }
     whole = record(tier=said, epoch=said, **content[part])
     for over in (1, 0):

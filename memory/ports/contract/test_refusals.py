@@ -55,7 +55,7 @@ from memory.ports.contract.support import (
     ways,
 )
 from memory.ports.query import MAX_LIMIT, MAX_ORDERS, Eq, Has, Order, Query, Search, within
-from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Key, Owed, Partition, Record, pack_vector
+from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Key, Partition, PendingStep, Record, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import (
     Absent,
@@ -281,7 +281,7 @@ ASKED_OF = [
         3,
         fields={"type": "\ud7ff\ue000 is whole", "tags": ("",), "confidence": 2.0**53},
         expires_at=T0,
-        owed=(Owed("x", "x"),),
+        owed=(PendingStep("x", "x"),),
     ),
     record(4, fields={"type": "\U0010ffff"}, tier="\U0010ffff\U0010ffff"),
     record(5, body={}),
@@ -394,7 +394,7 @@ async def _left_exactly(store: Store) -> None:
     """
     at = T0 + timedelta(microseconds=7)
     there = at.astimezone(timezone(timedelta(hours=5, minutes=45)))
-    steps = (Owed(NUL, NUL, {NUL: [NUL, deep(MAX_DEPTH - 2)]}),)
+    steps = (PendingStep(NUL, NUL, {NUL: [NUL, deep(MAX_DEPTH - 2)]}),)
     await apply_all(
         store,
         delete(101, owed=steps, note={NUL: NUL, "deep": deep(MAX_DEPTH - 1)}, discard_at=there),
@@ -438,8 +438,13 @@ async def _left_exactly(store: Store) -> None:
 @clause("json.types", "owed.untouched")
 @pytest.mark.asyncio
 async def test_json_comes_back_as_the_same_text_wherever_it_stands(store: Store) -> None:
-    alike = [Owed(f"b:{n}", "b", {"to": to}) for n, to in enumerate((1, True, 1.0, "1", None))]
-    steps = (Owed("b", "b", MIXED), Owed("a", "a"), *alike, Owed("a:none", "a", {"to": None}))
+    alike = [PendingStep(f"b:{n}", "b", {"to": to}) for n, to in enumerate((1, True, 1.0, "1", None))]
+    steps = (
+        PendingStep("b", "b", MIXED),
+        PendingStep("a", "a"),
+        *alike,
+        PendingStep("a:none", "a", {"to": None}),
+    )
     told = [[step.step, step.data] for step in steps]
     await apply_all(store, put(record(1, body=MIXED, owed=steps)))
     out = [await fetch_record(store, 1), *(await store.query(Query(SAMPLES, within(HERE)))).records]
@@ -469,8 +474,8 @@ async def test_json_is_the_same_text_after_an_annotation(store: Store) -> None:
     nobody's reading and writing it anew shows.
     """
     settled, kept = (
-        Owed("done", "done", {"a": [], "b": {"c": 1, "d": 2}}),
-        (Owed("b", "b", MIXED), Owed("a", "a", {"to": None, "most": [2**63 - 1, []]})),
+        PendingStep("done", "done", {"a": [], "b": {"c": 1, "d": 2}}),
+        (PendingStep("b", "b", MIXED), PendingStep("a", "a", {"to": None, "most": [2**63 - 1, []]})),
     )
     told = as_text([[step.step, step.data] for step in kept])
     await apply_all(
@@ -507,7 +512,7 @@ async def test_long_texts_fields_and_tags_come_back_whole(store: Store) -> None:
         record(4, fields={"type": field + "b", "tags": ("t" * 100_000, *tags)}),
         record(
             5,
-            owed=(Owed("k", "k", {"said": "s" * some}),),
+            owed=(PendingStep("k", "k", {"said": "s" * some}),),
             body={"list": list(range(some // 8)), "said": "é" * (some // 4)},
         ),
     ]
@@ -523,7 +528,10 @@ async def test_long_texts_fields_and_tags_come_back_whole(store: Store) -> None:
         assert await query_ids(store, part=Has("tags", "tag 1999")) == [id_of(4)]
     if store.capabilities.conditional:
         await apply_all(
-            store, delete(6, note={"said": "n" * some}, owed=(Owed("k", "k", {"said": "s" * some}),))
+            store, delete(6, note={"said": "n" * some}, owed=(PendingStep("k", "k", {"said": "s" * some}),))
         )
         stands = await fetch_tombstone(store, 6)
-        assert (stands.note, stands.owed) == ({"said": "n" * some}, (Owed("k", "k", {"said": "s" * some}),))
+        assert (stands.note, stands.owed) == (
+            {"said": "n" * some},
+            (PendingStep("k", "k", {"said": "s" * some}),),
+        )

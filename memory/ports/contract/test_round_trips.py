@@ -31,7 +31,7 @@ from memory.ports.contract.support import (
     release,
 )
 from memory.ports.query import Query, within
-from memory.ports.record import FieldValue, Owed, Role, pack_vector
+from memory.ports.record import FieldValue, PendingStep, Role, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Annotate
 
@@ -92,7 +92,10 @@ async def test_a_full_record_of_every_collection_comes_back_as_it_was(
         generation=3,
         role=Role.REPLICA,
         tier="long",
-        owed=(Owed("deliver", "deliver", {"to": ["x", None, {"y": 1.5}]}), Owed("erase", "erase")),
+        owed=(
+            PendingStep("deliver", "deliver", {"to": ["x", None, {"y": 1.5}]}),
+            PendingStep("erase", "erase"),
+        ),
         previous=1_714_000_000_000_000,
         accesses=7,
         accessed_at=T0,
@@ -140,7 +143,11 @@ async def test_every_text_comes_back_unchanged_in_bookkeeping_too(store: Store) 
     """Tiers, runs and the kinds of steps, in records and in what stands where one was."""
     texts = [*TEXTS[:-1], "x" * 200]
     steps = [
-        (Owed(text, text, {text: text}), Owed("long", text + "y" * 1_000), Owed("y" * 1_000 + text, "long"))
+        (
+            PendingStep(text, text, {text: text}),
+            PendingStep("long", text + "y" * 1_000),
+            PendingStep("y" * 1_000 + text, "long"),
+        )
         for text in texts
     ]
     books = list(zip(texts, steps, strict=True))
@@ -295,7 +302,9 @@ async def test_changing_what_was_handed_in_changes_nothing_stored(store: Store) 
     texts = {"title": "a"}
     body: dict[str, Any] = {"list": [1], "dict": {"k": [1]}}
     owed: dict[str, Any] = {"to": ["a"]}
-    await apply_all(store, put(record(fields=fields, texts=texts, body=body, owed=(Owed("k", "k", owed),))))
+    await apply_all(
+        store, put(record(fields=fields, texts=texts, body=body, owed=(PendingStep("k", "k", owed),)))
+    )
 
     fields["type"] = texts["title"] = "b"
     body["list"].append(2)
@@ -306,7 +315,7 @@ async def test_changing_what_was_handed_in_changes_nothing_stored(store: Store) 
     stored = await fetch_record(store)
     assert (stored.fields["type"], stored.texts["title"]) == ("a", "a")
     assert dict(stored.body) == {"list": [1], "dict": {"k": [1]}}
-    assert stored.owed == (Owed("k", "k", {"to": ["a"]}),)
+    assert stored.owed == (PendingStep("k", "k", {"to": ["a"]}),)
 
 
 @clause("shared.nothing-in")
@@ -328,7 +337,10 @@ async def test_changing_what_was_handed_out_changes_nothing_stored(store: Store)
         store,
         put(
             record(
-                fields={"type": "a"}, body={"list": [1]}, owed=(Owed("k", "k", {"to": ["a"]}),), generation=0
+                fields={"type": "a"},
+                body={"list": [1]},
+                owed=(PendingStep("k", "k", {"to": ["a"]}),),
+                generation=0,
             )
         ),
     )
@@ -345,7 +357,7 @@ async def test_changing_what_was_handed_out_changes_nothing_stored(store: Store)
             change()
 
     assert await fetch_record(store) == record(
-        fields={"type": "a"}, body={"list": [1]}, owed=(Owed("k", "k", {"to": ["a"]}),), generation=0
+        fields={"type": "a"}, body={"list": [1]}, owed=(PendingStep("k", "k", {"to": ["a"]}),), generation=0
     )
 
 

@@ -27,7 +27,7 @@ from memory.ports.contract.support import (
     search_hits,
 )
 from memory.ports.query import Query, within
-from memory.ports.record import Owed, Record, Standing, pack_vector
+from memory.ports.record import PendingStep, Record, Standing, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Newer
 
@@ -46,7 +46,7 @@ def _change(value: Any) -> None:
             _change(inner)
         with contextlib.suppress(TypeError, AttributeError):
             value.append("changed by the caller")  # type: ignore[union-attr]
-    elif isinstance(value, Owed):
+    elif isinstance(value, PendingStep):
         _change(value.data)
 
 
@@ -61,7 +61,7 @@ def _mutable_parts() -> dict[str, Any]:
         "body": {"list": [1, {"k": [2]}], "dict": {"k": {"l": []}}},
         "fields": {"type": "a", "tags": ("x",)},
         "texts": {"content": "lantern"},
-        "owed": (Owed("k", "k", {"to": ["a"], "deep": {"x": [{}]}}),),
+        "owed": (PendingStep("k", "k", {"to": ["a"], "deep": {"x": [{}]}}),),
     }
 
 

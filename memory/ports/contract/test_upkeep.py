@@ -34,7 +34,7 @@ from memory.ports.contract.support import (
     release,
 )
 from memory.ports.query import MAX_LIMIT, Everywhere, Query, RowType, within
-from memory.ports.record import Owed, Partition, Role, pack_vector
+from memory.ports.record import Partition, PendingStep, Role, pack_vector
 from memory.ports.store import Audit, Store
 from memory.ports.writes import Absent, Annotate, Newer, Purge, RaiseGeneration
 
@@ -67,8 +67,8 @@ async def _busy(store: Store) -> None:
     if store.capabilities.conditional:
         await apply_all(
             store,
-            *[release(n, 4, owed=(Owed("k", "k"),)) for n in range(5)],
-            *[delete(n, owed=(Owed("k", "k"),)) for n in range(5, 12)],
+            *[release(n, 4, owed=(PendingStep("k", "k"),)) for n in range(5)],
+            *[delete(n, owed=(PendingStep("k", "k"),)) for n in range(5, 12)],
             *[Annotate(SAMPLES, key_of(n), 4, role=Role.REPLICA, accessed_at=T0) for n in range(12, 16)],
             *[put(record(n, texts={"content": "lantern"}), Absent(), MORE_SAMPLES) for n in range(6)],
             delete(2, collection=MORE_SAMPLES),
@@ -195,7 +195,7 @@ async def test_upkeep_keeps_what_is_past_its_time(store: Store, upkeep: str) -> 
     """Readers hide it, and forgetting is not for upkeep: a step is owed, a reader may
     still ask.
     """
-    past, owed = datetime(2001, 1, 1, tzinfo=UTC), (Owed("k", "k"),)
+    past, owed = datetime(2001, 1, 1, tzinfo=UTC), (PendingStep("k", "k"),)
     await apply_all(
         store,
         put(record(1, expires_at=past)),

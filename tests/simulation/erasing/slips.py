@@ -13,22 +13,26 @@ from tests.support.slips import Slip
 
 SLIPS: dict[str, Slip] = {
     "nobody-goes-on-with-what-a-dead-eraser-left": Slip(
-        tenant_erasure, "Tenants._begin", "owed=(owed,)", "owed=()"
+        tenant_erasure, "TenantErasure._begin", "owed=(owed,)", "owed=()"
     ),
     "what-a-clock-wrote-that-is-ahead-is-spared": Slip(
-        tenant_erasure, "Tenants._begin", "head.version + 1 for head", "0 for head"
+        tenant_erasure, "TenantErasure._begin", "head.version + 1 for head", "0 for head"
     ),
     "an-erasure-is-over-though-a-store-was-away": Slip(
-        tenant_erasure, "Tenants._pages", "done.away[store.name] = error", "pass"
+        tenant_erasure, "TenantErasure._pages", "done.away[store.name] = error", "pass"
     ),
     "what-was-edited-since-stays": Slip(
-        tenant_erasure, "Tenants._round", "await self._delete(store, record, done)", "pass"
+        tenant_erasure, "TenantErasure._round", "await self._delete(store, record, done)", "pass"
     ),
-    "what-was-edited-since-is-in-no-receipt": Slip(tenant_erasure, "Tenants._delete", "+= gone", "+= 0"),
+    "what-was-edited-since-is-in-no-receipt": Slip(
+        tenant_erasure, "TenantErasure._delete", "+= gone", "+= 0"
+    ),
     "a-receipt-counts-what-was-found-only-once": Slip(
-        tenant_erasure, "Tenants._round", "done.counts += await", "done.counts = await"
+        tenant_erasure, "TenantErasure._round", "done.counts += await", "done.counts = await"
     ),
-    "scopes-are-erased-whole": Slip(tenant_erasure, "Tenants._erase", "scope), before=before)", "scope))"),
+    "scopes-are-erased-whole": Slip(
+        tenant_erasure, "TenantErasure._erase", "scope), before=before)", "scope))"
+    ),
     "copies-of-what-was-before-stay": Slip(
         past_versions, "is_older", "if int(str(record.body.get(MADE_OF, version))) < version:", "if False:"
     ),
@@ -46,7 +50,7 @@ SLIPS: dict[str, Slip] = {
     ),
     "a-session-that-was-named-since-stays": Slip(
         tenant_erasure,
-        "Tenants._scopes",
+        "TenantErasure._scopes",
         "if isinstance(row, Record) and is_of_before(row, before)",
         "if False",
     ),

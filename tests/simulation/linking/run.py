@@ -29,7 +29,7 @@ from memory.domain.scope import Scope
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.entries import graph
-from memory.orchestrator.entries.relations import LABELS, Relation, Shows
+from memory.orchestrator.entries.relations import LABELS, Relation, RelationVisibility
 from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
 from memory.policies.asked import EntryQuery
 from memory.ports.record import Key, Record, Role
@@ -234,7 +234,7 @@ async def judge(world: Run, engine: Engine, now: datetime, random: Random) -> No
 
     for as_of, known_at in ((None, None), (began, None), (None, began)):
         when = f"as of {as_of}, known at {known_at}"
-        shown = Shows(as_of, known_at, superseded=True) if as_of or known_at else None
+        shown = RelationVisibility(as_of, known_at, superseded=True) if as_of or known_at else None
         found = {one.id for one in await engine.relations.find(TENANT, shown=shown)}
         same(f"related {when}", found, model.related(as_of=as_of, known_at=known_at))
         for scopes in ((), (scope,)):
@@ -249,7 +249,7 @@ async def judge(world: Run, engine: Engine, now: datetime, random: Random) -> No
             )
     same(
         "active",
-        {one.id for one in await engine.relations.find(TENANT, shown=Shows())},
+        {one.id for one in await engine.relations.find(TENANT, shown=RelationVisibility())},
         model.related(active=True),
     )
     for entry_id in sorted(model.entries):

@@ -71,7 +71,7 @@ SLIPS: dict[str, Slip] = {
         "except (ScratchpadFull, StoreError):",
     ),
     "parts-whose-row-never-came-stay": Slip(
-        scratchpads, "Scratchpads._lay", "owed=(Owed(PART, PART, {}),),", "owed=(),"
+        scratchpads, "Scratchpads._lay", "owed=(PendingStep(PART, PART, {}),),", "owed=(),"
     ),
     "parts-go-though-their-row-stands": Slip(
         scratchpads, "Scratchpads._look_for_row", 'Gt("parts", 0)', 'Gt("parts", 9)'

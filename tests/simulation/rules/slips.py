@@ -66,7 +66,7 @@ SLIPS: dict[str, Slip] = {
     # holds
     "a-hold-is-read-once": Slip(
         legal_holds,
-        "Holds._fetch_holds",
+        "LegalHoldRecords._fetch_holds",
         "        found = await archive.get(HOLDS, list(dict.fromkeys(keys)))\n",
         "        read = self.__dict__.setdefault('read', {})\n"
         "        if tuple(keys) not in read:\n"
@@ -81,21 +81,21 @@ SLIPS: dict[str, Slip] = {
         erasure, "Erasure.erase", "await self.holds.refuse_partition(partition)", "pass"
     ),
     "an-entry-that-is-held-goes-with-its-scope": Slip(
-        legal_holds, "Holds.refuse_partition", "if whole:", "if False:"
+        legal_holds, "LegalHoldRecords.refuse_partition", "if whole:", "if False:"
     ),
     "a-hold-over-a-user-is-not-over-their-sessions": Slip(
-        legal_holds, "Holds._subjects", "if of_sessions:", "if False:"
+        legal_holds, "LegalHoldRecords._subjects", "if of_sessions:", "if False:"
     ),
     "a-hold-over-an-entry-is-not-over-what-it-said": Slip(
         legal_holds, "_of_entries", '("entry_id", "source_id", "target_id")', '("source_id", "target_id")'
     ),
     "a-second-hold-takes-the-place-of-the-first": Slip(
         legal_holds,
-        "Holds.place",
+        "LegalHoldRecords.place",
         "said if hold.name in said else {**said, hold.name: new}",
         "{hold.name: new}",
     ),
-    "a-released-hold-holds-on": Slip(legal_holds, "Holds.release", "if other != name", "if True"),
+    "a-released-hold-holds-on": Slip(legal_holds, "LegalHoldRecords.release", "if other != name", "if True"),
     # quotas
     "writes-of-one-process-do-not-wait-for-each-other": Slip(
         quotas,

@@ -92,13 +92,13 @@ SLIPS: dict[str, Slip] = {
     # compactions
     "a-summary-of-others-rows": Slip(
         compacting,
-        "Compacting._compact_once",
+        "WindowCompaction._compact_once",
         '"left": left.to_json()',
         '"left": (self._log.seen or window).state.window.to_json()',
     ),
     "a-second-compaction-is-let-in": Slip(
         compacting,
-        "Compacting._compact_once",
+        "WindowCompaction._compact_once",
         "if seen.state.after.compactions != before or any(at not in seen.state.window for at in left):",
         "if False:",
     ),
@@ -116,7 +116,7 @@ SLIPS: dict[str, Slip] = {
         "places.between(0,",
     ),
     "a-compaction-owes-nothing-onward": Slip(
-        compacting, "Compacting._compact_once", "owed=owed)]", "owed=())]"
+        compacting, "WindowCompaction._compact_once", "owed=owed)]", "owed=())]"
     ),
     "a-cut-owes-nothing-onward": Slip(handle, "Handle._remove_from_window", "owed=owed)]", "owed=())]"),
     "what-was-cut-off-and-came-back-goes-twice": Slip(

@@ -85,7 +85,9 @@ def test_a_slip_still_finds_what_it_changes(slip: str) -> None:
 
 def test_a_slip_that_changes_nothing_is_refused() -> None:
     with pytest.raises(LookupError, match="0 times"):
-        Slip(SLIPS["a-summary-of-others-rows"].module, "Compacting.compact", "what is not there", "").patch()
+        Slip(
+            SLIPS["a-summary-of-others-rows"].module, "WindowCompaction.compact", "what is not there", ""
+        ).patch()
 
 
 def test_a_run_of_sessions_is_replayed_to_the_letter() -> None:

@@ -50,7 +50,10 @@ SLIPS: dict[str, Slip] = {
         "if True:\n            return None\n        if write.tried",
     ),
     "what-remains-is-owed-to-nobody": Slip(
-        superseding, "SupersedeWriter._write_entry", "one.owe(Owed(", "one.steps and one.owe(Owed("
+        superseding,
+        "SupersedeWriter._write_entry",
+        "one.owe(PendingStep(",
+        "one.steps and one.owe(PendingStep(",
     ),
     "what-remains-does-not-outlast-an-edit": Slip(
         superseding, "SupersedeWriter.__init__", "StepLifetime.DELETED", "StepLifetime.EDITED"

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from memory.ports.candidates import Around, Candidates
+from memory.ports.candidates import Candidates, Neighbourhood
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import HERE, T0, apply_all, delete, id_of, key_of, put, record, release
 from memory.ports.query import Eq, Order, Query, Search, Words, within
-from memory.ports.record import Owed, Role
+from memory.ports.record import PendingStep, Role
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, RaiseGeneration, Write
 from tests.support.backends import marks_of
@@ -78,11 +78,11 @@ CALLS: Mapping[str, Asked] = {
     "put Newer over what owes": Asked(
         _apply(
             lambda r: put(
-                record(_n(r), version=2, owed=(Owed("deliver", "deliver", {"to": "long"}),)), Newer()
+                record(_n(r), version=2, owed=(PendingStep("deliver", "deliver", {"to": "long"}),)), Newer()
             )
         ),
         1,
-        {"owed": (Owed("deliver", "deliver", {"to": "long"}),)},
+        {"owed": (PendingStep("deliver", "deliver", {"to": "long"}),)},
     ),
     "delete": Asked(_apply(lambda r: delete(_n(r), 9)), 1),
     "release": Asked(_apply(lambda r: release(_n(r))), 1),
@@ -114,7 +114,7 @@ CALLS: Mapping[str, Asked] = {
                 within(HERE),
                 "heron",
                 counted=("heron",),
-                around=Around("conversation_id", "number", 2),
+                around=Neighbourhood("conversation_id", "number", 2),
             )
         ),
         30,

@@ -115,7 +115,7 @@ def test_what_a_search_prefers_is_asked_for(memory: CommandLine, monkeypatch: py
         heard.append(asked)
         return SearchResult()
 
-    monkeypatch.setattr("memory.orchestrator.retrieval.search.Searching.search", search)
+    monkeypatch.setattr("memory.orchestrator.retrieval.search.EntrySearch.search", search)
     memory("search", "tea", "-s", "user:ada")
     options = (
         "--mode",

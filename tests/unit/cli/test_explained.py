@@ -53,7 +53,7 @@ def _answering(monkeypatch: pytest.MonkeyPatch, explanation: dict[str, Any]) -> 
     async def search(*args: object, explain: bool) -> SearchResult:
         return SearchResult([FoundEntry(TEA, 0.8123, explanation, 0.64)], left_out=LEFT)
 
-    monkeypatch.setattr("memory.orchestrator.retrieval.search.Searching.search", search)
+    monkeypatch.setattr("memory.orchestrator.retrieval.search.EntrySearch.search", search)
 
 
 @pytest.fixture

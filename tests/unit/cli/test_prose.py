@@ -22,7 +22,7 @@ from memory.facade.memory import Memory
 from memory.facade.reports import Stats
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.storage.collections import ENTRIES
-from memory.ports.record import Key, Owed, Record
+from memory.ports.record import Key, PendingStep, Record
 from memory.ports.writes import AtVersion, Put
 from tests.support.backends import marks_of
 from tests.support.placings import PLACINGS
@@ -317,7 +317,7 @@ def owing(narrow: CommandLine) -> str:
             store = memory._engine.topology.archive
             (row,) = await store.get(ENTRIES, [Key(memory.tenant, entry.id)])
             assert isinstance(row, Record)
-            debts = (Owed("of-version-2", "of-version-2", {}),)
+            debts = (PendingStep("of-version-2", "of-version-2", {}),)
             (outcome,) = await store.apply(
                 [Put(ENTRIES, replace(row, owed=debts, version=row.version + 1), AtVersion(row.version))]
             )

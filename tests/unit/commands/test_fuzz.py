@@ -18,7 +18,7 @@ import pytest
 from memory import Memory, MemoryTiersError, Scope
 from memory.commands import Result, commands_in, escape, parse, render, run
 from memory.commands.escape import escape_text
-from memory.commands.parse import Wrong
+from memory.commands.parse import InvalidCommand
 from tests.support.depth import drawn
 from tests.support.slips import Slip
 
@@ -262,7 +262,7 @@ def check(text: str, found: Sequence[Result], done: Counter[str]) -> None:
         if len(head) < 400 and "\ufffd" not in head:
             [again] = commands_in(head)
             assert (type(again), again.said) == (type(command), command.said)
-        done["wrong" if isinstance(command, Wrong) else "error" if result.is_error else "done"] += 1
+        done["wrong" if isinstance(command, InvalidCommand) else "error" if result.is_error else "done"] += 1
 
 
 async def played(rounds: int) -> Counter[str]:

@@ -12,13 +12,13 @@ from memory.commands.parse import (
     Density,
     Expand,
     Invalidate,
+    InvalidCommand,
     ListEntries,
     ReadArtifact,
     Scratchpad,
     Search,
     ShowEntry,
     Write,
-    Wrong,
     commands_in,
 )
 
@@ -63,12 +63,12 @@ def test_an_id_is_digits_with_or_without_a_sign(named: str) -> None:
 def test_what_is_no_id_is_a_usage_error(named: str) -> None:
     for verb in ("entry", "density", "invalidate", "read", "expand"):
         command = one(f"/mem {verb} {named}")
-        assert isinstance(command, Wrong)
+        assert isinstance(command, InvalidCommand)
         assert command.usage[0].startswith(f"/mem {verb}")
-    assert isinstance(one(f"/mem add link {named} supports 2"), Wrong)
+    assert isinstance(one(f"/mem add link {named} supports 2"), InvalidCommand)
     assert isinstance(
         one(f"/mem add entry user title --supersedes {named if named != '42,43' else '42,,43'}\nx\n/endmem"),
-        Wrong,
+        InvalidCommand,
     )
 
 
@@ -157,7 +157,7 @@ def test_a_line_says_what_is_meant(text: str, meant: Command) -> None:
 )
 @pytest.mark.behaviour("D122")
 def test_what_is_not_used_as_it_is_to_be_is_wrong(text: str) -> None:
-    assert isinstance(one(text), Wrong)
+    assert isinstance(one(text), InvalidCommand)
     assert commands_in(f"{text}\n/mem entries")[1:] in ([ListEntries("/mem entries")], []), (
         "add entry has a body"
     )
@@ -213,17 +213,17 @@ def test_what_is_not_closed_runs_to_the_end_and_nothing_in_it_is_a_command() -> 
     assert one(f"/mem add entry user t\n{inside}") == AddEntry("/mem add entry user t", "user", "t", None)
     assert one(f"/mem write\n{inside}") == Write("/mem write", None)
     assert one(f"/mem write --shared\n{inside}") == Write("/mem write --shared", None, True)
-    assert isinstance(one(f"/mem add entry\n{inside}"), Wrong)
+    assert isinstance(one(f"/mem add entry\n{inside}"), InvalidCommand)
     assert one(f"/mem add entry user t\n{inside}/endmem").body.startswith("/mem invalidate 1\n")  # type: ignore[attr-defined]
 
 
 def test_a_body_behind_what_nobody_knows_is_one_all_the_same() -> None:
     for misspelt in ("/mem add entyr user t", "/mem new", "/mem"):
         wrong, listed = commands_in(f"{misspelt}\n/mem invalidate 1\n/endmem\n/mem entries")
-        assert isinstance(wrong, Wrong)
+        assert isinstance(wrong, InvalidCommand)
         assert listed == ListEntries("/mem entries")
         wrong, added = commands_in(f"{misspelt}\n/mem add entry user t\nx\n/endmem")
-        assert isinstance(wrong, Wrong)
+        assert isinstance(wrong, InvalidCommand)
         assert isinstance(added, AddEntry), "the end is that of the entry"
         assert len(commands_in(f"{misspelt}\n/mem entries\n/mem entries")) == 3, "nothing ends it"
     assert one("/mem write one\n/mem entries\n/endmem") == Write("/mem write one", "one\n/mem entries")
@@ -247,4 +247,4 @@ def test_a_long_line_takes_no_longer_than_its_length() -> None:
         f"entry {'# ' * 250_000}",
         f"search {'--rerank ' * 50_000}",
     ):
-        assert isinstance(one(f"/mem {said}"), Wrong)
+        assert isinstance(one(f"/mem {said}"), InvalidCommand)

@@ -241,7 +241,7 @@ def test_several_things_may_come_as_any_iterable() -> None:
 
 
 def test_an_error_of_the_model_names_the_field_and_shows_no_value() -> None:
-    class Model(validation.Checked):
+    class Model(validation.ValidatedModel):
         number: int
 
     with pytest.raises(InvalidInput) as caught:

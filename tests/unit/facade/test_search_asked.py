@@ -66,7 +66,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[EntryQuery]:
         asked.append(what)
         return SearchResult()
 
-    monkeypatch.setattr("memory.orchestrator.retrieval.search.Searching.search", search)
+    monkeypatch.setattr("memory.orchestrator.retrieval.search.EntrySearch.search", search)
     return asked
 
 

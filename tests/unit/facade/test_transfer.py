@@ -17,11 +17,11 @@ from memory.domain.scope import Scope
 from memory.facade.transfer import (
     FORMAT,
     BadLine,
-    Ids,
+    IdMapping,
+    ImportOptions,
     Item,
-    Link,
-    Message,
-    Reading,
+    MessageLine,
+    RelationLine,
     exported_entry,
     exported_relation,
     read,
@@ -33,14 +33,14 @@ SESSION = Scope.session("s1")
 
 def parse(data: str | bytes, scope: Scope | None = SESSION) -> list[Item | BadLine]:
     return list(
-        read(io.BytesIO(data.encode() if isinstance(data, str) else data), "chat.jsonl", Reading(scope))
+        read(io.BytesIO(data.encode() if isinstance(data, str) else data), "chat.jsonl", ImportOptions(scope))
     )
 
 
-def messages(data: str | bytes, scope: Scope | None = SESSION) -> list[Message]:
+def messages(data: str | bytes, scope: Scope | None = SESSION) -> list[MessageLine]:
     found = parse(data, scope)
-    assert all(isinstance(item, Message) for item in found), found
-    return [item for item in found if isinstance(item, Message)]
+    assert all(isinstance(item, MessageLine) for item in found), found
+    return [item for item in found if isinstance(item, MessageLine)]
 
 
 def the_bad_line(data: str | bytes, scope: Scope | None = SESSION) -> BadLine:
@@ -183,7 +183,7 @@ GOOD = {"role": "user", "content": "fine"}
 )
 def test_a_bad_line_is_named_by_its_number_and_its_neighbours_are_read(bad: str, problem: str) -> None:
     found = parse(lines(GOOD) + bad + "\n" + lines(GOOD))
-    assert [type(item) for item in found] == [Message, BadLine, Message]
+    assert [type(item) for item in found] == [MessageLine, BadLine, MessageLine]
     assert str(found[1]).startswith("chat.jsonl line 2: ")
     assert problem in str(found[1])
 
@@ -292,8 +292,8 @@ def test_an_entry_comes_into_no_tier_before_the_one_where_those_of_its_scope_are
     scope: Scope, kept: str
 ) -> None:
     line = exported_entry(entry(id=new_id("acme", scope.text, 1), scope=scope, tier="short"))
-    (item,) = read(io.BytesIO(json.dumps(line).encode()), "x", Reading(same_ids_of="acme"))
-    assert isinstance(item, Message)
+    (item,) = read(io.BytesIO(json.dumps(line).encode()), "x", ImportOptions(same_ids_of="acme"))
+    assert isinstance(item, MessageLine)
     assert item.as_it_was is not None
     assert item.as_it_was.tier == kept
 
@@ -302,8 +302,8 @@ def test_a_place_for_messages_does_not_move_exported_entries() -> None:
     data = io.BytesIO((json.dumps(exported_entry(entry())) + "\n" + lines(GOOD)).encode())
     scopes = [
         item.draft.scope.text
-        for item in read(data, "x", Reading(messages_to=SESSION))
-        if isinstance(item, Message)
+        for item in read(data, "x", ImportOptions(messages_to=SESSION))
+        if isinstance(item, MessageLine)
     ]
     assert scopes == ["object:a%3Ab:t1", "session:s1"]
 
@@ -324,11 +324,11 @@ def test_what_names_an_exported_entry_names_its_new_id_and_what_names_others_sta
         exported_relation(Relation("r", second, first, "refines", datetime(2027, 1, 1, tzinfo=UTC))),
     ]
     items = [item for item in parse(lines(*whole), scope=None) if not isinstance(item, BadLine)]
-    ids = Ids("acme", same=False)
+    ids = IdMapping("acme", same=False)
     for item in items:
         ids.note(item)
-    found = [ids.message(item) for item in items if isinstance(item, Message)]
-    links = [ids.link(item) for item in items if isinstance(item, Link)]
+    found = [ids.message(item) for item in items if isinstance(item, MessageLine)]
+    links = [ids.link(item) for item in items if isinstance(item, RelationLine)]
 
     new = [keyed_id("acme", "session:s1", old) for old in (first, second)]
     draft = found[1].draft

@@ -22,7 +22,7 @@ from memory.facade.blocking import (
     BlockingSummarizingProvider,
 )
 from memory.facade.memory import NOUNS
-from memory.facade.sync_wrapper import Twin, blocking_class, is_async
+from memory.facade.sync_wrapper import SyncWrapper, blocking_class, is_async
 from tests.unit.facade.test_surface import methods_of
 from tools.blocking_stub import STUB, TWINS, stub
 
@@ -176,7 +176,7 @@ def test_every_async_class_that_can_be_reached_from_a_public_one_has_a_name_amon
 @pytest.mark.parametrize("name", TWINS)
 def test_a_twin_has_every_public_method_and_property_of_its_class(name: str) -> None:
     twin, original = getattr(twins, name), TWINS[name]
-    assert issubclass(twin, Twin)
+    assert issubclass(twin, SyncWrapper)
     for member, was in inspect.getmembers(original):
         if member.startswith("_"):
             continue

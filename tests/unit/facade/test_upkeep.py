@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memory.facade.memory import Memory
-from memory.facade.upkeep import Upkeep
+from memory.facade.upkeep import SweepTask
 from memory.orchestrator.maintenance.sweeps import Maintenance, SweepReport
 from memory.orchestrator.storage.budgets import UNLIMITED, Allowance
 
@@ -38,7 +38,7 @@ async def _until(holds: object) -> None:
 
 async def test_a_failed_sweep_is_tried_again_at_the_next_turn_until_stopped() -> None:
     maintenance = Counting()
-    upkeep = Upkeep(maintenance, timedelta(milliseconds=5))
+    upkeep = SweepTask(maintenance, timedelta(milliseconds=5))
     upkeep.start()
     await _until(lambda: maintenance.sweeps >= 3)
     await upkeep.stop()
@@ -48,7 +48,7 @@ async def test_a_failed_sweep_is_tried_again_at_the_next_turn_until_stopped() ->
 
 
 async def test_an_interval_of_nothing_means_never() -> None:
-    upkeep = Upkeep(Counting(), timedelta(0))
+    upkeep = SweepTask(Counting(), timedelta(0))
     upkeep.start()
     await upkeep.stop()
     assert upkeep._task is None

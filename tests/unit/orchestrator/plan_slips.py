@@ -78,7 +78,7 @@ SLIPS = {
     "a move goes to a store that is away": Slip(
         dry_run_moves,
         "DryRunMoves.staying_records",
-        "return {key: Stay(str(error), isinstance(error, StoreUnavailable)) for key in keys}",
+        "return {key: StayReason(str(error), isinstance(error, StoreUnavailable)) for key in keys}",
         "return {}",
     ),
 }

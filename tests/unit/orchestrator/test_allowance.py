@@ -12,13 +12,13 @@ import pytest
 from memory.domain.hold import LegalHold, Over
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.maintenance.sweeps import SweepReport
-from memory.orchestrator.storage.budgets import Allowance, Enough
+from memory.orchestrator.storage.budgets import Allowance, BudgetExhausted
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.settings import EngineSettings
 from memory.policies.promotion import PromotionRule
 from memory.policies.retention import RetentionRule
 from memory.policies.single_conditions import OlderThan
-from memory.ports.record import Owed, Record
+from memory.ports.record import PendingStep, Record
 from memory.ports.writes import AtVersion, Put
 from tests.simulation.loop import SimulatedLoop
 from tests.unit.orchestrator.world import DAY, HOUR, ORG, TENANT, USER, World, held
@@ -98,7 +98,7 @@ async def owe_what_nobody_knows(world: World, content: str) -> None:
 
 
 def record_owing(record: Record) -> Record:
-    return replace(record, owed=(Owed("of-version-2", "of-version-2"),), version=record.version + 1)
+    return replace(record, owed=(PendingStep("of-version-2", "of-version-2"),), version=record.version + 1)
 
 
 async def test_the_job_in_which_a_sweep_ended_is_the_first_of_the_next(
@@ -135,7 +135,7 @@ def test_a_budget_ends_a_round_and_a_rate_slows_it() -> None:
             for _ in range(5):
                 await hold(count)
                 moments.append(round(loop.time() - began, 1))
-        except Enough:
+        except BudgetExhausted:
             moments.append(-1)
         return moments
 
@@ -155,7 +155,7 @@ async def test_who_waits_for_the_rate_stops_when_asked_to() -> None:
     waiting = asyncio.create_task(hold(1))
     await asyncio.sleep(0)
     stop.set()
-    with pytest.raises(Enough):
+    with pytest.raises(BudgetExhausted):
         await waiting
 
 
@@ -246,10 +246,10 @@ async def test_who_has_but_looked_stops_when_asked_to_and_does_not_wait_for_the_
     hold = Allowance(timedelta(0), rate=0.001, stop=stop).over(held)
     await hold(0)
     await hold(1)  # the first thing that is done
-    with pytest.raises(Enough):
+    with pytest.raises(BudgetExhausted):
         await hold(0)
     stop.set()
-    with pytest.raises(Enough):
+    with pytest.raises(BudgetExhausted):
         await Allowance(stop=stop).over(held)(0)
 
 

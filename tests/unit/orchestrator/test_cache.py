@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from memory.orchestrator.storage.cache import Look
+from memory.orchestrator.storage.cache import CacheLookup
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.record import Key, Record, Role
 from tests.unit.orchestrator.world import DAY, SESSION, TENANT, USER, VOLATILE, World
@@ -187,10 +187,10 @@ async def test_a_reader_that_is_overtaken_by_a_move_leaves_no_copy_that_names_th
     for late in (False, True):
         entry = await cached.write()
         key = Key(TENANT, entry.id)
-        read: list[tuple[Record, Look]] = []
+        read: list[tuple[Record, CacheLookup]] = []
 
         async def looks_and_reads(
-            key: Key = key, read: list[tuple[Record, Look]] = read, late: bool = late
+            key: Key = key, read: list[tuple[Record, CacheLookup]] = read, late: bool = late
         ) -> None:
             seen = await cached.engine.cache.look(ENTRIES, key)
             home = await cached.standing(cached.mid, key.id)

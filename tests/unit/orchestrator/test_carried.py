@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from memory.domain.entry import CARRIED, Entry, EntryDraft, ImportedDraft, MessageDraft
-from memory.facade.transfer import Message, Reading, exported_entry, read
+from memory.facade.transfer import ImportOptions, MessageLine, exported_entry, read
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.storage.entry_records import request_digest
 from memory.policies.marks import ASKS, ENDS_ASKING, HAS_PLACE
@@ -64,7 +64,7 @@ async def test_an_export_carries_it_into_another_store_and_of_other_entries_tell
     line = exported_entry(entry)
     assert {name: line[name] for name in CARRIED} == SAID == {name: entry.to_dict()[name] for name in CARRIED}
     (message,) = read(io.BytesIO(json.dumps(line).encode()), "export")
-    assert isinstance(message, Message)
+    assert isinstance(message, MessageLine)
     assert isinstance(message.draft, ImportedDraft)
     async with World() as elsewhere:
         imported = await elsewhere.engine.entries.write(TENANT, message.draft)
@@ -101,8 +101,8 @@ async def test_marks_are_made_of_title_and_content_and_again_when_these_change(w
 async def test_what_is_imported_gets_the_marks_of_its_text(world: World, same_ids: bool) -> None:
     entry = await world.write("Really? He is in Porto.", USER)
     data = io.BytesIO(json.dumps(exported_entry(entry)).encode())
-    (message,) = read(data, "export", Reading(same_ids_of=TENANT if same_ids else None))
-    assert isinstance(message, Message)
+    (message,) = read(data, "export", ImportOptions(same_ids_of=TENANT if same_ids else None))
+    assert isinstance(message, MessageLine)
     async with World() as elsewhere:
         if message.as_it_was is not None:
             await elsewhere.engine.transfer.restore_entries(TENANT, [message.as_it_was])

@@ -20,7 +20,7 @@ from memory.policies.onward import ExitedMessages
 from memory.policies.promotion import PromotionRule
 from memory.policies.retention import RetentionRule
 from memory.policies.single_conditions import IdleFor
-from memory.ports.record import Key, Owed, Record
+from memory.ports.record import Key, PendingStep, Record
 from memory.ports.record import Role as CopyRole
 from memory.ports.writes import Annotate
 from tests.support.slips import Slip
@@ -58,7 +58,7 @@ async def copies(world: World) -> list[str]:
 
 async def advised_on(world: World) -> Entry:
     """An entry that stays until an advisor was asked about it."""
-    owed = Owed(ENRICH, ENRICH, {"wanted": ["auto_tag"], "until": micros(world.clock() + DAY)})
+    owed = PendingStep(ENRICH, ENRICH, {"wanted": ["auto_tag"], "until": micros(world.clock() + DAY)})
     return await world.engine.entries.write(TENANT, EntryDraft(scope=SESSION, content="text"), steps=[owed])
 
 

@@ -384,7 +384,9 @@ async def test_they_are_those_of_the_entries_whatever_happens() -> None:
 
 
 SLIPS = {
-    "a text owes nothing": Slip(outbox, "write_steps", "(*owed, Owed(MAKE_PASSAGES, MAKE_PASSAGES))", "owed"),
+    "a text owes nothing": Slip(
+        outbox, "write_steps", "(*owed, PendingStep(MAKE_PASSAGES, MAKE_PASSAGES))", "owed"
+    ),
     "a deletion owes nothing": Slip(erasure, "Erasure.deletion", "*passages_left(kind, record)", ""),
     "an edit keeps what there was": Slip(
         entry_records, "apply_changes", "fields.pop(SAID, None)", "fields[SAID] = said_at(record)"

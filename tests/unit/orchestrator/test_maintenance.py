@@ -18,7 +18,7 @@ from memory.domain.errors import CorruptRecord, StoreError, StoreUnavailable
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, LEASES, RELATIONS
 from memory.orchestrator.storage.settings import EngineSettings
 from memory.policies.promotion import PromotionRule
-from memory.ports.record import Key, Owed, Partition, Record, Tombstone
+from memory.ports.record import Key, Partition, PendingStep, Record, Tombstone
 from memory.ports.writes import Annotate, AtVersion, Delete, Put, Write
 from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, World
 
@@ -262,7 +262,7 @@ async def _owe(world: World, entry: Entry, kind: str) -> None:
             [
                 Put(
                     ENTRIES,
-                    replace(row, owed=(Owed(kind, kind, {}),), version=row.version + 1),
+                    replace(row, owed=(PendingStep(kind, kind, {}),), version=row.version + 1),
                     AtVersion(row.version),
                 )
             ]

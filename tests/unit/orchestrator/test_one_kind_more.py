@@ -16,7 +16,7 @@ import pytest
 from memory.domain.ids import new_id
 from memory.domain.scope import Scope
 from memory.domain.time import micros
-from memory.facade.transfer import Ids, Message, Row, exported_entry, exported_record, read
+from memory.facade.transfer import IdMapping, MessageLine, RecordLine, exported_entry, exported_record, read
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.kinds import KINDS, Kind, Kinds
 from memory.orchestrator.storage.outbox import replicas
@@ -180,15 +180,15 @@ async def test_an_export_carries_it_to_another_tenant_with_what_it_belongs_to(
     assert [line.get("kind") for line in lines] == [None, "sketches", "margins"]
 
     items = list(read(io.BytesIO("\n".join(json.dumps(line) for line in lines).encode()), "export"))
-    good = [item for item in items if isinstance(item, Message | Row)]
+    good = [item for item in items if isinstance(item, MessageLine | RecordLine)]
     assert len(good) == 3
-    ids = Ids("elsewhere", same=False)
+    ids = IdMapping("elsewhere", same=False)
     for item in good:
         ids.note(item)
-    rows = [ids.row(item) for item in good if isinstance(item, Row)]
+    rows = [ids.row(item) for item in good if isinstance(item, RecordLine)]
     assert [ids.missing_id(item) for item in good] == [None] * 3
     new = await drawn.engine.entries.write(
-        "elsewhere", next(item.draft for item in good if isinstance(item, Message))
+        "elsewhere", next(item.draft for item in good if isinstance(item, MessageLine))
     )
     for again in (False, True):
         assert [await drawn.engine.transfer.restore("elsewhere", row.kind, row.record) for row in rows] == [
@@ -209,7 +209,7 @@ async def test_an_export_carries_it_to_another_tenant_with_what_it_belongs_to(
     await drawn.flush()
     assert isinstance((await drawn.long.get(SKETCHES, [drawing.key]))[0], Record), "its replica was delivered"
 
-    lost = Ids("elsewhere", same=False)
+    lost = IdMapping("elsewhere", same=False)
     assert [lost.missing_id(item) for item in good] == [None, None, entry.id]
 
 

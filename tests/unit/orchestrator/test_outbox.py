@@ -16,7 +16,7 @@ from memory.orchestrator.maintenance.sweeps import READ_AT_ONCE
 from memory.orchestrator.storage import outbox
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, OPERATIONS, RELATIONS
 from memory.orchestrator.storage.outbox import MOST_VERSIONS_OWED, REPLICA, OutboxRecord, replicas
-from memory.ports.record import Owed, Record, Tombstone
+from memory.ports.record import PendingStep, Record, Tombstone
 from memory.ports.writes import AtVersion, Delete, Outcome, Put, Status, Write
 from tests.unit.orchestrator.world import DAY, HOUR, ORG, SESSION, TENANT, USER, World
 
@@ -344,7 +344,7 @@ async def test_a_tombstone_whose_steps_two_processes_did_each_a_part_of_is_forgo
 # -- steps of any kind -----------------------------------------------------------------
 
 
-async def _owe(world: World, entry: Entry, *steps: Owed) -> None:
+async def _owe(world: World, entry: Entry, *steps: PendingStep) -> None:
     """As another version of the library may have left it."""
     row = await world.standing(world.mid, entry.id)
     assert isinstance(row, Record)
@@ -360,7 +360,9 @@ async def test_a_delivery_nobody_here_has_heard_of_is_carried_out_as_it_says_wha
     world.long.fails_before.add("replica.deliver")
     entry = await world.write(scope=USER)
     world.heal()
-    await _owe(world, entry, Owed("1", "deliver.of-version-2", {"to": "long", "write": {"put": "self"}}))
+    await _owe(
+        world, entry, PendingStep("1", "deliver.of-version-2", {"to": "long", "write": {"put": "self"}})
+    )
     assert (await world.engine.maintenance.sweep()).finished == 1
     assert await world.stands(entry) == ["-", "home", "replica"]
     assert await world.owed() == 0
@@ -369,16 +371,16 @@ async def test_a_delivery_nobody_here_has_heard_of_is_carried_out_as_it_says_wha
 @pytest.mark.parametrize(
     "step",
     [
-        Owed("1", "of-version-2", {"to": "long"}),
-        Owed("1", "deliver.replica", {"to": "long", "write": {"patch": "self"}}),
-        Owed("1", "deliver.replica", {"to": "beyond", "write": {"put": "self"}}),
-        Owed("1", "deliver.version", {"to": "mid", "write": {"put": {}, "in": "of-version-2"}}),
-        Owed("1", "erase", {"collection": "of-version-2", "fields": ["entry_id"]}),
+        PendingStep("1", "of-version-2", {"to": "long"}),
+        PendingStep("1", "deliver.replica", {"to": "long", "write": {"patch": "self"}}),
+        PendingStep("1", "deliver.replica", {"to": "beyond", "write": {"put": "self"}}),
+        PendingStep("1", "deliver.version", {"to": "mid", "write": {"put": {}, "in": "of-version-2"}}),
+        PendingStep("1", "erase", {"collection": "of-version-2", "fields": ["entry_id"]}),
     ],
     ids=lambda step: str(step.data),
 )
 async def test_a_step_that_nobody_here_can_read_stays_owed_and_is_shown_beside_others_that_are_done(
-    world: World, step: Owed
+    world: World, step: PendingStep
 ) -> None:
     entry = await world.write(scope=USER)
     await _owe(world, entry, step, *replicas(world.engine.placement, ENTRIES, world.mid, "mid"))

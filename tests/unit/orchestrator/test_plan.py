@@ -29,7 +29,7 @@ from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
 from memory.policies.single_conditions import HasTag, IdleFor, OlderThan, ScopeExceeds
 from memory.ports.query import Count, Query, Tenant
-from memory.ports.record import Owed, Record
+from memory.ports.record import PendingStep, Record
 from memory.ports.record import Role as CopyRole
 from tests.support import noticed
 from tests.support.depth import drawn
@@ -503,7 +503,7 @@ async def test_an_entry_that_waits_for_an_advisor_stays_and_so_does_its_session(
     soon = RetentionRule(name="soon", what="sessions", then="end", when=IdleFor(HOUR))
     async with World(rules=(PromotionRule(name="far", target="long"),), retention=[soon]) as world:
         await begun(world)
-        owed = Owed(ENRICH, ENRICH, {"wanted": ["auto_tag"], "until": micros(world.clock() + DAY)})
+        owed = PendingStep(ENRICH, ENRICH, {"wanted": ["auto_tag"], "until": micros(world.clock() + DAY)})
         entry = await world.engine.entries.write(
             TENANT, EntryDraft(scope=SESSION, content="text"), steps=[owed]
         )

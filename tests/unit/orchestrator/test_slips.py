@@ -344,7 +344,7 @@ SLIPS: dict[str, tuple[Story, Slip]] = {
         cached_while_moved,
         Slip(
             moves,
-            "Tiering._relabel",
+            "TierMover._relabel",
             "await self._cache.invalidate(collection, *[m.key for m in there])",
             "pass",
         ),

@@ -28,7 +28,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.entries import scratchpads
 from memory.orchestrator.erasure import erasure
 from memory.orchestrator.maintenance import tenant_erasure
-from memory.orchestrator.maintenance.tenant_erasure import Tenants
+from memory.orchestrator.maintenance.tenant_erasure import TenantErasure
 from memory.orchestrator.storage import generations
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, HOLDS, OPERATIONS, SCRATCHPADS
 from memory.orchestrator.storage.kinds import KINDS
@@ -352,11 +352,13 @@ async def test_what_others_do_meanwhile_is_neither_lost_nor_saves_what_was_befor
 # -- slips -----------------------------------------------------------------------------
 
 SLIPS = {
-    "the operation owes nothing": Slip(tenant_erasure, "Tenants._begin", "owed=(owed,)", "owed=()"),
+    "the operation owes nothing": Slip(tenant_erasure, "TenantErasure._begin", "owed=(owed,)", "owed=()"),
     "an entry that was changed since stays": Slip(
-        tenant_erasure, "Tenants._round", "await self._delete(store, record, done)", "pass"
+        tenant_erasure, "TenantErasure._round", "await self._delete(store, record, done)", "pass"
     ),
-    "scopes are erased whole": Slip(tenant_erasure, "Tenants._erase", "scope), before=before)", "scope))"),
+    "scopes are erased whole": Slip(
+        tenant_erasure, "TenantErasure._erase", "scope), before=before)", "scope))"
+    ),
     "a session of before is spared": Slip(
         sessions, "SessionRecords.erase_before", "is_of_before(stored, before)", "False"
     ),
@@ -541,12 +543,12 @@ async def erased_while_more_comes(world: World, monkeypatch: pytest.MonkeyPatch)
     """Whenever the eraser looks something of before is there, until the patch is
     undone.
     """
-    look = Tenants._scopes
+    look = TenantErasure._scopes
 
-    async def looked(self: Tenants, *asked: Any) -> set[str]:
+    async def looked(self: TenantErasure, *asked: Any) -> set[str]:
         return {*await look(self, *asked), USER.text}
 
-    monkeypatch.setattr(Tenants, "_scopes", looked)
+    monkeypatch.setattr(TenantErasure, "_scopes", looked)
     with pytest.raises(StoreUnavailable, match="goes on coming"):
         await world.engine.tenants.erase(TENANT)
 

@@ -13,7 +13,7 @@ import pytest
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.wrappers import latecomer
-from memory.adapters.wrappers.latecomer import Latecomer
+from memory.adapters.wrappers.latecomer import DeferredOpen
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import ConfigError, EmbedderMismatch, NotOpen, StoreUnavailable
 from memory.domain.scope import Scope
@@ -306,7 +306,11 @@ def test_of_what_two_stores_answer_the_newer_copy_counts_and_between_equals_the_
 
 async def _open_without(world: World, name: str, embedder: Embedder | None = None) -> Engine:
     """An engine that was opened while one of its three stores was away."""
-    stores = {"short": Latecomer(world.short), "mid": Latecomer(world.mid), "long": Latecomer(world.long)}
+    stores = {
+        "short": DeferredOpen(world.short),
+        "mid": DeferredOpen(world.mid),
+        "long": DeferredOpen(world.long),
+    }
     opens, gone = stores[name].inner.open, StoreUnavailable(name, "nobody listens")
 
     async def away(collections: Sequence[Collection]) -> None:
@@ -384,7 +388,7 @@ async def test_what_was_to_have_its_home_in_a_store_that_comes_late_and_is_a_cac
 ) -> None:
     monkeypatch.setattr(latecomer, "AGAIN_AFTER", 0.0)
     late, clock = Claims("short", DURABLE), Clock()
-    short, mid, long = Latecomer(late), Flaky("mid", DURABLE), Flaky("long", DURABLE)
+    short, mid, long = DeferredOpen(late), Flaky("mid", DURABLE), Flaky("long", DURABLE)
     engine = Engine(Topology(short=short, mid=mid, long=long), clock=clock)
     await engine.open()
     late.gone = False
@@ -425,7 +429,7 @@ async def test_a_store_that_comes_late_and_is_kept_out_is_what_it_was_taken_for(
     monkeypatch.setattr(latecomer, "AGAIN_AFTER", 0.0)
     late = Claims("mid", DURABLE)
     short, long = Flaky("short", DURABLE), Flaky("long", DURABLE)
-    topology = Topology(short=short, mid=Latecomer(late), long=long)
+    topology = Topology(short=short, mid=DeferredOpen(late), long=long)
     engine = Engine(topology)
     await engine.open()
     homes = topology.homes

@@ -25,7 +25,7 @@ from memory.orchestrator.maintenance.reverting import NOT_KEPT
 from memory.orchestrator.storage.collections import ENTRY_VERSIONS, OPERATIONS, SETTINGS
 from memory.orchestrator.storage.settings import EngineSettings
 from memory.orchestrator.trust import blocked_sources
-from memory.orchestrator.trust.gates import Asking, lets_out
+from memory.orchestrator.trust.gates import GateRunner, lets_out
 from memory.policies.asked import EntryQuery
 from tests.support.depth import beyond
 from tests.unit.orchestrator.world import SESSION, TENANT, USER, Flaky, World
@@ -485,7 +485,7 @@ async def test_a_gate_that_hangs_in_its_thread_keeps_nothing_else_from_running(w
         asked.append(entry.content)
         return never.wait()
 
-    asking = Asking(timedelta(milliseconds=1))
+    asking = GateRunner(timedelta(milliseconds=1))
     written = [await _write(world, f"tea {number}") for number in range(2)]
     for _ in range(40):
         assert not any(map(lets_out, await asking.answers_of(gate, [(one,) for one in written])))

@@ -19,7 +19,7 @@ from memory.policies.enrichment import (
     EXCERPT_BYTES,
     MOST_TAGS,
     NOTE_CHARS,
-    Said,
+    SupersedeReply,
     is_older,
     merge_tags,
     near_text,
@@ -151,7 +151,7 @@ def test_of_tags_that_would_be_too_many_none_is_added() -> None:
     ],
 )
 def test_only_numbers_that_were_shown_count(reply: str, places: tuple[int, ...], note: str | None) -> None:
-    assert parse_supersede_reply(reply, 3) == Said(places, note)
+    assert parse_supersede_reply(reply, 3) == SupersedeReply(places, note)
 
 
 @given(st.text(), st.integers(0, 5))

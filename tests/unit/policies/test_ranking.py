@@ -23,7 +23,7 @@ from memory.policies.ranking.order import rank
 from memory.policies.ranking.preferences import Preferences
 from memory.policies.ranking.relevance import EmbedderScale
 from memory.policies.ranking.score import score
-from memory.ports.candidates import Measured, Statistics
+from memory.ports.candidates import CandidateColumns, Statistics
 from memory.ports.record import Role, pack_vector
 from memory.ports.text import words
 
@@ -33,7 +33,7 @@ DAY = timedelta(days=1)
 
 def _pool(
     question: Question, texts: Sequence[str], vectors: Sequence[Sequence[float]] = (), **fields: Sequence[Any]
-) -> Measured:
+) -> CandidateColumns:
     """A pool of these texts, in a corpus of a hundred where each word of the question
     is in ten.
     """
@@ -46,7 +46,7 @@ def _pool(
         "valid_from": [NOW] * len(texts),
         **fields,
     }
-    return Measured(
+    return CandidateColumns(
         [str(n) for n in range(len(texts))],
         ["user:ann"] * len(texts),
         [1] * len(texts),
@@ -60,7 +60,7 @@ def _pool(
     )
 
 
-def _order(question: Question, pool: Measured, near: bytes | None = None) -> list[int]:
+def _order(question: Question, pool: CandidateColumns, near: bytes | None = None) -> list[int]:
     return [int(row) for row in np.argsort(-score(question, pool, near, NOW).score, kind="stable")]
 
 
@@ -148,7 +148,7 @@ def test_a_record_without_a_vector_is_measured_by_its_words_alone() -> None:
 
 
 def _relevance(
-    question: Question, pool: Measured, near: bytes | None = None, **asked: Any
+    question: Question, pool: CandidateColumns, near: bytes | None = None, **asked: Any
 ) -> list[float] | None:
     found = rank(question, pool, near, EntryQuery("t", (), **asked), NOW, scale=SCALE).relevance
     return None if found is None else found.values.tolist()
@@ -378,7 +378,7 @@ def test_the_callers_conversation_wins_close_calls_and_no_others() -> None:
     assert _boosts(Preferences(), conversation_id=["c", "d", None])["local"] == [1.0, 1.0, 1.0]
 
 
-def _boosted(question: Question, pool: Measured, preferred: Preferences) -> list[float]:
+def _boosted(question: Question, pool: CandidateColumns, preferred: Preferences) -> list[float]:
     multiplied = score(question, pool, None, NOW).score
     for by in boost_multipliers(question, pool, preferred, NOW).values():
         multiplied = multiplied * by

@@ -16,7 +16,7 @@ from memory.domain.errors import InvalidInput
 from memory.ports.asking import condition, lets_through
 from memory.ports.contract.cells import cells
 from memory.ports.query import And, Condition, Eq, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, StartsWith
-from memory.ports.record import Key, Mark, Owed, Record, Role, Standing, Tombstone
+from memory.ports.record import Key, Mark, PendingStep, Record, Role, Standing, Tombstone
 from tests.support.depth import drawn
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -116,7 +116,7 @@ records = st.builds(
         expires,
         fields={"x": x, "y": y},
         role=role,
-        owed=(Owed("copy", "copy"),) if owed else (),
+        owed=(PendingStep("copy", "copy"),) if owed else (),
         tier="a",
     ),
     value,

@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import StoreUnavailable
-from memory.ports.batch import Address, Collided, Held, Reads, ResolvedWrite, WriteResolver, carry_out
+from memory.ports.batch import (
+    Address,
+    ReadSet,
+    ResolvedWrite,
+    StoredRow,
+    WriteCollision,
+    WriteResolver,
+    carry_out,
+)
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import PLAIN, SAMPLES
 from memory.ports.contract.support import HERE, delete, key_of, put, record
@@ -45,7 +53,7 @@ class Toy:
         self.raised: dict[Partition, int] = {}
         self.before_storing: list[Interference] = []
         self.after_storing: list[Interference] = []
-        self.reads: list[Reads] = []
+        self.reads: list[ReadSet] = []
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -60,10 +68,10 @@ class Toy:
         if row.body and "too much" in row.body:
             raise Unstorable("body: too much")
 
-    async def read(self, reads: Reads) -> tuple[Mapping[Address, Held], Mapping[Partition, int]]:
+    async def read(self, reads: ReadSet) -> tuple[Mapping[Address, StoredRow], Mapping[Partition, int]]:
         self.reads.append(reads)
         wanted = [(c.name, key) for c, keys in reads.keys.items() for key in keys]
-        return {a: Held(self.rows[a], token=self.rows[a]) for a in wanted if a in self.rows}, dict(
+        return {a: StoredRow(self.rows[a], token=self.rows[a]) for a in wanted if a in self.rows}, dict(
             self.raised
         )
 
@@ -166,7 +174,7 @@ async def test_a_transaction_goes_again_as_a_whole() -> None:
 
 
 def collide() -> None:
-    raise Collided
+    raise WriteCollision
 
 
 async def test_together_keeps_nothing_where_one_fails() -> None:
@@ -287,7 +295,7 @@ async def test_what_is_damaged_is_written_over_by_the_newer_and_conflicts_with_t
         (put(record(1), AtVersion(7)), Status.CONFLICT),
     ):
         desk = WriteResolver({0: write})
-        desk.take({address: Held(token=12, problem="checksum mismatch", version=7)}, {})
+        desk.take({address: StoredRow(token=12, problem="checksum mismatch", version=7)}, {})
         desk.decide_all()
         assert desk.outcomes[0].status is status
         assert [c.held.token for c in desk.changes] == ([12] if status is Status.APPLIED else [])

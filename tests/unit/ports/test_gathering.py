@@ -11,7 +11,7 @@ import pytest
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports.base import BaseStore
-from memory.ports.candidates import Candidates, Measured
+from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import ELSEWHERE, HERE, apply_all, put
 from memory.ports.contract.test_candidates import QUESTIONS, random_record
@@ -21,11 +21,11 @@ from memory.ports.query import within
 class _Gathering(InMemoryStore):
     """The store in memory, asked by what every store has."""
 
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         return await BaseStore._candidates(self, asked)
 
 
-def _rows(of: Measured) -> dict[str, object]:
+def _rows(of: CandidateColumns) -> dict[str, object]:
     """Each record's columns, by its id."""
     columns = (
         of.scopes,

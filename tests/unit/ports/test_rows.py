@@ -12,10 +12,13 @@ import pytest
 from memory.ports import lexical
 from memory.ports.contract.collections import PLAIN, SAMPLES
 from memory.ports.contract.support import T0, key_of, record
-from memory.ports.record import Corrupt, Mark, Owed, Record, Role, Tombstone, pack_vector
+from memory.ports.record import Corrupt, Mark, PendingStep, Record, Role, Tombstone, pack_vector
 from memory.ports.rows import Row, checksum, corrupt_row, row_of, standing_of, stored_of
 
-OWED = (Owed("keep:1", "keep", {"record": {"a": [1, 1.0, True, None, "\x00"]}}), Owed("b", "replicate"))
+OWED = (
+    PendingStep("keep:1", "keep", {"record": {"a": [1, 1.0, True, None, "\x00"]}}),
+    PendingStep("b", "replicate"),
+)
 FULL = record(
     3,
     version=7,

@@ -14,12 +14,12 @@ import pytest
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports import lexical
 from memory.ports.base import BaseStore
-from memory.ports.candidates import Around, Candidates, Measured
+from memory.ports.candidates import CandidateColumns, Candidates, Neighbourhood
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.support import ELSEWHERE, HERE, T0, apply_all, delete, id_of, put, record
 from memory.ports.contract.test_candidates import QUESTIONS, random_record
 from memory.ports.query import Eq, within
-from memory.ports.record import Owed, Partition, Record, pack_vector
+from memory.ports.record import Partition, PendingStep, Record, pack_vector
 from memory.ports.scored import PartitionIndex
 from memory.ports.scoring import candidates_of
 from memory.ports.writes import Newer
@@ -38,7 +38,7 @@ def made(records: Sequence[Record]) -> PartitionIndex:
     return stand(PartitionIndex(SAMPLES), *records)
 
 
-def rows(of: Measured) -> dict[str, object]:
+def rows(of: CandidateColumns) -> dict[str, object]:
     """Each record's columns, by its id."""
     columns = (
         of.scopes,
@@ -73,7 +73,7 @@ async def specification(records: Sequence[Record] = ()) -> InMemoryStore:
 class _Gathering(InMemoryStore):
     """The store in memory, asked by what every store has."""
 
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         return await BaseStore._candidates(self, asked)
 
 
@@ -142,7 +142,7 @@ async def test_of_many_that_are_equal_the_first_by_id_that_the_filter_lets_throu
     for question in (
         asked,
         replace(asked, text="", near=pack_vector([2, 1])),
-        replace(asked, around=Around("conversation_id", "number", 3)),
+        replace(asked, around=Neighbourhood("conversation_id", "number", 3)),
     ):
         await answered_alike(question, {HERE: made(records)}, store)
 
@@ -199,7 +199,7 @@ def test_a_form_keeps_no_text_no_body_and_nothing_of_what_is_owed() -> None:
                 1,
                 texts={"content": "lantern"},
                 body={"k": "harbour"},
-                owed=(Owed("1", "deliver", {"all": "of it"}),),
+                owed=(PendingStep("1", "deliver", {"all": "of it"}),),
             )
         ]
     )

@@ -11,7 +11,7 @@ import pytest
 
 from memory.ports.nearness import exact_cosines
 from memory.ports.record import pack_vector
-from memory.ports.units import Units
+from memory.ports.units import UnitVectors
 
 
 def _drawn(chance: random.Random) -> bytes:
@@ -20,7 +20,7 @@ def _drawn(chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize("block", [4, 12, 8192])
 def test_each_place_has_the_vector_that_stands_there(block: int) -> None:
-    chance, units, stand = random.Random(7), Units(4, block), list[bytes]()  # noqa: S311 - repeatable, not secret
+    chance, units, stand = random.Random(7), UnitVectors(4, block), list[bytes]()  # noqa: S311 - repeatable, not secret
     for _ in range(600):
         what = chance.choice(("add", "add", "put", "drop"))
         if what == "add":
@@ -43,14 +43,14 @@ def test_each_place_has_the_vector_that_stands_there(block: int) -> None:
                 exact_cosines(near, stand) if stand else [], abs=1e-6
             )
     assert len(stand) > 50
-    again = Units(4)
+    again = UnitVectors(4)
     again.add(stand)
     assert np.array_equal(units.rows, again.rows)
     assert units.size >= 16 * len(stand)
 
 
 def test_a_great_many_come_at_once() -> None:
-    chance, units = random.Random(3), Units(4)  # noqa: S311
+    chance, units = random.Random(3), UnitVectors(4)  # noqa: S311
     many = [_drawn(chance) for _ in range(5_000)]
     units.add(many)
     assert units.cosines(many[-1])[-1] == pytest.approx(1.0, abs=1e-6)

@@ -10,13 +10,13 @@ from typing import Any
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.table import DERIVED, NUMBER, PARTITION, MyTable
 from memory.adapters.sql.mysql.words import Digests, digests, length_and_counts
-from memory.adapters.sql.server.store import Audited
+from memory.adapters.sql.server.store import AuditPage
 from memory.adapters.sql.several import in_list, pad_to_power_of_two, portions
 from memory.adapters.sql.table import Columns
 from memory.ports.rows import CORRUPT
 
 
-async def audit_rows(connection: Connection, table: MyTable, after: int | None, repair: bool) -> Audited:
+async def audit_rows(connection: Connection, table: MyTable, after: int | None, repair: bool) -> AuditPage:
     """A page of rows, by number: the lengths and sizes are those of the content,
     `owing` says whether something is owed, and an indexed record's words are in its
     segment. What differs is mended by having the row wait to be indexed again.
@@ -28,7 +28,7 @@ async def audit_rows(connection: Connection, table: MyTable, after: int | None, 
     page = f"SELECT {columns} FROM {table.quoted} WHERE number > ? ORDER BY number LIMIT {table.thresholds.audited_at_once}"  # noqa: S608
     found = await connection.fetch(page, -1 if after is None else after)
     if not found:
-        return Audited()
+        return AuditPage()
     size, at = len(table.columns), len(table.columns) + NUMBER
     wrong: dict[int, Any] = {}
     indexed: dict[tuple[int, int], dict[int, Digests]] = {}
@@ -54,7 +54,7 @@ async def audit_rows(connection: Connection, table: MyTable, after: int | None, 
             problems.append(
                 f"{table.name}: the words of {table.codec.key(row).id} are not those of its texts, or what is counted of it is wrong"
             )
-    return Audited(len(found), problems, found[-1][at])
+    return AuditPage(len(found), problems, found[-1][at])
 
 
 async def _still_differs(
@@ -77,15 +77,15 @@ async def _still_differs(
 
 async def audit_words(
     connection: Connection, table: MyTable, after: Sequence[int] | None, repair: bool
-) -> Audited:
+) -> AuditPage:
     """Rows of the table of words, by place: every posting is one of a live record that
     says its words are in this segment of its partition.
     """
     if table.words is None:
-        return Audited()
+        return AuditPage()
     found = await table.words.page(connection, after or (-1, -1, -1, -1), table.thresholds.audited_at_once)
     if not found:
-        return Audited()
+        return AuditPage()
     numbers = sorted({number for _, held in found for number in held})
     places: dict[int, tuple[int | None, int | None]] = {}
     for some in portions(numbers, table.thresholds.listed):
@@ -109,7 +109,7 @@ async def audit_words(
             f"{table.name}: words of row {number}, which is gone or indexed elsewhere, are in segment {segment}"
             for number in sorted(gone)
         ]
-    return Audited(0, problems, found[-1][0])
+    return AuditPage(0, problems, found[-1][0])
 
 
 async def _strangers(
@@ -137,7 +137,7 @@ async def _strangers(
     return gone
 
 
-async def audit_registries(connection: Connection, table: MyTable, repair: bool) -> Audited:
+async def audit_registries(connection: Connection, table: MyTable, repair: bool) -> AuditPage:
     """Every partition with records is registered, and every copy of what could not be
     read has a row that says so.
     """
@@ -167,4 +167,4 @@ async def audit_registries(connection: Connection, table: MyTable, repair: bool)
             await connection.change(add, *partition)
         for key in copies:
             await connection.change(drop, table.name, *key)
-    return Audited(0, problems)
+    return AuditPage(0, problems)

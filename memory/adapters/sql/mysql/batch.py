@@ -15,14 +15,14 @@ from memory.adapters.sql.mysql.table import NUMBER, PARTITION, MyTable, Numbered
 from memory.adapters.sql.mysql.thresholds import Thresholds
 from memory.adapters.sql.naming import TableNames
 from memory.adapters.sql.server.batch import Batch, check_names, put_row
-from memory.ports.batch import Collided, ResolvedWrite, slot_of
+from memory.ports.batch import ResolvedWrite, WriteCollision, slot_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import decide
 from memory.ports.rows import row_of
 from memory.ports.writes import Absent, Annotate, Outcome, Put, RaiseGeneration, Status, Write
 
 
-class Numbers:
+class NumberAllocator:
     """What this process may give out. Forgotten with every new connection: behind it
     may be a database brought back from a backup.
     """
@@ -56,7 +56,7 @@ class Numbers:
 
 
 async def put_absent(
-    connection: Connection, table: MyTable, directory: MyDirectory, numbers: Numbers, write: Put
+    connection: Connection, table: MyTable, directory: MyDirectory, numbers: NumberAllocator, write: Put
 ) -> Outcome | None:
     """Store a record where nothing stands under its key. None, and nothing was stored,
     where it might be stored now. Raises `Unstorable`.
@@ -117,7 +117,7 @@ class MyBatch(Batch[Connection, MyTable]):
         connection: Connection,
         tables: Callable[[Collection], MyTable],
         directory: MyDirectory,
-        numbers: Numbers,
+        numbers: NumberAllocator,
         thresholds: Thresholds,
         writes: Sequence[Write],
     ) -> None:
@@ -145,7 +145,7 @@ class MyBatch(Batch[Connection, MyTable]):
     # -- new records -------------------------------------------------------------------
 
     async def _put_at_once(self) -> None:
-        """Store all new records. Raises `Collided` where something stands under one of
+        """Store all new records. Raises `WriteCollision` where something stands under one of
         their keys: then they are to be decided about.
         """
         if not self.at_once:
@@ -178,7 +178,7 @@ class MyBatch(Batch[Connection, MyTable]):
             await table.insert(self._connection, fresh, _pop_numbers(numbers))
         except Exception as exc:
             if number_of(exc) == DUPLICATE:
-                raise Collided from exc
+                raise WriteCollision from exc
             raise
 
     # -- decisions ---------------------------------------------------------------------

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from memory.adapters.sql.columns import column_of
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.partitions import MyDirectory
-from memory.adapters.sql.mysql.search import RECORDS, There, best_of, find
+from memory.adapters.sql.mysql.search import RECORDS, RowReader, best_of, find
 from memory.adapters.sql.mysql.table import MyTable
 from memory.adapters.sql.questions import question
 from memory.adapters.sql.selection import Selection
@@ -21,7 +21,7 @@ from memory.adapters.sql.server.candidates import nearest
 from memory.adapters.sql.several import portions
 from memory.adapters.sql.shapes import Shape, Values
 from memory.ports import lexical
-from memory.ports.candidates import Around, Candidates, Measured, Statistics, none_of
+from memory.ports.candidates import CandidateColumns, Candidates, Neighbourhood, Statistics, none_of
 from memory.ports.gathering import head_fields, measure_heads, neighbours, place_of
 from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import Head, Partitions
@@ -33,8 +33,8 @@ LONG_PLACE = 512
 
 async def candidates(
     connection: Connection, table: MyTable, directory: MyDirectory, wanted: Candidates, most_waiting: int
-) -> Measured:
-    """Raises `TooManyPending` where more than `most_waiting` records are not indexed
+) -> CandidateColumns:
+    """Raises `IndexBacklog` where more than `most_waiting` records are not indexed
     yet.
     """
     numbers = await directory.numbers(connection, wanted.where)
@@ -43,7 +43,7 @@ async def candidates(
     sought = [lexical.token(stem) for stem in query_words(wanted.text)] if table.collection.texts else []
     counted = {stem: lexical.token(stem) for stem in wanted.counted} if wanted.statistics else {}
     there, selection = (
-        There(connection, table, wanted, frozenset(numbers)),
+        RowReader(connection, table, wanted, frozenset(numbers)),
         table.selection(head_fields(wanted)),
     )
     statistics, named = none_of(wanted), list(wanted.among)
@@ -80,7 +80,9 @@ async def candidates(
     return await measure_heads(wanted, list(heads.values()), statistics)
 
 
-async def _beside(there: There, heads: Iterable[Head], around: Around, selection: Selection) -> list[Head]:
+async def _beside(
+    there: RowReader, heads: Iterable[Head], around: Neighbourhood, selection: Selection
+) -> list[Head]:
     """What stands around these, without them."""
     wanted = neighbours(heads, around)
     places = sorted({(group, str(number)) for _, group, number in wanted})

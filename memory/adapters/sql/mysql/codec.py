@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from memory.adapters.sql.codec import ID, TAG, TAGS_AS_TEXT, Coding, TypeTable, tags_of
+from memory.adapters.sql.codec import ID, TAG, TAGS_AS_TEXT, TypeCodec, TypeTable, tags_of
 from memory.ports.collections import FieldType
 
 
@@ -21,8 +21,8 @@ def id_bytes(record_id: str) -> bytes:
 
 
 TYPES: TypeTable = {
-    FieldType.TEXT: Coding(str, bytes.decode),
-    ID: Coding(id_bytes, lambda sixteen: str(UUID(bytes=sixteen))),
-    FieldType.TAGS: Coding(TAGS_AS_TEXT[FieldType.TAGS].bind, lambda text: tags_of(text.decode())),
+    FieldType.TEXT: TypeCodec(str, bytes.decode),
+    ID: TypeCodec(id_bytes, lambda sixteen: str(UUID(bytes=sixteen))),
+    FieldType.TAGS: TypeCodec(TAGS_AS_TEXT[FieldType.TAGS].bind, lambda text: tags_of(text.decode())),
     TAG: TAGS_AS_TEXT[TAG],
 }

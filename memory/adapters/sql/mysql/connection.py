@@ -18,7 +18,7 @@ from typing import Any
 import asyncmy
 
 from memory.adapters.sql.mysql.config import MySqlConfig
-from memory.adapters.sql.mysql.errors import LOST, MALFORMED, NotTrusted, number_of
+from memory.adapters.sql.mysql.errors import LOST, MALFORMED, UntrustedCertificate, number_of
 from memory.adapters.sql.server.pool import connect_shielded
 from memory.domain.errors import ConfigError
 
@@ -123,7 +123,7 @@ class Connection:
 # -- one ahead -------------------------------------------------------------------------
 
 
-class Ahead:
+class StatementPipeline:
     """Statements one after another: while the server works on one, the caller makes the
     next.
     """
@@ -152,9 +152,9 @@ class Ahead:
 
 
 @contextlib.asynccontextmanager
-async def ahead(connection: Connection) -> AsyncIterator[Ahead]:
+async def ahead(connection: Connection) -> AsyncIterator[StatementPipeline]:
     """Send statements without waiting for each; all are answered at the end."""
-    sending = Ahead(connection)
+    sending = StatementPipeline(connection)
     try:
         yield sending
     except Exception:
@@ -200,7 +200,7 @@ async def dial(config: MySqlConfig, **more: Any) -> Any:
         if number_of(exc) not in LOST or not isinstance(exc.__cause__, ssl.SSLError):
             raise
         if isinstance(exc.__cause__, ssl.SSLCertVerificationError):
-            raise NotTrusted from exc
+            raise UntrustedCertificate from exc
         if mode != "preferred":
             raise ConfigError(f"{config.place} offers no TLS, and ssl_mode={mode} asks for it") from exc
     return await _dial(config, None, **more)  # the server offers none

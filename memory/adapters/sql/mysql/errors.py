@@ -31,7 +31,7 @@ LOST = range(2000, 2100)
 """The driver's own: no connection, or none any more."""
 
 
-class NotTrusted(Exception):
+class UntrustedCertificate(Exception):
     """The server's certificate is of no authority that is trusted, or of another host."""
 
 
@@ -91,7 +91,7 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
     if isinstance(cause, my.MySQLError):
         return _of_number(store, place, number_of(cause), type(cause).__name__, _missing_permission(cause))
     match cause:
-        case NotTrusted():
+        case UntrustedCertificate():
             return StoreUnavailable(
                 store,
                 f"the certificate of {place} is not trusted: name the file of its authority with ssl_ca",

@@ -8,7 +8,7 @@ from memory.adapters.sql.mysql.codec import to_text
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.thresholds import Thresholds
 from memory.adapters.sql.naming import TableNames
-from memory.adapters.sql.partitions import Known
+from memory.adapters.sql.partitions import PartitionState
 from memory.adapters.sql.server.partitions import ServerDirectory
 from memory.adapters.sql.several import in_list, pad_to_power_of_two, portions
 from memory.ports.record import Partition
@@ -60,10 +60,10 @@ class MyDirectory(ServerDirectory[Connection]):
 
     async def _raise(
         self, connection: Connection, partition: Partition, least: int, step: int
-    ) -> Known | None:
+    ) -> PartitionState | None:
         await connection.change(self._raise_sql, step, least, partition.tenant, partition.scope)
         found = await connection.fetchrow(self._one_sql, partition.tenant, partition.scope)
-        return None if found is None else Known(*found)
+        return None if found is None else PartitionState(*found)
 
     async def store(self, connection: Connection, generations: Mapping[int, int]) -> None:
         for number, generation in sorted(generations.items()):

@@ -37,7 +37,7 @@ _MOST_WORDS = 128
 """Words weighed before others get a turn."""
 
 
-class TooManyPending(Exception):
+class IndexBacklog(Exception):
     """So many records wait to be indexed that this is to be done first."""
 
 
@@ -46,7 +46,7 @@ async def search(
 ) -> list[Hit]:
     """The best hits, best first.
 
-    Raises `TooManyPending` where more than `most_waiting` records are not indexed yet.
+    Raises `IndexBacklog` where more than `most_waiting` records are not indexed yet.
     """
     assert isinstance(wanted.by, Words)  # noqa: S101 - it claims no other
     stems = [lexical.token(stem) for stem in query_words(wanted.by.text)]
@@ -54,7 +54,10 @@ async def search(
     if not stems or not partitions or not table.collection.texts:
         return []
     found = await find(connection, table, partitions, stems, wanted.roles, most_waiting)
-    there, selection = There(connection, table, wanted, frozenset(partitions)), table.selection(wanted.select)
+    there, selection = (
+        RowReader(connection, table, wanted, frozenset(partitions)),
+        table.selection(wanted.select),
+    )
     best, _ = await best_of(there, await found.score(table.collection, stems), wanted.limit, selection)
     return [Hit(head, score) for head, score in best]
 
@@ -63,7 +66,7 @@ async def search(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LexicalMatches:
     """How many records there are, how many words in them, and the postings of each
     word: rows of number, packed counts, and number of words.
     """
@@ -108,7 +111,7 @@ async def find(
     stems: Sequence[str],
     roles: frozenset[Role],
     most_waiting: int,
-) -> Found:
+) -> LexicalMatches:
     """What these partitions' records of these roles hold of the words, of which there
     may be none.
     """
@@ -119,7 +122,7 @@ async def find(
         rows = await connection.fetch(sql, *values)
         waiting = [row[1:] for row in rows if row[0] == _WAITING]
         if len(waiting) > most_waiting:
-            raise TooManyPending
+            raise IndexBacklog
         ((everything, d, t),) = [row[1:4] for row in rows if row[0] == _COUNTED]
         documents, total = documents + d, total + t
         if table.words is None or not stems:
@@ -131,7 +134,7 @@ async def find(
             stems, [(row[1], row[5]) for row in rows if row[0] == _POSTINGS]
         ):
             found[word].append(postings[~np.isin(postings[:, 0], seen)] if len(seen) else postings)
-    return Found(documents, total, found)
+    return LexicalMatches(documents, total, found)
 
 
 def _find_statement(
@@ -196,7 +199,7 @@ def _of_other_roles(table: Any, shape: Shape) -> sa.Select[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class There:
+class RowReader:
     """Where rows are read: what was asked, and the partitions. A record that has moved
     elsewhere since it was found is no hit any more.
     """
@@ -241,7 +244,7 @@ class There:
 
 
 async def best_of(
-    there: There, scored: Candidates, limit: int, selection: Selection, named: Sequence[str] = ()
+    there: RowReader, scored: Candidates, limit: int, selection: Selection, named: Sequence[str] = ()
 ) -> tuple[list[tuple[Head, float]], list[Head]]:
     """The best so many that the filter lets through, with their scores, best first and
     ties by id; and those of these ids that it does.
@@ -261,7 +264,7 @@ async def best_of(
 
 
 async def _heads(
-    there: There, scores: Mapping[int, float], wanted: int, selection: Selection, named: Sequence[str]
+    there: RowReader, scores: Mapping[int, float], wanted: int, selection: Selection, named: Sequence[str]
 ) -> list[tuple[int, Head]]:
     """The best `wanted` among the records of these numbers that the filter lets
     through, and those of these ids, in no order.

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from memory.adapters.sql.mysql.audit import audit_registries, audit_rows, audit_words
-from memory.adapters.sql.mysql.batch import MyBatch, Numbers, annotate, put_absent
+from memory.adapters.sql.mysql.batch import MyBatch, NumberAllocator, annotate, put_absent
 from memory.adapters.sql.mysql.candidates import candidates
 from memory.adapters.sql.mysql.config import CLAIMS, parse
 from memory.adapters.sql.mysql.connection import Connection, connect
@@ -23,17 +23,17 @@ from memory.adapters.sql.mysql.errors import (
 )
 from memory.adapters.sql.mysql.migrate import MySqlSchema, look, make_ready, may_only_read
 from memory.adapters.sql.mysql.partitions import MyDirectory
-from memory.adapters.sql.mysql.search import TooManyPending, search
+from memory.adapters.sql.mysql.search import IndexBacklog, search
 from memory.adapters.sql.mysql.settings import Settings
 from memory.adapters.sql.mysql.table import MyTable
 from memory.adapters.sql.mysql.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.sql.naming import TableNames, form_and_format
-from memory.adapters.sql.server.store import Audited, ServerStore
+from memory.adapters.sql.server.store import AuditPage, ServerStore
 from memory.adapters.sql.several import in_list
 from memory.domain.errors import MemoryTiersError, NotOpen
 from memory.ports.answering import expect_server
-from memory.ports.batch import Collided, NotTogether
-from memory.ports.candidates import Candidates, Measured
+from memory.ports.batch import BatchRollback, WriteCollision
+from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search
@@ -68,7 +68,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         self._config = parse(name, url, options)
         self._my_directory = MyDirectory(TableNames(self._config.prefix), thresholds)
         super().__init__(name, self._my_directory, thresholds)
-        self._numbers = Numbers(self._my_directory.names, thresholds.numbers_at_once)
+        self._numbers = NumberAllocator(self._my_directory.names, thresholds.numbers_at_once)
         self._settings: Settings | None = None
         self._reads_only = False
         self._unindexed: dict[str, int] = {}
@@ -97,7 +97,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
             log.warning("store '%s' is not durable: %s", self.name, settings.advice)
         self._take_format(schema.noted)
         self._directory.names = schema.names
-        self._numbers = Numbers(schema.names, self._thresholds.numbers_at_once)
+        self._numbers = NumberAllocator(schema.names, self._thresholds.numbers_at_once)
         self._tables = self._make_tables(found.tables)
         self._capabilities = settings.limit(self.claims)
         self._epoch = "" if self._capabilities.durable else settings.started
@@ -181,7 +181,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
             return [outcome]
         try:
             return await self._with(lambda connection: self._batch(connection, writes, together))
-        except NotTogether as undone:
+        except BatchRollback as undone:
             return undone.outcomes
 
     async def _apply_alone(self, write: Write) -> Outcome | None:
@@ -246,7 +246,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         await batch.prepare()
         try:
             outcomes = await self._in_transaction(connection, lambda: batch.carry_out(together))
-        except Collided:
+        except WriteCollision:
             if not batch.at_once:
                 raise
             batch.at_once = False  # something stands under one of the keys: now with a look at each
@@ -261,7 +261,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
             lambda connection, table, most: search(connection, table, directory, wanted, most),
         )
 
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         directory = self._my_directory
         return await self._ask_word_index(
             asked.collection,
@@ -278,7 +278,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         for _ in range(self._thresholds.waiting_rounds):
             try:
                 return await self._with(lambda connection: ask(connection, self._table(collection), most))
-            except TooManyPending:
+            except IndexBacklog:
                 await self._take_up(self._table(collection))
         return await self._with(lambda connection: ask(connection, self._table(collection), sys.maxsize - 1))
 
@@ -286,7 +286,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
     def _audit_steps(
         self, table: MyTable, repair: bool
-    ) -> Sequence[Callable[[Connection, Any], Awaitable[Audited]]]:
+    ) -> Sequence[Callable[[Connection, Any], Awaitable[AuditPage]]]:
         """`vacuum` is not offered: InnoDB uses the room of deleted rows again, and
         OPTIMIZE copies whole tables to give it back.
         """
@@ -348,5 +348,5 @@ def _still_good(error: BaseException) -> bool:
     way.
     """
     return (server_said(error) and not is_read_only(error)) or isinstance(
-        error, MemoryTiersError | NotTogether | Collided | TooManyPending | Unstorable
+        error, MemoryTiersError | BatchRollback | WriteCollision | IndexBacklog | Unstorable
     )

@@ -21,18 +21,18 @@ from sqlalchemy.dialects import mysql
 
 from memory.adapters.sql.codec import Codec
 from memory.adapters.sql.mysql.codec import TYPES, id_bytes, to_text
-from memory.adapters.sql.mysql.connection import Ahead, Connection, ahead
+from memory.adapters.sql.mysql.connection import Connection, StatementPipeline, ahead
 from memory.adapters.sql.mysql.filters import MyConditions, MyShaper
 from memory.adapters.sql.mysql.schema import table_of
 from memory.adapters.sql.mysql.thresholds import Thresholds
-from memory.adapters.sql.mysql.words import Indexed, WordTable
+from memory.adapters.sql.mysql.words import IndexedRow, WordTable
 from memory.adapters.sql.naming import TableNames
 from memory.adapters.sql.several import in_list, packets, pad_to_power_of_two, portions
 from memory.adapters.sql.shapes import Shape, Values
-from memory.adapters.sql.table import Columns, Table, Unreadable
+from memory.adapters.sql.table import Columns, DamagedRow, Table
 from memory.domain.time import micros
 from memory.ports import lexical
-from memory.ports.batch import Held
+from memory.ports.batch import StoredRow
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
 from memory.ports.pace import iterate_cooperatively
@@ -237,12 +237,12 @@ class MyTable(Table[Connection]):
                 )
 
     async def _store_together(
-        self, sending: Ahead, rows: Iterator[Numbered], over: str, segments: Iterator[int]
+        self, sending: StatementPipeline, rows: Iterator[Numbered], over: str, segments: Iterator[int]
     ) -> None:
-        segment, indexed, most = 0, list[Indexed](), self.thresholds.rows_at_once
+        segment, indexed, most = 0, list[IndexedRow](), self.thresholds.rows_at_once
         while some := [one async for one in iterate_cooperatively(islice(rows, most))]:
             worded = [
-                Indexed(n, p, row.words)
+                IndexedRow(n, p, row.words)
                 for row, n, p in some
                 if row.words and p is not None and lexical.length(row.words)
             ]
@@ -289,7 +289,7 @@ class MyTable(Table[Connection]):
             await self.words.add(
                 connection.send,
                 segment,
-                [Indexed(number, partition, words) for number, partition, _, words in rows],
+                [IndexedRow(number, partition, words) for number, partition, _, words in rows],
             )
         await self.say_indexed(connection, [row[0] for row in rows], segment)
         return len(rows)
@@ -316,13 +316,13 @@ class MyTable(Table[Connection]):
 
     # -- tombstones, and the quarantine ------------------------------------------------
 
-    async def delete_over(self, connection: Connection, tombstones: Sequence[tuple[Held, Row]]) -> None:
+    async def delete_over(self, connection: Connection, tombstones: Sequence[tuple[StoredRow, Row]]) -> None:
         await self.replace(
             connection, [(row, held.token[NUMBER], None) for held, row in tombstones], repeat(0)
         )
         await self.forget_quarantined(connection, [held.token for held, _ in tombstones])
 
-    async def quarantine(self, connection: Connection, unreadable: Unreadable) -> None:
+    async def quarantine(self, connection: Connection, unreadable: DamagedRow) -> None:
         columns, key = unreadable.columns, unreadable.key
         number, partition = columns[NUMBER], columns[PARTITION]
         said = self.codec.values(corrupt_row(key, self.codec.version(columns)))[: len(self.codec.columns)]

@@ -45,7 +45,7 @@ Digests: TypeAlias = Mapping[int, int]
 _Row: TypeAlias = tuple[int, int, int, int, bytes]
 
 
-class Indexed(NamedTuple):
+class IndexedRow(NamedTuple):
     """A record as it is indexed."""
 
     number: int
@@ -84,11 +84,11 @@ class WordTable:
 
     # -- adding ------------------------------------------------------------------------
 
-    async def add(self, send: Send, segment: int, records: Iterable[Indexed]) -> None:
+    async def add(self, send: Send, segment: int, records: Iterable[IndexedRow]) -> None:
         """Index the words of at most `thresholds.segment` records as a segment of this
         number, which nothing else has.
         """
-        by_partition: dict[int, list[Indexed]] = {}
+        by_partition: dict[int, list[IndexedRow]] = {}
         for record in records:
             by_partition.setdefault(record.partition, []).append(record)
         rows = [
@@ -300,7 +300,7 @@ def _by_bucket(words: Iterable[str]) -> dict[int, list[tuple[str, int]]]:
     return by_bucket
 
 
-def _buckets(partition: int, segment: int, records: Sequence[Indexed], most: int) -> Iterator[_Row]:
+def _buckets(partition: int, segment: int, records: Sequence[IndexedRow], most: int) -> Iterator[_Row]:
     """The rows of these records' words, by bucket: of at most so many postings each."""
     numbers = [record.number for record in records]
     lengths, counts = zip(*[length_and_counts(record.words) for record in records], strict=True)

@@ -12,14 +12,14 @@ from typing import Any
 from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.schema import parameter_of
 from memory.adapters.sql.postgresql.table import PgTable
-from memory.adapters.sql.server.store import Audited
+from memory.adapters.sql.server.store import AuditPage
 from memory.ports import lexical
 from memory.ports.rows import CORRUPT, RECORD
 
 
 async def audit_rows(
     connection: Connection, table: PgTable, after: tuple[str, str] | None, repair: bool
-) -> Audited:
+) -> AuditPage:
     """A page of rows, by key: each has the words, counts and sizes that its content
     tells, and a row without content has none.
 
@@ -30,7 +30,7 @@ async def audit_rows(
     page = f"SELECT {table.chosen} FROM {table.qualified} AS t {behind}ORDER BY t.id, t.tenant LIMIT $1"  # noqa: S608
     rows = await connection.fetch(page, table.thresholds.audited_at_once, *(after or ()))
     if not rows:
-        return Audited()
+        return AuditPage()
     expected = [(row, derived) for row in rows if (derived := _derived_values(table, row)) is not None]
     names = [name for name in table.derived if name != "partition_no"]
     kinds = {name: parameter_of(table.table.c[name].type) for name in names}
@@ -50,7 +50,7 @@ async def audit_rows(
     problems = [
         f"{table.name}: the words of {record_id} are not those of its texts" for _, record_id in wrong
     ]
-    return Audited(len(rows), problems, (rows[-1]["id"], rows[-1]["tenant"]))
+    return AuditPage(len(rows), problems, (rows[-1]["id"], rows[-1]["tenant"]))
 
 
 def _derived_values(table: PgTable, columns: Any) -> dict[str, Any] | None:
@@ -67,7 +67,7 @@ def _derived_values(table: PgTable, columns: Any) -> dict[str, Any] | None:
     )
 
 
-async def audit_registries(connection: Connection, table: PgTable, repair: bool) -> Audited:
+async def audit_registries(connection: Connection, table: PgTable, repair: bool) -> AuditPage:
     """Every partition with records is registered, and every copy of what could not be
     read has a row that says so.
     """
@@ -92,4 +92,4 @@ async def audit_registries(connection: Connection, table: PgTable, repair: bool)
             f"INSERT INTO {partitions} (number, tenant, scope, generation) {lost} ON CONFLICT DO NOTHING"
         )
         await connection.execute(f"DELETE {alone}")
-    return Audited(0, problems)
+    return AuditPage(0, problems)

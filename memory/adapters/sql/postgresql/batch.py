@@ -21,8 +21,8 @@ from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.partitions import PgDirectory
 from memory.adapters.sql.postgresql.table import ABSENT, ALWAYS, NEWER, PgTable
 from memory.adapters.sql.server.batch import Batch, check_names, put_row
-from memory.adapters.sql.server.store import Busy
-from memory.ports.batch import Collided, ResolvedWrite, slot_of
+from memory.adapters.sql.server.store import WriteContention
+from memory.ports.batch import ResolvedWrite, WriteCollision, slot_of
 from memory.ports.collections import Collection
 from memory.ports.deciding import Decision, decide
 from memory.ports.pace import iterate_cooperatively
@@ -77,7 +77,7 @@ async def write_one(connection: Connection, tables: Tables, directory: PgDirecto
             outcome = await _swap(connection, table, write)
         if outcome is not None:
             return outcome
-    raise Busy
+    raise WriteContention
 
 
 async def _put(connection: Connection, table: PgTable, directory: PgDirectory, write: Put) -> Outcome | None:
@@ -291,7 +291,7 @@ class PgBatch(Batch[Connection, PgTable]):
         ]
         gone = [c.key for c in changes if c.row is None]
         if len(await self._insert(table, ABSENT, fresh, len(fresh))) != len(fresh):
-            raise Collided
+            raise WriteCollision
         await self._insert(table, ALWAYS, over, len(over))
         if same:
             await self._connection.executemany(table.restate, same)

@@ -15,19 +15,19 @@ from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.postgresql.filters import PgConditions
 from memory.adapters.sql.postgresql.partitions import PgDirectory
 from memory.adapters.sql.postgresql.schema import indexed_part
-from memory.adapters.sql.postgresql.search import Sought, find, live
+from memory.adapters.sql.postgresql.search import SearchSpec, find, live
 from memory.adapters.sql.postgresql.table import PgTable
 from memory.adapters.sql.questions import Question, question, values_and_shapes
 from memory.adapters.sql.server.candidates import laid_out, nearest, selection_for
 from memory.adapters.sql.shapes import Shape
-from memory.ports.candidates import Candidates, Measured, Statistics, none_of
+from memory.ports.candidates import CandidateColumns, Candidates, Statistics, none_of
 from memory.ports.query import Everywhere, Partitions
 from memory.ports.text import query_words
 
 
 async def candidates(
     connection: Connection, table: PgTable, directory: PgDirectory, wanted: Candidates
-) -> Measured:
+) -> CandidateColumns:
     numbers = await directory.numbers(connection, wanted.where)
     if not numbers:
         return await laid_out(table, wanted, (), none_of(wanted))
@@ -40,7 +40,9 @@ async def candidates(
         found = await find(
             connection,
             table,
-            Sought(wanted.where, wanted.roles, wanted.filter, numbers, partitions, stems, near, wanted.limit),
+            SearchSpec(
+                wanted.where, wanted.roles, wanted.filter, numbers, partitions, stems, near, wanted.limit
+            ),
         )
         ids += [key.id for key, _ in found.best(table.collection, len(sought), wanted.limit)[: wanted.limit]]
         ids += map(str, found.nearest)

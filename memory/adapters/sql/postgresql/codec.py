@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from asyncpg.pgproto.pgproto import UUID
 
-from memory.adapters.sql.codec import ID, TAG, Coding, TypeTable
+from memory.adapters.sql.codec import ID, TAG, TypeCodec, TypeTable
 from memory.ports import lexical
 from memory.ports.collections import FieldType
 from memory.ports.rows import json_of
@@ -40,12 +40,12 @@ def array(items: Sequence[str]) -> str:
     return "{" + ",".join([f'"{item}"' for item in quoted]) + "}"
 
 
-_TEXT = Coding(escape, unescape)
+_TEXT = TypeCodec(escape, unescape)
 TYPES: TypeTable = {
     FieldType.TEXT: _TEXT,
-    ID: Coding(UUID, str),
+    ID: TypeCodec(UUID, str),
     TAG: _TEXT,
-    FieldType.TAGS: Coding(lambda tags: list(map(escape, tags)), lambda tags: tuple(map(unescape, tags))),
+    FieldType.TAGS: TypeCodec(lambda tags: list(map(escape, tags)), lambda tags: tuple(map(unescape, tags))),
 }
 
 

@@ -55,7 +55,7 @@ class PgSchema(Schema):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DatabaseInspection:
     """What a look at the database found: the `form` of its tables, None where there are
     none. `namespace` is where pgvector is, empty where it is not installed.
     """
@@ -71,7 +71,7 @@ class Found:
 
 async def make_ready(
     connection: Connection, config: PostgresConfig, schema: PgSchema, collections: Sequence[Collection]
-) -> Found:
+) -> DatabaseInspection:
     """Bring the schema to what these collections need. Many processes may do so at
     once.
     """
@@ -100,7 +100,9 @@ async def may_write(connection: Connection, schema: PgSchema, collections: Seque
     return bool(await connection.fetchval(_MAY_WRITE, tables))
 
 
-async def look(connection: Connection, schema: PgSchema, collections: Sequence[Collection]) -> Found:
+async def look(
+    connection: Connection, schema: PgSchema, collections: Sequence[Collection]
+) -> DatabaseInspection:
     form, noted, told = None, None, {}
     version, registry = (
         f'"{schema.schema}"."{name}"' for name in (schema.names.version, schema.names.registry)
@@ -120,10 +122,10 @@ async def look(connection: Connection, schema: PgSchema, collections: Sequence[C
         else "the extension vector could not be created"
     )
     namespace, version = installed or ("", why)
-    return Found(form, comparison, embedded, namespace, version, available)
+    return DatabaseInspection(form, comparison, embedded, namespace, version, available)
 
 
-def _is_ready(found: Found, names: TableNames, collections: Sequence[Collection]) -> bool:
+def _is_ready(found: DatabaseInspection, names: TableNames, collections: Sequence[Collection]) -> bool:
     unembedded = [
         c for c in collections if found.namespace and c.vector and names.table(c.name) not in found.embedded
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from memory.adapters.sql.naming import TableNames
-from memory.adapters.sql.partitions import Known
+from memory.adapters.sql.partitions import PartitionState
 from memory.adapters.sql.postgresql.codec import escape, unescape
 from memory.adapters.sql.postgresql.connection import Connection
 from memory.adapters.sql.server.partitions import ServerDirectory
@@ -61,10 +61,10 @@ class PgDirectory(ServerDirectory[Connection]):
 
     async def _raise(
         self, connection: Connection, partition: Partition, least: int, step: int
-    ) -> Known | None:
+    ) -> PartitionState | None:
         scope = escape(partition.scope)
         row = await connection.fetchrow(self._raise_sql, escape(partition.tenant), scope, least, step)
-        return None if row is None else Known(*row)
+        return None if row is None else PartitionState(*row)
 
     async def store(self, connection: Connection, generations: Mapping[int, int]) -> None:
         await connection.execute(self._set_sql, list(generations), list(generations.values()))

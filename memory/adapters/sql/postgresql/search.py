@@ -61,7 +61,7 @@ async def _by_words(
     if not stems or not table.collection.texts:
         return []
     found = await find(
-        connection, table, Sought(search.where, search.roles, search.filter, numbers, asked, stems)
+        connection, table, SearchSpec(search.where, search.roles, search.filter, numbers, asked, stems)
     )
     hits: list[Hit] = []
     seen, step = 0, search.limit
@@ -78,7 +78,7 @@ async def _by_words(
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class SearchSpec:
     """What one statement is to find: the records that hold these stems, in partitions
     of these numbers, `asked` being those of the question, and the `nearest` so many by
     meaning.
@@ -95,7 +95,7 @@ class Sought:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class HybridMatches:
     """How many records and words there are; of each word in a record its key, length,
     word, packed counts, and whether the record passes; the nearest records' ids.
     """
@@ -149,12 +149,12 @@ class Found:
         return sorted(ranked, key=lambda one: (-one[1], one[0].id))
 
 
-async def find(connection: Connection, table: PgTable, sought: Sought) -> Found:
+async def find(connection: Connection, table: PgTable, sought: SearchSpec) -> HybridMatches:
     question = postings(table, sought)
     answer = await connection.fetchrow(question.sql, *question.arguments)
     assert answer is not None  # noqa: S101 - an aggregate has a row whatever there is
     (documents, total), *columns = answer
-    return Found(documents, total, *[column or () for column in columns])
+    return HybridMatches(documents, total, *[column or () for column in columns])
 
 
 async def _rows_of(
@@ -221,7 +221,7 @@ class _Near(PgConditions):
         self.types = {**PgConditions.types, "v": _Vector(table.vector_type)}  # type: ignore[misc]
 
 
-def postings(table: PgTable, sought: Sought) -> Question:
+def postings(table: PgTable, sought: SearchSpec) -> Question:
     """One row: how many records there are of the asked roles and how many words these
     hold, and arrays: for each word in each record its tenant, id, number of words,
     which word, packed counts, whether the filter lets it through; the ids of the

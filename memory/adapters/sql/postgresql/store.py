@@ -24,16 +24,16 @@ from memory.adapters.sql.postgresql.connection import (
 )
 from memory.adapters.sql.postgresql.errors import MAY_NOT_WRITE, is_collision, translate
 from memory.adapters.sql.postgresql.extension import embed_the_rest, speak
-from memory.adapters.sql.postgresql.migrate import Found, PgSchema, look, make_ready, may_write
+from memory.adapters.sql.postgresql.migrate import DatabaseInspection, PgSchema, look, make_ready, may_write
 from memory.adapters.sql.postgresql.partitions import PgDirectory
 from memory.adapters.sql.postgresql.search import search
 from memory.adapters.sql.postgresql.settings import Settings
 from memory.adapters.sql.postgresql.table import PgTable
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS, Thresholds
-from memory.adapters.sql.server.store import Audited, ServerStore
+from memory.adapters.sql.server.store import AuditPage, ServerStore
 from memory.ports.answering import expect_server
-from memory.ports.batch import NotTogether
-from memory.ports.candidates import Candidates, Measured
+from memory.ports.batch import BatchRollback
+from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search
@@ -70,7 +70,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         self._config = parse(name, url, options)
         self._pg_directory = PgDirectory(self._config.schema, TableNames(self._config.prefix), thresholds)
         super().__init__(name, self._pg_directory, thresholds)
-        self._found: Found | None = None
+        self._found: DatabaseInspection | None = None
         self._settings: Settings | None = None
         self._reads_only = False
 
@@ -196,7 +196,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
             ]
         try:
             return await self._with(lambda connection: self._batch(connection, writes, together))
-        except NotTogether as undone:
+        except BatchRollback as undone:
             return undone.outcomes
 
     async def _put_shared(self, puts: Sequence[Put]) -> list[Outcome]:
@@ -224,7 +224,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
             lambda connection: search(connection, self._table(wanted.collection), self._pg_directory, wanted)
         )
 
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         return await self._with(
             lambda connection: candidates(
                 connection, self._table(asked.collection), self._pg_directory, asked
@@ -235,7 +235,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
 
     def _audit_steps(
         self, table: PgTable, repair: bool
-    ) -> Sequence[Callable[[Connection, Any], Awaitable[Audited]]]:
+    ) -> Sequence[Callable[[Connection, Any], Awaitable[AuditPage]]]:
         return [
             lambda connection, after: audit_rows(connection, table, after, repair),
             lambda connection, _: audit_registries(connection, table, repair),

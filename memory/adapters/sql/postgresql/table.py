@@ -28,9 +28,9 @@ from memory.adapters.sql.postgresql.filters import PgConditions, PgShaper
 from memory.adapters.sql.postgresql.schema import parameter_of, table_of
 from memory.adapters.sql.postgresql.thresholds import Thresholds
 from memory.adapters.sql.shapes import Values
-from memory.adapters.sql.table import Columns, Table, Unreadable
+from memory.adapters.sql.table import Columns, DamagedRow, Table
 from memory.domain.time import micros
-from memory.ports.batch import Held
+from memory.ports.batch import StoredRow
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
 from memory.ports.pace import iterate_cooperatively
@@ -212,7 +212,7 @@ class PgTable(Table[Connection]):
             self.checksum_of(was),
         ]
 
-    async def delete_over(self, connection: Connection, tombstones: Sequence[tuple[Held, Row]]) -> None:
+    async def delete_over(self, connection: Connection, tombstones: Sequence[tuple[StoredRow, Row]]) -> None:
         most = self.thresholds.deleted_at_once
         for start in range(0, len(tombstones), most):
             rows = [
@@ -225,7 +225,7 @@ class PgTable(Table[Connection]):
 
     # -- the quarantine ----------------------------------------------------------------
 
-    async def quarantine(self, connection: Connection, unreadable: Unreadable) -> None:
+    async def quarantine(self, connection: Connection, unreadable: DamagedRow) -> None:
         columns = unreadable.columns
         kept = json.dumps(dict(zip(self.columns, map(_plain, columns), strict=False)))
         values = self.parameters(corrupt_row(unreadable.key, self.codec.version(columns)), None)

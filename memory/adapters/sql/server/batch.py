@@ -12,14 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from memory.adapters.sql.partitions import Known
+from memory.adapters.sql.partitions import PartitionState
 from memory.adapters.sql.server.partitions import ServerDirectory, check_partition, check_tenant
 from memory.adapters.sql.table import Table
 from memory.ports.batch import (
-    Collided,
-    Held,
-    NotTogether,
+    BatchRollback,
     ResolvedWrite,
+    StoredRow,
+    WriteCollision,
     WriteResolver,
     as_skipped,
     partition_of,
@@ -52,7 +52,7 @@ class Batch(ABC, Generic[C, T]):
         self._directory = directory
         self._left: dict[int, Write] = dict(enumerate(writes))
         self._outcomes: dict[int, Outcome] = {}
-        self._known: dict[Partition, Known] = {}
+        self._known: dict[Partition, PartitionState] = {}
 
     async def prepare(self) -> None:
         """What is done before the transaction: refuse names that no index can hold, and
@@ -70,8 +70,8 @@ class Batch(ABC, Generic[C, T]):
         )
 
     async def carry_out(self, together: bool) -> list[Outcome]:
-        """Do the writes. Raises `NotTogether` where nothing may be kept, and
-        `Collided`.
+        """Do the writes. Raises `BatchRollback` where nothing may be kept, and
+        `WriteCollision`.
         """
         raising = any(isinstance(w, RaiseGeneration) for w in self._left.values())
         self._known = await self._directory.lock_generations(
@@ -79,18 +79,18 @@ class Batch(ABC, Generic[C, T]):
         )
         if len(self._known) != len(wanted):
             self._known = wanted
-            raise Collided
+            raise WriteCollision
         await self._put_at_once()
         if self._left:
             await self._decide()
         outcomes = [self._outcomes[i] for i in sorted(self._outcomes)]
         if together and not all(o.applied for o in outcomes):
-            raise NotTogether(as_skipped(outcomes))
+            raise BatchRollback(as_skipped(outcomes))
         return outcomes
 
     async def _decide(self) -> None:
         desk = WriteResolver(self._left)
-        held: dict[tuple[str, Key], Held] = {}
+        held: dict[tuple[str, Key], StoredRow] = {}
         for collection, keys in sorted(desk.reads.keys.items(), key=lambda pair: pair[0].name):
             table = self._tables(collection)
             rows = await table.find_all(self._connection, keys, lock=True)
@@ -138,12 +138,12 @@ class Batch(ABC, Generic[C, T]):
 
     @abstractmethod
     async def _write_back(self, table: T, changes: Sequence[ResolvedWrite]) -> None:
-        """Store what has changed, which comes by key. Raises `Collided` where a row has
+        """Store what has changed, which comes by key. Raises `WriteCollision` where a row has
         appeared under a key that was free.
         """
 
 
-def put_row(write: Put, known: Known) -> Row:
+def put_row(write: Put, known: PartitionState) -> Row:
     """The row of a record that is put into a partition of this generation."""
     row = row_of(write.collection, write.record)
     return (

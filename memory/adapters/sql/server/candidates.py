@@ -14,7 +14,7 @@ from memory.adapters.sql.questions import question, values_and_shapes
 from memory.adapters.sql.selection import Selection
 from memory.adapters.sql.shapes import Shape
 from memory.adapters.sql.table import Columns, Table
-from memory.ports.candidates import Candidates, Measured, Statistics
+from memory.ports.candidates import CandidateColumns, Candidates, Statistics
 from memory.ports.gathering import head_fields, measure_heads
 from memory.ports.nearness import exact_cosines
 from memory.ports.pace import iterate_cooperatively
@@ -59,7 +59,7 @@ def selection_for(table: Table[Any], wanted: Candidates) -> Selection:
 
 async def laid_out(
     table: Table[Any], wanted: Candidates, rows: Sequence[Columns], statistics: Statistics
-) -> Measured:
+) -> CandidateColumns:
     """Rows of the columns of `selection_for` as the answer."""
     selection = selection_for(table, wanted)
     heads = [

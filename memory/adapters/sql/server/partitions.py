@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import TypeVar
 
 from memory.adapters.sql.naming import TableNames
-from memory.adapters.sql.partitions import Directory, Known
+from memory.adapters.sql.partitions import Directory, PartitionState
 from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.ports.record import Partition
 from memory.ports.storable import Unstorable
@@ -54,20 +54,20 @@ class ServerDirectory(Directory[C]):
     def __init__(self, names: TableNames, thresholds: ServerThresholds) -> None:
         self.names = names
         self._thresholds = thresholds
-        self._known: dict[Partition, Known] = {}
+        self._known: dict[Partition, PartitionState] = {}
 
     def forget(self) -> None:
         self._known.clear()
 
-    def cached_partition(self, partition: Partition) -> Known | None:
+    def cached_partition(self, partition: Partition) -> PartitionState | None:
         return self._known.get(partition)
 
-    async def look(self, connection: C, partition: Partition) -> Known | None:
+    async def look(self, connection: C, partition: Partition) -> PartitionState | None:
         """The partition as it is now; None where there is none."""
         self._known.pop(partition, None)
         return (await self._look_up(connection, [partition])).get(partition)
 
-    async def ensure(self, connection: C, partitions: Iterable[Partition]) -> dict[Partition, Known]:
+    async def ensure(self, connection: C, partitions: Iterable[Partition]) -> dict[Partition, PartitionState]:
         """The numbers of these partitions; made where there is none yet."""
         wanted = sorted(set(partitions))
         found = await self._find_all(connection, wanted)
@@ -79,15 +79,15 @@ class ServerDirectory(Directory[C]):
         return found
 
     async def lock_generations(
-        self, connection: C, wanted: dict[Partition, Known], *, exclusively: bool
-    ) -> dict[Partition, Known]:
+        self, connection: C, wanted: dict[Partition, PartitionState], *, exclusively: bool
+    ) -> dict[Partition, PartitionState]:
         """The generations they have, which nobody raises until the transaction ends."""
         if not wanted:
             return {}
         numbers = sorted({known.number for known in wanted.values()})
         generations = dict(await self._lock(connection, numbers, exclusively))
         locked = {
-            p: Known(known.number, generations[known.number])
+            p: PartitionState(known.number, generations[known.number])
             for p, known in wanted.items()
             if known.number in generations
         }
@@ -112,7 +112,9 @@ class ServerDirectory(Directory[C]):
                 return known.generation
             self._known.pop(partition, None)  # it was forgotten since
 
-    async def _find_all(self, connection: C, partitions: Iterable[Partition]) -> dict[Partition, Known]:
+    async def _find_all(
+        self, connection: C, partitions: Iterable[Partition]
+    ) -> dict[Partition, PartitionState]:
         """The numbers of those that there are. What is known may be forgotten while
         others are looked up: the answer is put together apart.
         """
@@ -122,7 +124,9 @@ class ServerDirectory(Directory[C]):
             found |= await self._look_up(connection, missing)
         return found
 
-    async def _look_up(self, connection: C, partitions: Iterable[Partition]) -> dict[Partition, Known]:
+    async def _look_up(
+        self, connection: C, partitions: Iterable[Partition]
+    ) -> dict[Partition, PartitionState]:
         found = await super()._look_up(connection, partitions)
         if len(self._known) > self._thresholds.partitions_known:
             self._known.clear()
@@ -144,7 +148,9 @@ class ServerDirectory(Directory[C]):
         """
 
     @abstractmethod
-    async def _raise(self, connection: C, partition: Partition, least: int, step: int) -> Known | None:
+    async def _raise(
+        self, connection: C, partition: Partition, least: int, step: int
+    ) -> PartitionState | None:
         """Raise the generation by the step, and to the least at least; None where there
         is no such partition.
         """

@@ -64,7 +64,7 @@ def _let_go(made: asyncio.Future[Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Lending(Generic[C]):
+class PoolOptions(Generic[C]):
     """How many connections there are, how they are made and let go, and how long each
     may take, in seconds.
 
@@ -89,7 +89,7 @@ class Lending(Generic[C]):
 class Pool(Generic[C]):
     """Up to `size` connections."""
 
-    def __init__(self, lending: Lending[C]) -> None:
+    def __init__(self, lending: PoolOptions[C]) -> None:
         self._lending = lending
         self._idle: list[C] = []
         self._made = 0

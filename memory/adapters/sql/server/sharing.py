@@ -28,7 +28,7 @@ def is_fresh(writes: Sequence[Write]) -> TypeGuard[Sequence[Put]]:
     return len(writes) == 1 and isinstance(writes[0], Put) and isinstance(writes[0].when, Absent)
 
 
-class Sharing:
+class PutBatcher:
     """Puts what several callers bring, at most so many in a call, in the order they
     came.
 

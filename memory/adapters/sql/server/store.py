@@ -16,13 +16,13 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from memory.adapters.sql.naming import format_row
 from memory.adapters.sql.server.partitions import ServerDirectory
-from memory.adapters.sql.server.pool import Lending, Link, Pool, PoolClosed
-from memory.adapters.sql.server.sharing import Sharing, is_fresh
+from memory.adapters.sql.server.pool import Link, Pool, PoolClosed, PoolOptions
+from memory.adapters.sql.server.sharing import PutBatcher, is_fresh
 from memory.adapters.sql.server.thresholds import ServerThresholds
 from memory.adapters.sql.store import SqlStore
-from memory.adapters.sql.table import Table, Unreadable
+from memory.adapters.sql.table import DamagedRow, Table
 from memory.domain.errors import ConfigError, InvalidInput, MemoryTiersError, NotOpen, StoreUnavailable
-from memory.ports.batch import Collided, NotTogether
+from memory.ports.batch import BatchRollback, WriteCollision
 from memory.ports.collections import Collection
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Put, Write
@@ -40,7 +40,7 @@ R = TypeVar("R", bound=Table[Any])
 T = TypeVar("T")
 
 
-class Pooling(Protocol):
+class PoolConfig(Protocol):
     """What a config says of the pool, times in seconds."""
 
     @property
@@ -57,7 +57,7 @@ class Pooling(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditPage:
     """What came of a page of an audit; `after` is where the next one begins, None where
     there is none.
     """
@@ -67,7 +67,7 @@ class Audited:
     after: Any = None
 
 
-class Busy(Exception):
+class WriteContention(Exception):
     """Others kept changing what a write is about."""
 
 
@@ -78,7 +78,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
 
     _directory: ServerDirectory[C]
     _thresholds: ServerThresholds
-    _sharing: Sharing
+    _sharing: PutBatcher
 
     def __init__(self, name: str, directory: ServerDirectory[C], thresholds: ServerThresholds) -> None:
         super().__init__(name, directory, thresholds)
@@ -97,7 +97,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
 
     def _lend(
         self,
-        config: Pooling,
+        config: PoolConfig,
         connect: Callable[[], Awaitable[C]],
         greet: Callable[[C], Awaitable[None]],
         goodbye: Callable[[C], Awaitable[None]],
@@ -105,7 +105,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         moved: Callable[[BaseException], bool],
         no_room: Callable[[BaseException], bool],
     ) -> None:
-        """Begin to lend connections, see `Lending`. What an event loop that has ended
+        """Begin to lend connections, see `PoolOptions`. What an event loop that has ended
         left waiting is nobody's any more.
         """
         self._patience = config.command_timeout
@@ -115,7 +115,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
             config.command_timeout,
         )
         self._pool = Pool(
-            Lending(
+            PoolOptions(
                 config.pool_size,
                 patience,
                 connect_patience,
@@ -128,7 +128,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
                 no_room,
             )
         )
-        self._sharing = Sharing(
+        self._sharing = PutBatcher(
             lambda puts: self._put_shared(puts), self._is_undone, self._thresholds.writes_shared
         )
 
@@ -183,7 +183,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         """Whether nothing of the call that raised it was kept, while the server is
         there.
         """
-        return self._server_said(error) or isinstance(error, Busy | Collided)
+        return self._server_said(error) or isinstance(error, WriteContention | WriteCollision)
 
     # -- the note of the format --------------------------------------------------------
 
@@ -233,7 +233,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         return Audit(checked, tuple(problems))
 
     @abstractmethod
-    def _audit_steps(self, table: R, repair: bool) -> Sequence[Callable[[C, Any], Awaitable[Audited]]]:
+    def _audit_steps(self, table: R, repair: bool) -> Sequence[Callable[[C, Any], Awaitable[AuditPage]]]:
         """What is to be compared of a collection: each is done page by page, on a
         connection, from where its last page ended.
         """
@@ -243,7 +243,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
     def _translate(self, error: Exception) -> Exception | None:
         if isinstance(error, UnicodeEncodeError) or isinstance(error.__cause__, UnicodeEncodeError):
             return InvalidInput("text", "holds half of a surrogate pair, which is no character")
-        if isinstance(error, Busy | Collided):
+        if isinstance(error, WriteContention | WriteCollision):
             return StoreUnavailable(
                 self.name, "others kept changing what the call is about; nothing of it was kept; try again"
             )
@@ -318,7 +318,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
                     # nothing of it was kept, and a new connection may lead to the
                     # server that took over
                     continue
-                if not again or not (isinstance(exc, Collided) or self._is_collision(exc)):
+                if not again or not (isinstance(exc, WriteCollision) or self._is_collision(exc)):
                     raise
                 self._on_collision()
             await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, 0.25)))  # noqa: S311 - so that the two do not meet again
@@ -345,7 +345,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
     async def _within(self, work: Callable[[C], Awaitable[T]]) -> T:
         return await self._with(lambda connection: self._in_transaction(connection, lambda: work(connection)))
 
-    async def _move(self, collection: Collection, unreadable: Sequence[Unreadable]) -> None:
+    async def _move(self, collection: Collection, unreadable: Sequence[DamagedRow]) -> None:
         """Each in a transaction of its own, so that nobody waits for many rows."""
 
         async def move(connection: C) -> None:
@@ -364,7 +364,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
             result = await work()
         except Exception as exc:
             if (
-                isinstance(exc, Collided | NotTogether | MemoryTiersError) or self._server_said(exc)
+                isinstance(exc, WriteCollision | BatchRollback | MemoryTiersError) or self._server_said(exc)
             ) and not connection.is_closed():
                 await self._roll_back(connection)
             raise

@@ -43,7 +43,7 @@ def audit(session: Session, collections: Sequence[Collection], repair: bool) -> 
     }
     checked = 0
     for collection in collections:
-        one = _OfCollection(session, table_of(session, collection), registry)
+        one = _CollectionAudit(session, table_of(session, collection), registry)
         problems += one.problems()
         checked += one.checked
         if repair:
@@ -84,7 +84,7 @@ def _left_over(session: Session, collections: Sequence[Collection], repair: bool
     return problems
 
 
-class _OfCollection:
+class _CollectionAudit:
     """What is derived from the records of one collection."""
 
     def __init__(self, session: Session, table: SqliteTable, registry: Registry) -> None:

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import table_of
 from memory.adapters.sql.sqlite.transaction import Transaction
-from memory.ports.batch import Address, Held, NotTogether, Reads, WriteResolver, as_skipped
+from memory.ports.batch import Address, BatchRollback, ReadSet, StoredRow, WriteResolver, as_skipped
 from memory.ports.record import Partition
 from memory.ports.rows import RECORD, row_of
 from memory.ports.writes import Absent, Outcome, Put, RaiseGeneration, Status, Write
 
 
 async def carry_out(session: Session, writes: Sequence[Write], together: bool) -> list[Outcome]:
-    """Do the writes and say what became of each. Raises `NotTogether` where nothing may
+    """Do the writes and say what became of each. Raises `BatchRollback` where nothing may
     be kept.
     """
     within = Transaction(session)
@@ -36,7 +36,7 @@ async def carry_out(session: Session, writes: Sequence[Write], together: bool) -
         desk.decide_all()
         outcomes |= desk.outcomes
         if together and not all(o.applied for o in desk.outcomes.values()):
-            raise NotTogether(as_skipped([outcomes[i] for i in range(len(writes))]))
+            raise BatchRollback(as_skipped([outcomes[i] for i in range(len(writes))]))
         _store(within, desk)
     within.finish()
     return [outcomes[i] for i in range(len(writes))]
@@ -70,9 +70,11 @@ def _put_fresh(within: Transaction, put: Put) -> Outcome | None:
     return Outcome(Status.APPLIED, version=record.version, generation=row.generation)
 
 
-async def _read(within: Transaction, reads: Reads) -> tuple[Mapping[Address, Held], Mapping[Partition, int]]:
+async def _read(
+    within: Transaction, reads: ReadSet
+) -> tuple[Mapping[Address, StoredRow], Mapping[Partition, int]]:
     """What stands under the keys, and the partitions' generations."""
-    held: dict[Address, Held] = {}
+    held: dict[Address, StoredRow] = {}
     for collection, keys in reads.keys.items():
         table = table_of(within.session, collection)
         for key, columns in (await table.find_all(within.session, keys)).items():

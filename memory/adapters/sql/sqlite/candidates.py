@@ -18,13 +18,13 @@ from memory.adapters.sql.scoring import Candidates as Ranked
 from memory.adapters.sql.several import in_list, pad_to_power_of_two, portions
 from memory.adapters.sql.sqlite.codec import id_bytes, id_text
 from memory.adapters.sql.sqlite.members import Ints, MemberCache
-from memory.adapters.sql.sqlite.passing import Passing, Told
+from memory.adapters.sql.sqlite.passing import FilteredRows, Told
 from memory.adapters.sql.sqlite.ranking import Population, by_meaning, by_words, statistics
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable, table_of
 from memory.domain.ids import is_id
 from memory.ports.bm25 import Scores
-from memory.ports.candidates import Around, Candidates, Measured, none_of
+from memory.ports.candidates import CandidateColumns, Candidates, Neighbourhood, none_of
 from memory.ports.comparing import SYSTEM_TYPES
 from memory.ports.gathering import stack_vectors
 from memory.ports.query import Everywhere
@@ -35,7 +35,7 @@ Row: TypeAlias = tuple[Any, ...]
 
 async def candidates(
     session: Session, directory: Directory[Session], asked: Candidates, cache: MemberCache
-) -> Measured:
+) -> CandidateColumns:
     """What may answer, measured, and the statistics of all there is."""
     table = table_of(session, asked.collection)
     vectors = asked.near is not None and asked.collection.vector
@@ -45,7 +45,7 @@ async def candidates(
         cache.members(session, table, await directory.numbers(session, asked.where), vectors),
         asked.roles,
     )
-    found = _Found(session, table, asked)
+    found = _CandidateRows(session, table, asked)
     found.add_best(by_words(table, asked.text, population))
     if asked.near is not None:
         found.add_best(by_meaning(asked.near, population), asked.near)
@@ -55,12 +55,12 @@ async def candidates(
     return _measure_rows(table, asked, population, found)
 
 
-class _Found:
+class _CandidateRows:
     """The candidates so far: by number of row what each says, as `_Columns` names it."""
 
     def __init__(self, session: Session, table: SqliteTable, asked: Candidates) -> None:
         self._session, self._table, self._limit = session, table, asked.limit
-        self._passing = Passing(session, table, asked.filter, asked.roles)
+        self._passing = FilteredRows(session, table, asked.filter, asked.roles)
         self.columns = _Columns(table, asked)
         self.rows: dict[int, Row] = {}
         self._read: dict[int, Row] = {}
@@ -80,7 +80,7 @@ class _Found:
             sql = f'SELECT number FROM "{name}" WHERE id IN {in_list(len(wanted))} AND tenant = ?'  # noqa: S608
             self._add([number for (number,) in self._session.rows(sql, (*wanted, self.columns.tenant))])
 
-    def add_beside(self, around: Around) -> None:
+    def add_beside(self, around: Neighbourhood) -> None:
         """What stands beside those that there are: an index over group and number
         brings it.
         """
@@ -165,7 +165,9 @@ class _Columns:
         return list(zip(*columns, strict=True))
 
 
-def _measure_rows(table: SqliteTable, asked: Candidates, population: Population, found: _Found) -> Measured:
+def _measure_rows(
+    table: SqliteTable, asked: Candidates, population: Population, found: _CandidateRows
+) -> CandidateColumns:
     """The rows as columns, one partition behind the other. What is in none of the
     population's is left out.
     """
@@ -177,7 +179,7 @@ def _measure_rows(table: SqliteTable, asked: Candidates, population: Population,
         rows += [row for row, place in zip(there, at, strict=True) if place >= 0]
     columns = list(zip(*rows, strict=True)) or [()] * (1 + len(found.columns.names))
     packed = columns[found.columns.vector] if found.columns.vector else [None] * len(rows)
-    return Measured(
+    return CandidateColumns(
         columns[_ID],
         columns[_SCOPE],
         columns[_VERSION],

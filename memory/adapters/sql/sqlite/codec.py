@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
-from memory.adapters.sql.codec import ID, TAGS_AS_TEXT, Codec, Coding, TypeTable
+from memory.adapters.sql.codec import ID, TAGS_AS_TEXT, Codec, TypeCodec, TypeTable
 from memory.domain.ids import derived_id, is_id
 from memory.ports import lexical
 from memory.ports.collections import Collection
@@ -44,7 +44,7 @@ def id_text(stored: bytes) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-TYPES: TypeTable = {**TAGS_AS_TEXT, ID: Coding(id_bytes, id_text)}
+TYPES: TypeTable = {**TAGS_AS_TEXT, ID: TypeCodec(id_bytes, id_text)}
 
 
 class SqliteCodec(Codec):

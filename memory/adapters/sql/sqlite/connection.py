@@ -25,7 +25,7 @@ from memory.adapters.sql.sqlite import forking
 from memory.adapters.sql.sqlite.config import SqliteConfig
 from memory.adapters.sql.sqlite.errors import code_of, is_busy, is_full, is_outgrown, is_undecodable
 from memory.adapters.sql.sqlite.log import check_log, mark_commit
-from memory.adapters.sql.sqlite.session import Declared, Session
+from memory.adapters.sql.sqlite.session import DeclaredCollections, Session
 from memory.adapters.sql.sqlite.worker import Worker, attempt
 from memory.domain.errors import ConfigError, NotOpen, StoreError, StoreFull, StoreUnavailable
 from memory.ports.collections import Collection
@@ -207,7 +207,7 @@ class Tables:
     """What the tables of the file are made for, and how to look at it again."""
 
     def __init__(self, look: Look, complete: Callable[[Session], None]) -> None:
-        self.declared = Declared()
+        self.declared = DeclaredCollections()
         self.complete = complete
         self._look = look
 

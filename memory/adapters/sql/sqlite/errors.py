@@ -8,7 +8,7 @@ import sqlite3
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from memory.domain.errors import Portable, StoreError, StoreFull, StoreUnavailable
+from memory.domain.errors import PicklableException, StoreError, StoreFull, StoreUnavailable
 
 _UNDECODABLE = "Could not decode to UTF-8"
 _FULL = (
@@ -72,7 +72,7 @@ def is_of_a_table(error: BaseException) -> bool:
     return code_of(error) in kinds or is_undecodable(error)
 
 
-class WordsDoubted(Portable):
+class WordIndexMismatch(PicklableException):
     """The word index is not what the records say, so no search by words is answered
     from it.
     """
@@ -86,7 +86,7 @@ class WordsDoubted(Portable):
 
 def translate(store: str, error: BaseException) -> Exception | None:
     """Our error for the driver's; None for what is not the driver's."""
-    if isinstance(error, WordsDoubted):
+    if isinstance(error, WordIndexMismatch):
         return StoreError(store, str(error))
     cause = original(error)
     if not isinstance(cause, sqlite3.Error | SQLAlchemyError | UnicodeDecodeError):

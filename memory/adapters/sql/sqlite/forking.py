@@ -31,7 +31,7 @@ files.
 """
 
 
-class Connected(Protocol):
+class ForkableConnection(Protocol):
     """A connection that can be closed for a fork."""
 
     @property
@@ -46,7 +46,7 @@ class Connected(Protocol):
         """Close the connection if it has a file; the next job connects again."""
 
 
-def watch(connection: Connected) -> None:
+def watch(connection: ForkableConnection) -> None:
     """Bring this connection to rest before each fork, from now on."""
     with _lock.mine:
         _connections.add(connection)
@@ -57,7 +57,7 @@ def is_inherited(identity: tuple[int, int]) -> bool:
     return identity in _inherited
 
 
-class _Use:
+class _TemporaryConnection:
     """A connection that its owner closes soon: a fork waits until then."""
 
     def __init__(self, identity: tuple[int, int]) -> None:
@@ -74,7 +74,7 @@ def hold_forks(file: Path) -> Iterator[None]:
     opened again.
     """
     found = os.stat(file)
-    use = _Use((found.st_dev, found.st_ino))
+    use = _TemporaryConnection((found.st_dev, found.st_ino))
     watch(use)
     with use.at_rest:
         try:
@@ -93,8 +93,8 @@ class _Lock:
 
 
 _lock = _Lock()
-_connections: WeakSet[Connected] = WeakSet()
-_parted: list[Connected] = []
+_connections: WeakSet[ForkableConnection] = WeakSet()
+_parted: list[ForkableConnection] = []
 _inherited: set[tuple[int, int]] = set()
 
 

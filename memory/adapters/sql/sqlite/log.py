@@ -35,7 +35,7 @@ anew meanwhile.
 """
 
 
-class Runs(Protocol):
+class StatementRunner(Protocol):
     """What runs statements."""
 
     def row(self, sql: str) -> tuple[int]: ...
@@ -48,7 +48,7 @@ def new_id() -> int:
     return secrets.randbelow(2**31 - 1) + 1
 
 
-def mark_commit(session: Runs) -> None:
+def mark_commit(session: StatementRunner) -> None:
     """Give the file a new id within a write transaction."""
     (before,) = session.row("PRAGMA user_version")
     session.run(f"PRAGMA application_id = {int(before)}")

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable
 from memory.ports.record import Role
-from memory.ports.units import Units
+from memory.ports.units import UnitVectors
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 
@@ -31,7 +31,7 @@ class Matrix:
     """Vectors of one length, and the numbers of their rows."""
 
     def __init__(self, dimensions: int, block: int) -> None:
-        self.units = Units(dimensions, block)
+        self.units = UnitVectors(dimensions, block)
         self._numbers = array("q")
         self._places: dict[int, int] = {}
 

@@ -32,7 +32,7 @@ vector.
 _RECORDS = frozenset({RowType.RECORD})
 
 
-class Passing:
+class FilteredRows:
     """The live rows in some roles that a filter lets through."""
 
     def __init__(

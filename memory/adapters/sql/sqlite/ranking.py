@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from memory.adapters.sql.scoring import Candidates
-from memory.adapters.sql.sqlite.errors import WordsDoubted, is_of_a_table
+from memory.adapters.sql.sqlite.errors import WordIndexMismatch, is_of_a_table
 from memory.adapters.sql.sqlite.members import Ints, Members
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable
-from memory.adapters.sql.sqlite.words import IS_DOUBTED, Holding
+from memory.adapters.sql.sqlite.words import IS_DOUBTED, PostingList
 from memory.ports import lexical
 from memory.ports.bm25 import Scores, norms, term_scores
 from memory.ports.candidates import Statistics
@@ -44,22 +44,22 @@ class Population:
         self.documents = sum(int(mask.sum()) for mask in self.asked)
         self.words = sum(int(m.words[mask].sum()) for m, mask in zip(self.members, self.asked, strict=True))
         """How many they have in all, unweighted."""
-        self._holders: dict[str, list[Holders]] | None = None
+        self._holders: dict[str, list[Postings]] | None = None
 
-    def holders(self, stem: str) -> list[Holders]:
+    def holders(self, stem: str) -> list[Postings]:
         """Who holds the word, of each partition where anyone does. Raises
-        `WordsDoubted` where the index does not tell.
+        `WordIndexMismatch` where the index does not tell.
         """
         if self._holders is None:
             if self._session.row(IS_DOUBTED, (self._table.name,)) is not None:
-                raise WordsDoubted(self._table.name)
+                raise WordIndexMismatch(self._table.name)
             self._holders = {}
         found = self._holders.get(stem)
         if found is None:
             found = self._holders[stem] = list(self._read(stem))
         return found
 
-    def _read(self, stem: str) -> Iterator[Holders]:
+    def _read(self, stem: str) -> Iterator[Postings]:
         for i, (partition, members) in enumerate(zip(self.partitions, self.members, strict=True)):
             holding = _postings(self._session, self._table, partition, stem)
             if holding is None:
@@ -67,12 +67,12 @@ class Population:
             places = members.places(holding.numbers)
             asked = np.flatnonzero(places >= 0)
             asked = asked[self.asked[i][places[asked]]]
-            yield Holders(
+            yield Postings(
                 i, places[asked], lexical.weighted_sum(self._table.collection, holding.counts[asked])
             )
 
 
-class Holders(NamedTuple):
+class Postings(NamedTuple):
     """Records of one partition that hold a word: which partition of the population's,
     where they are among its members, and how often each holds it, summed under the
     weights of the text parts.
@@ -120,16 +120,16 @@ def statistics(table: SqliteTable, stems: Sequence[str], population: Population)
     return Statistics(population.documents, population.words, containing)
 
 
-def _postings(session: Session, table: SqliteTable, partition: int, stem: str) -> Holding | None:
+def _postings(session: Session, table: SqliteTable, partition: int, stem: str) -> PostingList | None:
     assert table.words is not None  # noqa: S101 - asked only for collections with texts
     try:
         return table.words.postings(session, partition, stem)
     except ValueError as exc:  # the file is damaged there
-        raise WordsDoubted(table.name) from exc
+        raise WordIndexMismatch(table.name) from exc
     except sqlite3.Error as exc:
         if not is_of_a_table(exc):
             raise
-        raise WordsDoubted(table.name) from exc
+        raise WordIndexMismatch(table.name) from exc
 
 
 def by_meaning(vector: bytes, population: Population) -> Candidates:

@@ -7,7 +7,7 @@ from typing import Any
 
 from memory.adapters.sql.partitions import Directory
 from memory.adapters.sql.sqlite.members import MemberCache
-from memory.adapters.sql.sqlite.passing import Passing, Told, sortable
+from memory.adapters.sql.sqlite.passing import FilteredRows, Told, sortable
 from memory.adapters.sql.sqlite.ranking import Population, by_meaning, by_words
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import table_of
@@ -32,7 +32,7 @@ async def search(
         if isinstance(search.by, Near)
         else by_words(table, search.by.text, population)
     )
-    passing = Passing(session, table, search.filter, search.roles)
+    passing = FilteredRows(session, table, search.filter, search.roles)
     selection = table.selection(search.select)
     columns = (
         selection.columns if near is None or "vector" in selection.columns else (*selection.columns, "vector")

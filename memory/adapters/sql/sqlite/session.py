@@ -21,7 +21,7 @@ from memory.ports.collections import Collection
 Values = Sequence[Any]
 
 
-class Declared:
+class DeclaredCollections:
     """The collections as their tables are, by name: shared by all connections of a
     store, and another mapping whenever a table has grown.
     """
@@ -35,7 +35,9 @@ class Session:
 
     __slots__ = ("_cursor", "connection", "declared", "thresholds")
 
-    def __init__(self, connection: sa.Connection, thresholds: Thresholds, declared: Declared) -> None:
+    def __init__(
+        self, connection: sa.Connection, thresholds: Thresholds, declared: DeclaredCollections
+    ) -> None:
         if not connection.in_transaction():
             connection.begin()  # transactions are the driver's affair: this keeps SQLAlchemy from ending one
         self.connection = connection

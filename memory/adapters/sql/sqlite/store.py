@@ -33,10 +33,10 @@ from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable, table_of
 from memory.adapters.sql.sqlite.worker import run_synchronously
 from memory.adapters.sql.store import SqlStore
-from memory.adapters.sql.table import Unreadable
+from memory.adapters.sql.table import DamagedRow
 from memory.domain.errors import InvalidInput, MemoryTiersError
-from memory.ports.batch import NotTogether
-from memory.ports.candidates import Candidates, Measured
+from memory.ports.batch import BatchRollback
+from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.machine import WRITTEN_BACK, run_of_the_machine
@@ -175,16 +175,16 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         try:
             return await self._within(lambda session: carry_out(session, writes, together))
-        except NotTogether as undone:
+        except BatchRollback as undone:
             return undone.outcomes
 
     async def _search(self, wanted: Search) -> list[Hit]:
         return await self._with(lambda session: search(session, self._directory, wanted, self._cache))
 
-    async def _candidates(self, asked: Candidates) -> Measured:
+    async def _candidates(self, asked: Candidates) -> CandidateColumns:
         return await self._with(lambda session: candidates(session, self._directory, asked, self._cache))
 
-    async def _move(self, collection: Collection, unreadable: Sequence[Unreadable]) -> None:
+    async def _move(self, collection: Collection, unreadable: Sequence[DamagedRow]) -> None:
         async def move(session: Session) -> None:
             for one in unreadable:
                 await table_of(session, collection).quarantine(session, one)

@@ -18,9 +18,9 @@ from memory.adapters.sql.sqlite.config import Thresholds
 from memory.adapters.sql.sqlite.schema import tables_of
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.transaction import Revisions, Transaction
-from memory.adapters.sql.sqlite.words import NOTHING, Indexed, indexed_words, word_index_of
-from memory.adapters.sql.table import Columns, Table, Unreadable
-from memory.ports.batch import Held, slot_of
+from memory.adapters.sql.sqlite.words import NOTHING, IndexedRow, indexed_words, word_index_of
+from memory.adapters.sql.table import Columns, DamagedRow, Table
+from memory.ports.batch import StoredRow, slot_of
 from memory.ports.collections import Collection
 from memory.ports.query import Query, Where
 from memory.ports.record import Corrupt, Key
@@ -137,12 +137,14 @@ class SqliteTable(Table[Session]):
     def read_row(self, columns: Columns) -> tuple[Row, str]:
         return self.codec.read(columns, fold_derived(columns[self._derived]))
 
-    def held_in(self, columns: Columns | None, key: Key) -> Held:
+    def held_in(self, columns: Columns | None, key: Key) -> StoredRow:
         """Another key's row is none of this one's: it was found by an index that is
         damaged.
         """
         held = super().held_in(columns, key)
-        return held if held.row is None or held.row.key == key else Held(None, columns, _LOST, held.version)
+        return (
+            held if held.row is None or held.row.key == key else StoredRow(None, columns, _LOST, held.version)
+        )
 
     def words_of(self, session: Session, columns: Columns) -> bytes | None:
         """The packed words of a row."""
@@ -161,7 +163,7 @@ class SqliteTable(Table[Session]):
         self._index(within, number, row, partition)
         return True
 
-    def put(self, within: Transaction, row: Row, partition: int, held: Held, found_anew: bool) -> None:
+    def put(self, within: Transaction, row: Row, partition: int, held: StoredRow, found_anew: bool) -> None:
         """Store a record where this stands. Its words and its vector are as they were,
         unless it is to be found anew.
         """
@@ -188,7 +190,7 @@ class SqliteTable(Table[Session]):
     def _of_record(self, within: Transaction, row: Row, partition: int) -> Values:
         return self.codec.laid_out(row, partition, within.touch(self.revisions, partition))
 
-    def replace(self, within: Transaction, row: Row, held: Held) -> None:
+    def replace(self, within: Transaction, row: Row, held: StoredRow) -> None:
         """Put a row that is no record where this stands."""
         values = self.codec.laid_out(row)
         if held.token is None:
@@ -197,7 +199,7 @@ class SqliteTable(Table[Session]):
             self._leave(within, held)
             self.update(within.session, held.token[NUMBER], values)
 
-    def remove(self, within: Transaction, held: Held) -> None:
+    def remove(self, within: Transaction, held: StoredRow) -> None:
         self._leave(within, held)
         within.session.run(self._remove, (held.token[NUMBER],))
 
@@ -205,7 +207,7 @@ class SqliteTable(Table[Session]):
         """Store a row in the place of another."""
         session.run(self._update, (*values, number))
 
-    async def delete_over(self, connection: Session, tombstones: Sequence[tuple[Held, Row]]) -> None:
+    async def delete_over(self, connection: Session, tombstones: Sequence[tuple[StoredRow, Row]]) -> None:
         within = Transaction(connection)
         for held, row in tombstones:
             self.replace(within, row, held)
@@ -218,7 +220,7 @@ class SqliteTable(Table[Session]):
             within.index_changes(self.collection, self.words).put(number, partition, row.words)
 
     def _leave(
-        self, within: Transaction, held: Held, staying_in: int | None = None, keep_words: bool = False
+        self, within: Transaction, held: StoredRow, staying_in: int | None = None, keep_words: bool = False
     ) -> None:
         """Take what stands there out of the indexes of its partition, and out of the
         quarantine.
@@ -234,7 +236,7 @@ class SqliteTable(Table[Session]):
             keep_words,
         )
 
-    def _indexed_words(self, session: Session, held: Held) -> Indexed | None:
+    def _indexed_words(self, session: Session, held: StoredRow) -> IndexedRow | None:
         """What the word index holds of what stands there; None where that cannot be
         told.
         """
@@ -252,7 +254,7 @@ class SqliteTable(Table[Session]):
         self,
         within: Transaction,
         columns: Columns,
-        was: Indexed | None,
+        was: IndexedRow | None,
         staying_in: int | None = None,
         keep_words: bool = False,
     ) -> None:
@@ -263,7 +265,7 @@ class SqliteTable(Table[Session]):
 
     # -- the quarantine ----------------------------------------------------------------
 
-    async def quarantine(self, connection: Session, unreadable: Unreadable) -> None:
+    async def quarantine(self, connection: Session, unreadable: DamagedRow) -> None:
         """It may have changed since: only what still cannot be read is moved."""
         key, within = unreadable.key, Transaction(connection)
         for columns in self.at(connection, [unreadable.columns[NUMBER]]):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from memory.adapters.sql.sqlite.partitions import ONE
 from memory.adapters.sql.sqlite.session import Session
-from memory.adapters.sql.sqlite.words import Indexing, WordIndex
+from memory.adapters.sql.sqlite.words import WordIndex, WordIndexWriter
 from memory.ports.collections import Collection
 from memory.ports.record import Partition
 
@@ -56,7 +56,7 @@ class Transaction:
         self.session = session
         self._partitions: dict[Partition, tuple[int, int]] = {}
         self._revisions: dict[tuple[str, int], Revision] = {}
-        self._indexings: dict[str, Indexing] = {}
+        self._indexings: dict[str, WordIndexWriter] = {}
 
     def ensure_partition(self, revisions: Revisions, partition: Partition) -> tuple[int, int]:
         """The partition's number and generation; the partition is made where there was
@@ -102,11 +102,11 @@ class Transaction:
             revision.removals += 1
         return revision.number
 
-    def index_changes(self, collection: Collection, index: WordIndex) -> Indexing:
+    def index_changes(self, collection: Collection, index: WordIndex) -> WordIndexWriter:
         """What is done to the words of a collection that has texts."""
         indexing = self._indexings.get(collection.name)
         if indexing is None:
-            indexing = self._indexings[collection.name] = Indexing(self.session, collection, index)
+            indexing = self._indexings[collection.name] = WordIndexWriter(self.session, collection, index)
         return indexing
 
     def finish(self) -> None:

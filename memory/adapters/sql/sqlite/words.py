@@ -39,7 +39,7 @@ TRUSTED = "UPDATE memory_collections SET indexed_to = NULL WHERE name = ?"
 IS_DOUBTED = "SELECT 1 FROM memory_collections WHERE name = ? AND indexed_to IS NOT NULL"
 
 
-class Holding(NamedTuple):
+class PostingList(NamedTuple):
     """The records that hold a word: their rows' numbers, and the packed counts of each."""
 
     numbers: npt.NDArray[np.int64]
@@ -75,14 +75,14 @@ class WordIndex:
         for chunk in portions(numbers, session.thresholds.rows_at_once):
             session.run(f"{self._sweep}({', '.join('?' * len(chunk))})", chunk)
 
-    def postings(self, session: Session, partition: int, stem: str) -> Holding | None:
+    def postings(self, session: Session, partition: int, stem: str) -> PostingList | None:
         """The records of the partition that hold the word; None where there are none.
         Raises `ValueError` where what is read are no such numbers.
         """
         numbers, counts = session.row(self._holding, (partition, lexical.token(stem)))
         if not numbers:
             return None
-        found = Holding(
+        found = PostingList(
             np.fromstring(numbers, dtype=np.int64, sep=","), np.fromstring(counts, dtype=np.int64, sep=",")
         )
         if len(found.numbers) != len(found.counts):
@@ -108,43 +108,43 @@ def word_index_of(collection: Collection) -> WordIndex | None:
 # -- one write transaction -------------------------------------------------------------
 
 
-class Indexed(NamedTuple):
+class IndexedRow(NamedTuple):
     """What the index holds, or is to hold, of a row."""
 
     partition: int
     counts: Counts
 
 
-NOTHING = Indexed(0, {})
+NOTHING = IndexedRow(0, {})
 
 
-def indexed_words(partition: int, words: bytes | None) -> Indexed | None:
+def indexed_words(partition: int, words: bytes | None) -> IndexedRow | None:
     """What the index holds of a record with these packed words; None where they are
     none.
     """
     try:
-        return None if words is None else Indexed(partition, lexical.packed_counts(words))
+        return None if words is None else IndexedRow(partition, lexical.packed_counts(words))
     except ValueError:
         return None
 
 
-class Indexing:
+class WordIndexWriter:
     """The changes of one collection's words."""
 
     def __init__(self, session: Session, collection: Collection, index: WordIndex) -> None:
         self._session, self._collection, self._index = session, collection, index
-        self._was: dict[int, Indexed | None] = {}
+        self._was: dict[int, IndexedRow | None] = {}
         """As the transaction found it, by number; None where that cannot be told."""
-        self._will: dict[int, Indexed] = {}
+        self._will: dict[int, IndexedRow] = {}
 
     def put(self, number: int, partition: int, words: bytes) -> None:
         """These are the packed words of the row now. Where it had others before,
         `remove` comes first.
         """
         self._was.setdefault(number, NOTHING)
-        self._will[number] = Indexed(partition, lexical.packed_counts(words))
+        self._will[number] = IndexedRow(partition, lexical.packed_counts(words))
 
-    def remove(self, number: int, was: Indexed | None) -> None:
+    def remove(self, number: int, was: IndexedRow | None) -> None:
         """The row has no words any more. `was` is what the index held of it, None where
         that cannot be told.
         """
@@ -168,7 +168,7 @@ class Indexing:
             self._session.run(_DOUBTED, (self._collection.name,))
         self._session.run("RELEASE words")
 
-    def _change(self, changed: Mapping[int, Indexed | None]) -> None:
+    def _change(self, changed: Mapping[int, IndexedRow | None]) -> None:
         gone: list[tuple[int, str, int]] = []
         new: list[Posting] = []
         unknown = [number for number, was in changed.items() if was is None]

@@ -86,7 +86,7 @@ class Worker:
         job = self._jobs.get()
         while job is not None:
             group = [job]
-            following: Job | Nothing | None = NOTHING
+            following: Job | NoJob | None = NOTHING
             while group[-1].sharing and len(group) < self._most and not self._jobs.empty():
                 following = self._jobs.get()
                 if following is None or not following.sharing:
@@ -96,7 +96,7 @@ class Worker:
             with self.at_rest:
                 self._do([j for j in group if not j.is_abandoned])
             del group, job
-            job = self._jobs.get() if isinstance(following, Nothing) else following
+            job = self._jobs.get() if isinstance(following, NoJob) else following
 
     def _do(self, group: Sequence[Job]) -> None:
         if self._shared is not None and len(group) > 1:
@@ -129,8 +129,8 @@ def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("it waits for something, and there is no event loop in this thread")
 
 
-class Nothing:
+class NoJob:
     """Not even the end."""
 
 
-NOTHING = Nothing()
+NOTHING = NoJob()

@@ -29,7 +29,7 @@ from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.ports.query import Query, within
-from memory.ports.record import Corrupt, JsonValue, Key, Owed, Partition, Record, Stored
+from memory.ports.record import Corrupt, JsonValue, Key, Partition, PendingStep, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Newer, Outcome, Put
 
@@ -45,7 +45,7 @@ nothing else does then.
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BalanceEntry:
     """What a balance counts for an upload that it names, since when; `leaves` while its
     reservation is to go.
     """
@@ -54,7 +54,7 @@ class Entry:
     since: int
     leaves: bool = False
 
-    def as_leaving(self, now: datetime) -> Entry:
+    def as_leaving(self, now: datetime) -> BalanceEntry:
         """As who returns some of it or all says it: like no other, so that it is known
         whether another has said so since.
         """
@@ -66,10 +66,10 @@ class Balance:
     """What a tenant's uploads come to, and those of them that are on their way."""
 
     total: int
-    under_way: dict[str, Entry]
+    under_way: dict[str, BalanceEntry]
     stands: Stored | None = None
 
-    def with_entry(self, upload: str, entry: Entry, more: int = 0) -> Balance:
+    def with_entry(self, upload: str, entry: BalanceEntry, more: int = 0) -> Balance:
         return replace(self, total=self.total + more, under_way={**self.under_way, upload: entry})
 
     def without(self, upload: str, takes: int) -> Balance:
@@ -90,14 +90,14 @@ class Balance:
         upload, takes = upload_of(reservation), bytes_of(reservation)
         if upload in self.under_way or not reservation.owed:
             return self
-        return self.with_entry(upload, Entry(takes, micros(now)), takes)
+        return self.with_entry(upload, BalanceEntry(takes, micros(now)), takes)
 
     def with_leaving(self, reservation: Record, now: datetime) -> Balance:
         """With room of this reservation about to be returned, which was read behind the
         balance.
         """
         seen, upload = self.with_reservation(reservation, now), upload_of(reservation)
-        entry = seen.under_way.get(upload) or Entry(bytes_of(reservation), 0)
+        entry = seen.under_way.get(upload) or BalanceEntry(bytes_of(reservation), 0)
         return seen.with_entry(upload, entry.as_leaving(now))
 
 
@@ -167,7 +167,7 @@ class Balances:
             updated_at=now,
             body={**body, "nonce": self._placement.nonce()},
             tier="mid",
-            owed=(Owed(SETTLE, SETTLE),) if owes else (),
+            owed=(PendingStep(SETTLE, SETTLE),) if owes else (),
         )
 
     async def _try_put(
@@ -238,7 +238,7 @@ class Balances:
             ]
             found |= {upload_of(row): row for row in await self._put_later(rows)}
         since = micros(self._placement.now())
-        under_way = {upload: Entry(bytes_of(row), since) for upload, row in found.items() if row.owed}
+        under_way = {upload: BalanceEntry(bytes_of(row), since) for upload, row in found.items() if row.owed}
         return Balance(sum(map(bytes_of, found.values())), under_way)
 
     async def _put_later(self, reservations: Sequence[Record]) -> list[Record]:
@@ -287,7 +287,7 @@ class Balances:
                 )
         return None
 
-    async def _sum(self, tenant: str, under_way: Mapping[str, Entry]) -> int:
+    async def _sum(self, tenant: str, under_way: Mapping[str, BalanceEntry]) -> int:
         """What those that are named and the reservations of all others come to: those
         of others do not change while the balance stands.
         """
@@ -335,7 +335,9 @@ def _balance_of(there: Stored | None) -> Balance:
         return Balance(0, {}, there)
     said: Any = there.body
     return Balance(
-        int(said["total"]), {upload: Entry(*entry) for upload, entry in said["under_way"].items()}, there
+        int(said["total"]),
+        {upload: BalanceEntry(*entry) for upload, entry in said["under_way"].items()},
+        there,
     )
 
 

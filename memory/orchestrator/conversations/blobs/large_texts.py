@@ -39,7 +39,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Artifact:
+class LargeText:
     """A large text of a message: where it belongs in the message as JSON, how many
     bytes it has in UTF-8, and its chunks in order.
     """
@@ -59,19 +59,19 @@ class Artifact:
         return f"[{self.size} bytes that cannot be read: what is stored of them is damaged or missing]"
 
 
-Artifacts = tuple[Artifact, ...]
+Artifacts = tuple[LargeText, ...]
 
 
 def chunk_key(tenant: str, scope: str, chunk: Chunk) -> Key:
     return Key(tenant, ids.derived_id(tenant, scope, "chunk", chunk.upload, chunk.digest))
 
 
-def chunks_of(artifacts: Iterable[Artifact]) -> list[Chunk]:
+def chunks_of(artifacts: Iterable[LargeText]) -> list[Chunk]:
     """Their chunks, each once."""
     return list(dict.fromkeys(chunk for artifact in artifacts for chunk in artifact.chunks))
 
 
-def uploads_of(artifacts: Iterable[Artifact]) -> tuple[str, ...]:
+def uploads_of(artifacts: Iterable[LargeText]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chunk.upload for chunk in chunks_of(artifacts)))
 
 
@@ -100,7 +100,7 @@ def from_json(said: Iterable[Any]) -> Artifacts:
     """What `to_json` said."""
     return tuple(
         [
-            Artifact(tuple(path), int(size), tuple([Chunk(str(u), str(d)) for u, d in chunks]))
+            LargeText(tuple(path), int(size), tuple([Chunk(str(u), str(d)) for u, d in chunks]))
             for path, size, chunks in said
         ]
     )
@@ -161,13 +161,13 @@ def restore_large_texts(outline: Message, artifacts: Artifacts, texts: Mapping[C
     return Message.model_validate(said)
 
 
-def _holder(said: Any, artifact: Artifact) -> Any:
+def _holder(said: Any, artifact: LargeText) -> Any:
     for name in artifact.path[:-1]:
         said = said[name]
     return said
 
 
-def _mark(said: Any, artifact: Artifact) -> None:
+def _mark(said: Any, artifact: LargeText) -> None:
     match artifact.path:
         case ("content", int(number), *_):
             said["content"][number] = {"type": "text", "text": artifact.placeholder}

@@ -38,7 +38,7 @@ from memory.domain.errors import (
 from memory.orchestrator.conversations.blobs.balances import bytes_of
 from memory.orchestrator.conversations.blobs.reservations import LOOK, ReservationLapsed, Reservations
 from memory.orchestrator.conversations.blobs.uploads import delete_chunks
-from memory.orchestrator.conversations.log.incarnation import Life
+from memory.orchestrator.conversations.log.incarnation import SessionIncarnation
 from memory.orchestrator.conversations.sessions import SessionRecords, life_of
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS
@@ -49,7 +49,7 @@ from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.split import CONVERSATION
 from memory.orchestrator.storage.steps import step
 from memory.ports.query import Eq, In, Order, Query, Tenant, within
-from memory.ports.record import Corrupt, FieldValue, Key, Owed, Partition, Record, Stored, Tombstone
+from memory.ports.record import Corrupt, FieldValue, Key, Partition, PendingStep, Record, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Delete, Newer, Outcome, Put, Status
 
@@ -92,7 +92,7 @@ class PathOccupied(MemoryTiersError):
 class _Upload:
     """An upload under way: its life, its reservation, and what of it has been put."""
 
-    life: Life
+    life: SessionIncarnation
     key: Key
     name: str
     reservation: Record
@@ -321,7 +321,7 @@ class Manifests:
                 await self._give_up(upload.life.tenant, upload.name)
                 raise PathOccupied(there)
 
-    def _id_over(self, life: Life, stands: Stored | None, given: str | None) -> str:
+    def _id_over(self, life: SessionIncarnation, stands: Stored | None, given: str | None) -> str:
         """The id of an artifact put over what stands under its path: the same, or the
         one given, or a new one.
         """
@@ -403,9 +403,9 @@ class Manifests:
         """Give an upload up that is of this version still, and delete its chunks."""
         scope, upload = scope_of(str(reservation.fields["session_id"])), str(reservation.fields["upload"])
         chunks = {"scope": scope, "upload": upload, "bytes": bytes_of(reservation)}
-        await self._reservations.give_up(reservation, Owed(DROP_CHUNKS, DROP_CHUNKS, chunks))
+        await self._reservations.give_up(reservation, PendingStep(DROP_CHUNKS, DROP_CHUNKS, chunks))
 
-    async def _look_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _look_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """What a writer that died, or is slow, has left."""
         reservation = pending.owner
         if not isinstance(reservation, Record):
@@ -453,18 +453,18 @@ class Manifests:
             write = Delete(MANIFESTS, key, 1, Newer(), note={NEVER_STOOD: True}, discard_at=until)
         return (await self._placement.write_one("artifacts.shut_out", self._store, write)).applied
 
-    async def _drop_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _drop_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """Drop what a manifest named: its chunks, then the room that they took."""
         tenant, said = pending.owner.key.tenant, owed.data
         await self._delete_chunks(pending.store, tenant, said["scope"], said["upload"], said["bytes"])
         await self._reservations.give_back(tenant, said["upload"], stood=True)
         return True
 
-    async def _clear_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _clear_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         await self.on_gone(pending.owner.key.tenant, owed.data["artifact"])
         return True
 
-    async def _drop_chunks_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _drop_chunks_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         said = owed.data
         await self._delete_chunks(
             pending.store, pending.owner.key.tenant, said["scope"], said["upload"], said["bytes"]
@@ -650,7 +650,7 @@ class Manifests:
         artifact_id = str(manifest.fields["artifact_id"])
         owed = (
             *manifest.owed,
-            Owed(f"{CLEAR}:{artifact_id}", CLEAR, {"artifact": artifact_id}),
+            PendingStep(f"{CLEAR}:{artifact_id}", CLEAR, {"artifact": artifact_id}),
             _to_drop(manifest),
         )
         return Delete(
@@ -662,7 +662,7 @@ class Manifests:
         )
 
 
-def _key(life: Life, path: str) -> Key:
+def _key(life: SessionIncarnation, path: str) -> Key:
     """Where the manifest of a path stands in this life of the session."""
     return Key(life.tenant, ids.derived_id(life.tenant, life.scope, "artifact", life.incarnation, path))
 
@@ -686,9 +686,9 @@ def _chunk_id(tenant: str, scope: str, upload: str, number: int) -> str:
     return ids.derived_id(tenant, scope, "chunk", upload, str(number))
 
 
-def _to_drop(manifest: Record) -> Owed:
+def _to_drop(manifest: Record) -> PendingStep:
     upload = str(manifest.fields["upload"])
-    return Owed(
+    return PendingStep(
         f"{DROP}:{upload}",
         DROP,
         {"scope": manifest.scope, "upload": upload, "bytes": manifest.fields["size"]},

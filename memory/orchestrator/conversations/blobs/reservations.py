@@ -31,15 +31,15 @@ from memory.orchestrator.conversations.blobs.balances import (
     RESERVATIONS_SCOPE,
     SETTLE,
     Balance,
+    BalanceEntry,
     Balances,
-    Entry,
     balance_key,
     bytes_of,
     is_readable,
     upload_of,
     uploads_named,
 )
-from memory.orchestrator.conversations.log.incarnation import Life
+from memory.orchestrator.conversations.log.incarnation import SessionIncarnation
 from memory.orchestrator.storage.collections import RESERVATIONS
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
@@ -52,8 +52,8 @@ from memory.ports.record import (
     FieldValue,
     JsonValue,
     Key,
-    Owed,
     Partition,
+    PendingStep,
     Record,
     Stored,
     Tombstone,
@@ -78,7 +78,7 @@ class ReservationLapsed(MemoryTiersError):
     """The reservation was given up, or went with its session."""
 
 
-class _Moved(Exception):
+class _ReservationConflict(Exception):
     """The reservation is of another version, and under way still: its balance was
     counted anew.
     """
@@ -110,7 +110,9 @@ class Reservations:
 
     # -- an upload comes in ------------------------------------------------------------
 
-    async def reserve(self, life: Life, upload: str, manifest: Key, size: int, artifact_id: str) -> Record:
+    async def reserve(
+        self, life: SessionIncarnation, upload: str, manifest: Key, size: int, artifact_id: str
+    ) -> Record:
         """Room for an upload of so many bytes, which this artifact is to have. Raises
         `QuotaExceeded` where there is none.
         """
@@ -120,7 +122,7 @@ class Reservations:
             if upload in balance.under_way:
                 return balance  # by this very call, whose answer was lost
             self._refuse_beyond(life.tenant, balance.total, size)
-            return balance.with_entry(upload, Entry(size, micros(now)), size)
+            return balance.with_entry(upload, BalanceEntry(size, micros(now)), size)
 
         await self._balances.change(life.tenant, add_uploads)
         fields: dict[str, FieldValue] = {
@@ -134,11 +136,18 @@ class Reservations:
         version = self._placement.next_version()
         key = reservation_key(life.tenant, upload)
         record = Record(
-            key, RESERVATIONS_SCOPE, version, now, now, fields=fields, tier="mid", owed=(Owed(LOOK, LOOK),)
+            key,
+            RESERVATIONS_SCOPE,
+            version,
+            now,
+            now,
+            fields=fields,
+            tier="mid",
+            owed=(PendingStep(LOOK, LOOK),),
         )
         try:
             return await self._put(record, Absent())
-        except _Moved as moved:  # the answer was lost, and the balance counted anew since
+        except _ReservationConflict as moved:  # the answer was lost, and the balance counted anew since
             return moved.stands
 
     async def grow(self, reservation: Record, more: int) -> Record:
@@ -167,7 +176,7 @@ class Reservations:
             await self._balances.change(tenant, grow_upload)
         try:
             return await self._once_more(reservation, reservation.owed, bytes=wanted)
-        except _Moved as moved:  # the balance was counted anew, perhaps before this
+        except _ReservationConflict as moved:  # the balance was counted anew, perhaps before this
             return await self.grow(moved.stands, wanted - bytes_of(moved.stands))
 
     async def renew(self, reservation: Record, artifact_id: str | None = None) -> Record:
@@ -198,17 +207,19 @@ class Reservations:
             if (not quota.tenants or tenant in quota.tenants) and held + asked > quota.most:
                 raise QuotaExceeded(quota.name, f"tenant '{tenant}'", quota.measure, quota.most, held, asked)
 
-    async def _again(self, reservation: Record, owed: tuple[Owed, ...], **said: FieldValue) -> Record:
+    async def _again(self, reservation: Record, owed: tuple[PendingStep, ...], **said: FieldValue) -> Record:
         """Put it with this said of it, also over a later version of it which is under
         way as before.
         """
         while True:
             try:
                 return await self._once_more(reservation, owed, **said)
-            except _Moved as moved:
+            except _ReservationConflict as moved:
                 reservation = moved.stands
 
-    async def _once_more(self, reservation: Record, owed: tuple[Owed, ...], **said: FieldValue) -> Record:
+    async def _once_more(
+        self, reservation: Record, owed: tuple[PendingStep, ...], **said: FieldValue
+    ) -> Record:
         now, version = self._placement.now(), self._placement.next_version(reservation.version)
         new = replace(
             reservation, version=version, updated_at=now, fields={**reservation.fields, **said}, owed=owed
@@ -223,7 +234,7 @@ class Reservations:
         if outcome.applied or _is_as(outcome.stored, reservation):
             return reservation
         if isinstance(outcome.stored, Record) and outcome.stored.owed:
-            raise _Moved(outcome.stored)
+            raise _ReservationConflict(outcome.stored)
         raise ReservationLapsed("the room of this upload was given up")
 
     # -- an upload goes ----------------------------------------------------------------
@@ -233,7 +244,7 @@ class Reservations:
         tenant: str,
         upload: str,
         at: int | None = None,
-        owed: tuple[Owed, ...] = (),
+        owed: tuple[PendingStep, ...] = (),
         *,
         stood: bool = False,
     ) -> Tombstone | None:
@@ -245,7 +256,7 @@ class Reservations:
         gone = await self.give_all_back(tenant, [upload], at, owed, stood=stood)
         return gone[0] if gone else None
 
-    async def give_up(self, reservation: Record, *owed: Owed) -> None:
+    async def give_up(self, reservation: Record, *owed: PendingStep) -> None:
         """Return what an upload takes whose reservation is of this version still, and
         do what is owed for it.
         """
@@ -260,7 +271,7 @@ class Reservations:
         tenant: str,
         uploads: Sequence[str],
         at: int | None = None,
-        owed: tuple[Owed, ...] = (),
+        owed: tuple[PendingStep, ...] = (),
         *,
         stood: bool = False,
     ) -> list[Tombstone]:
@@ -311,7 +322,7 @@ class Reservations:
             await self._balances.change(tenant, remove_uploads)
 
     async def _return(
-        self, reservations: Sequence[Record], owed: tuple[Owed, ...], *, stood: bool
+        self, reservations: Sequence[Record], owed: tuple[PendingStep, ...], *, stood: bool
     ) -> list[Tombstone]:
         """Delete them; what is left of those that nobody changed meanwhile."""
         until, note = (
@@ -366,7 +377,7 @@ class Reservations:
     # -- the large texts of messages ---------------------------------------------------
 
     async def reserve_parts(
-        self, life: Life, uploads: Mapping[str, tuple[int, JsonValue]], *, refuses: bool
+        self, life: SessionIncarnation, uploads: Mapping[str, tuple[int, JsonValue]], *, refuses: bool
     ) -> None:
         """Room for uploads of so many bytes, each in chunks of these ids, for all of
         them at once. Raises `QuotaExceeded` where there is none; they are counted in
@@ -380,7 +391,7 @@ class Reservations:
             if refuses:
                 self._refuse_beyond(life.tenant, balance.total, sum(size for size, _ in uploads.values()))
             for upload, (size, _) in uploads.items():
-                balance = balance.with_entry(upload, Entry(size, micros(now)), size)
+                balance = balance.with_entry(upload, BalanceEntry(size, micros(now)), size)
             return balance
 
         await self._balances.change(life.tenant, add_uploads)
@@ -397,14 +408,16 @@ class Reservations:
             ):  # a driver's second attempt meets itself
                 raise ReservationLapsed("the room of this upload was given up")
 
-    def _of_message(self, life: Life, upload: str, size: int, chunks: JsonValue, now: datetime) -> Record:
+    def _of_message(
+        self, life: SessionIncarnation, upload: str, size: int, chunks: JsonValue, now: datetime
+    ) -> Record:
         fields: dict[str, FieldValue] = {
             "session_id": life.session_id,
             "session_generation": life.generation,
             "upload": upload,
             "bytes": size,
         }
-        owed = Owed(LOOK_FOR_ROW, LOOK_FOR_ROW, {"ids": chunks})
+        owed = PendingStep(LOOK_FOR_ROW, LOOK_FOR_ROW, {"ids": chunks})
         key, version = reservation_key(life.tenant, upload), self._placement.next_version()
         return Record(key, RESERVATIONS_SCOPE, version, now, now, fields=fields, tier="mid", owed=(owed,))
 
@@ -527,7 +540,7 @@ class Reservations:
                 raise CorruptRecord(self._store.name, there.key.id, there.problem)
         return found
 
-    async def _settle_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _settle_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """Set right what the balance counts for uploads whose way has ended, or never
         began.
         """
@@ -545,7 +558,7 @@ class Reservations:
                 return not settled.under_way
             await patience.wait()
 
-    async def _takes(self, key: Key, entry: Entry) -> int | None:
+    async def _takes(self, key: Key, entry: BalanceEntry) -> int | None:
         """What an upload takes whose way has ended; None where it may be on it still."""
         there = await self._at(key)
         lapsed = micros(self._placement.now()) - entry.since > self._placement.settings.mark_life / timedelta(

@@ -38,9 +38,9 @@ from memory.domain.errors import (
 from memory.domain.message import Message
 from memory.domain.time import moment
 from memory.orchestrator.conversations.blobs.large_texts import (
-    Artifact,
     Artifacts,
     Chunk,
+    LargeText,
     chunk_key,
     chunks_of,
     digest_of,
@@ -49,7 +49,7 @@ from memory.orchestrator.conversations.blobs.large_texts import (
     uploads_of,
 )
 from memory.orchestrator.conversations.blobs.reservations import LOOK_FOR_ROW, ReservationLapsed, Reservations
-from memory.orchestrator.conversations.log.incarnation import Life
+from memory.orchestrator.conversations.log.incarnation import SessionIncarnation
 from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
@@ -57,7 +57,7 @@ from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.steps import step
 from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import And, Eq, Has, Query, within
-from memory.ports.record import FieldValue, JsonValue, Key, Owed, Partition, Record, Tombstone
+from memory.ports.record import FieldValue, JsonValue, Key, Partition, PendingStep, Record, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, Status
 
@@ -81,7 +81,7 @@ READ_AT_ONCE = 16
 """Chunks that are read in one call."""
 
 
-class Overtaken(MemoryTiersError):
+class StaleGeneration(MemoryTiersError):
     """The session's generation was raised since its life was read: see `Log.renew`."""
 
 
@@ -103,13 +103,13 @@ class Uploads:
     # -- storing -----------------------------------------------------------------------
 
     async def lay(
-        self, life: Life, messages: Sequence[tuple[Message, Artifacts]], *, refuses: bool = True
+        self, life: SessionIncarnation, messages: Sequence[tuple[Message, Artifacts]], *, refuses: bool = True
     ) -> list[Artifacts]:
         """Store the large texts of messages, each with those that the row which is to
         be replaced names: what of them is there is not put again.
 
         Raises `QuotaExceeded` where there is no room for them and `refuses`, before
-        anything is stored; `Overtaken` where the session was erased, or only its
+        anything is stored; `StaleGeneration` where the session was erased, or only its
         generation raised. Nothing is left then.
         """
         now = self._placement.now()
@@ -139,7 +139,9 @@ class Uploads:
             raise
         return found
 
-    def _portions(self, life: Life, chunks: Sequence[tuple[Chunk, bytes]], now: datetime) -> list[list[Put]]:
+    def _portions(
+        self, life: SessionIncarnation, chunks: Sequence[tuple[Chunk, bytes]], now: datetime
+    ) -> list[list[Put]]:
         portions, room = list[list[Put]](), 0
         for chunk, data in chunks:
             if room < len(data):
@@ -159,7 +161,7 @@ class Uploads:
         """
         there = {chunk.digest: chunk for chunk in chunks_of(before)}
         upload = f"{version}-{self._placement.nonce()}{COUNTED}"
-        artifacts, fresh = list[Artifact](), dict[Chunk, bytes]()
+        artifacts, fresh = list[LargeText](), dict[Chunk, bytes]()
         for path, text in large_texts(message):
             chunks, size = list[Chunk](), 0
             async for data in iterate_cooperatively(encode_chunks(text)):
@@ -169,10 +171,10 @@ class Uploads:
                     fresh[chunk] = data
                 chunks.append(chunk)
                 size += len(data)
-            artifacts.append(Artifact(path, size, tuple(chunks)))
+            artifacts.append(LargeText(path, size, tuple(chunks)))
         return tuple(artifacts), upload, fresh
 
-    def _chunk(self, life: Life, chunk: Chunk, data: bytes, now: datetime) -> Record:
+    def _chunk(self, life: SessionIncarnation, chunk: Chunk, data: bytes, now: datetime) -> Record:
         key, version = chunk_key(life.tenant, life.scope, chunk), _version_of(chunk.upload)
         fields: dict[str, FieldValue] = {
             "conversation_id": life.session_id,
@@ -194,14 +196,14 @@ class Uploads:
             if (error := rejection_error(self._store, outcome)) is not None:
                 raise error
             if outcome.status is Status.REJECTED:
-                raise Overtaken("the session has another generation")
+                raise StaleGeneration("the session has another generation")
             if isinstance(outcome.stored, Tombstone):
                 raise ReservationLapsed("the upload was given up")
             raise StoreError(self._store.name, "holds other data in the place of a large text")
 
     # -- what becomes of an upload -----------------------------------------------------
 
-    async def hold(self, life: Life, uploads: Iterable[str]) -> bool:
+    async def hold(self, life: SessionIncarnation, uploads: Iterable[str]) -> bool:
         """The row that names these uploads stands: they are under way no more. False
         where a sweep had given one of them up.
 
@@ -223,7 +225,7 @@ class Uploads:
             log.info("a sweep will confirm the large texts of session %s: %s", life.session_id, error)
             return True
 
-    async def give_up(self, life: Life, artifacts: Artifacts, kept: Artifacts = ()) -> None:
+    async def give_up(self, life: SessionIncarnation, artifacts: Artifacts, kept: Artifacts = ()) -> None:
         """No row will come to name what these have beyond those that are kept. What
         cannot be dropped now a sweep drops.
         """
@@ -243,9 +245,9 @@ class Uploads:
     async def _give_up(self, reservation: Record) -> None:
         """Give an upload up that is of this version still, and delete its chunks."""
         for look in reservation.owed:
-            await self._reservations.give_up(reservation, Owed(DROP, DROP, look.data))
+            await self._reservations.give_up(reservation, PendingStep(DROP, DROP, look.data))
 
-    async def _look_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _look_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """What a writer that died, or is slow, has left."""
         reservation = pending.owner
         if not isinstance(reservation, Record):
@@ -258,7 +260,7 @@ class Uploads:
             return False
         return True
 
-    async def _upload_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _upload_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """The same of an upload of before."""
         upload, until = pending.owner, self._placement.tombstone_until()
         if not isinstance(upload, Record):
@@ -274,7 +276,7 @@ class Uploads:
             )
             await self._placement.write_one("artifacts.hold", pending.store, held)
         elif self._placement.now() - upload.updated_at > self._placement.settings.mark_life:
-            dropping = (Owed(DROP, DROP, owed.data),)
+            dropping = (PendingStep(DROP, DROP, owed.data),)
             gone = Delete(ARTIFACTS, upload.key, over, at, owed=dropping, settles=settles)
             outcome = await self._placement.write_one("artifacts.give_up", pending.store, gone)
             if (error := rejection_error(pending.store, outcome)) is not None:
@@ -303,8 +305,13 @@ class Uploads:
     # -- dropping ----------------------------------------------------------------------
 
     def drop_steps(
-        self, life: Life, before: Artifacts, artifacts: Artifacts, message: Message | None, version: int
-    ) -> tuple[Owed, ...]:
+        self,
+        life: SessionIncarnation,
+        before: Artifacts,
+        artifacts: Artifacts,
+        message: Message | None,
+        version: int,
+    ) -> tuple[PendingStep, ...]:
         """What an event owes whose message has other large texts than before: these of
         `message`, where it has any.
         """
@@ -324,18 +331,18 @@ class Uploads:
                 if chunk.upload in counted:
                     counted[chunk.upload] += sizes[chunk]
         return (
-            Owed(
+            PendingStep(
                 f"{DROP}:{version}", DROP, {"ids": ids_of(life, gone), **({LEFT: counted} if counted else {})}
             ),
         )
 
-    async def drop(self, store: Store, row: Record) -> tuple[Owed, ...]:
+    async def drop(self, store: Store, row: Record) -> tuple[PendingStep, ...]:
         """Drop what a row owes to drop, and nothing else that it owes; what could not
         be done.
         """
         return await self._outbox.finish(OutboxRecord(MESSAGES, store, row))
 
-    async def _drop_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _drop_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         tenant = pending.owner.key.tenant
         await delete_chunks(self._placement, pending.store, [Key(tenant, one) for one in owed.data["ids"]])
         for upload, left in owed.data.get(LEFT, {}).items():
@@ -344,7 +351,7 @@ class Uploads:
 
     # -- reading -----------------------------------------------------------------------
 
-    async def texts(self, life: Life, artifacts: Iterable[Artifact]) -> dict[Chunk, str]:
+    async def texts(self, life: SessionIncarnation, artifacts: Iterable[LargeText]) -> dict[Chunk, str]:
         """What the chunks of these say: those that are there and say what they said
         when they were stored.
         """
@@ -388,7 +395,7 @@ async def delete_chunks(placement: Placement, store: Store, keys: Sequence[Key])
         deletes = ahead
 
 
-def ids_of(life: Life, chunks: Iterable[Chunk]) -> list[JsonValue]:
+def ids_of(life: SessionIncarnation, chunks: Iterable[Chunk]) -> list[JsonValue]:
     return [chunk_key(life.tenant, life.scope, chunk).id for chunk in chunks]
 
 

@@ -19,7 +19,7 @@ from memory.orchestrator.storage.entry_records import copy_json
 from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.policies.marks import marks_of
 from memory.policies.passages import parts_of
-from memory.ports.record import FieldValue, JsonValue, Key, Owed, Record
+from memory.ports.record import FieldValue, JsonValue, Key, PendingStep, Record
 
 FIRST_PLACE = 2
 """Of an event. Place 1 is the system message's, which stands in the session's own
@@ -75,7 +75,7 @@ NUMBER = "number"
 
 
 @dataclass(frozen=True, slots=True)
-class After:
+class LogTotals:
     """What is true after an event. Its writer had to know the event before, so this is
     exact.
 
@@ -109,7 +109,7 @@ class After:
         ]
 
     @classmethod
-    def from_json(cls, said: list[Any]) -> After:
+    def from_json(cls, said: list[Any]) -> LogTotals:
         return cls(*said)
 
 
@@ -121,7 +121,7 @@ class Draft:
     message: Message | None = None
     data: Mapping[str, JsonValue] = field(default_factory=dict)
     tokens: int | None = None
-    owed: tuple[Owed, ...] = ()
+    owed: tuple[PendingStep, ...] = ()
     nonce: str = ""
     """Tells a writer its own event from another's at the same place, when the answer to
     its put was lost.
@@ -167,7 +167,7 @@ class Event:
     key: Key
     place: int
     draft: Draft
-    after: After
+    after: LogTotals
     created_at: datetime
     updated_at: datetime
     version: int
@@ -179,7 +179,7 @@ class Event:
     """Into how many it was cut for finding it by meaning, at most, before it was
     changed.
     """
-    owed: tuple[Owed, ...] = ()
+    owed: tuple[PendingStep, ...] = ()
 
     @property
     def type(self) -> EventType:
@@ -227,7 +227,9 @@ class Event:
         """
         return bool(self.draft.data.get(REDACTED))
 
-    def as_redacted(self, owed: tuple[Owed, ...], session_id: str, *, version: int, now: datetime) -> Event:
+    def as_redacted(
+        self, owed: tuple[PendingStep, ...], session_id: str, *, version: int, now: datetime
+    ) -> Event:
         """The event without what was said and who said it. It owes this, what is to be
         done about what was made of it among it.
         """
@@ -253,7 +255,7 @@ class Event:
         tokens: int | None,
         *,
         artifacts: Artifacts = (),
-        owed: tuple[Owed, ...] = (),
+        owed: tuple[PendingStep, ...] = (),
         said_by: tuple[str, ...] | None = None,
         version: int,
         now: datetime,
@@ -289,7 +291,7 @@ class Event:
         """The event with the message that has its large texts."""
         return replace(self, draft=replace(self.draft, message=message, is_whole=True))
 
-    def with_pending_steps(self, more: Iterable[Owed]) -> Event:
+    def with_pending_steps(self, more: Iterable[PendingStep]) -> Event:
         """The event, owing this too."""
         return replace(self, owed=tuple({owed.id: owed for owed in (*self.owed, *more)}.values()))
 
@@ -439,7 +441,7 @@ def event_of(record: Record) -> Event:
         record.key,
         place,
         draft,
-        After.from_json(body["after"]),
+        LogTotals.from_json(body["after"]),
         record.created_at,
         record.updated_at,
         record.version,

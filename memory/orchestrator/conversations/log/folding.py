@@ -15,10 +15,10 @@ from memory.orchestrator.conversations.log.events import (
     LEAVING,
     OF_ONE,
     SPOKEN,
-    After,
     Draft,
     Event,
     EventType,
+    LogTotals,
     place_key,
 )
 from memory.orchestrator.storage.places import NOWHERE, Places
@@ -36,7 +36,7 @@ class State:
     """A log up to a place."""
 
     place: int
-    after: After
+    after: LogTotals
     window: Places
     """The places of the messages that a model is sent, the system message aside."""
     created_at: datetime
@@ -51,7 +51,7 @@ class State:
     @classmethod
     def initial(cls, has_system: bool, created_at: datetime) -> State:
         """Before the first event (B13)."""
-        return cls(FIRST_PLACE - 1, After(number=int(has_system), version=1), Places(), created_at)
+        return cls(FIRST_PLACE - 1, LogTotals(number=int(has_system), version=1), Places(), created_at)
 
     def next(self, draft: Draft, *, tenant: str, incarnation: str, now: datetime, version: int) -> Event:
         """The event that this draft is at the next place."""

@@ -18,11 +18,11 @@ from memory.orchestrator.conversations.log.events import FIRST_PLACE
 from memory.ports.record import JsonValue, Record
 
 COPIED_FROM = "copied_from"
-"""In the body of a fork: its `Copied`, the session that it forked off from first."""
+"""In the body of a fork: its `CopiedMessages`, the session that it forked off from first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopiedMessages:
     """Messages of one life of a session, copied into a fork: runs of (first place in
     the fork, first place there, how many).
     """
@@ -32,7 +32,7 @@ class Copied:
     runs: tuple[tuple[int, int, int], ...]
 
     @classmethod
-    def of(cls, session_id: str, incarnation: str, places: Sequence[tuple[int, int]]) -> Copied:
+    def of(cls, session_id: str, incarnation: str, places: Sequence[tuple[int, int]]) -> CopiedMessages:
         """Of these places, each in the fork and there."""
         runs: list[tuple[int, int, int]] = []
         for here, there in places:
@@ -54,24 +54,26 @@ class Copied:
         return [self.session_id, self.incarnation, [list(run) for run in self.runs]]
 
 
-def copied_by(record: Record) -> list[Copied]:
+def copied_by(record: Record) -> list[CopiedMessages]:
     """What a session's record says of which messages it began with copies."""
     told: Any = record.body.get(COPIED_FROM) or ()
     return [
-        Copied(session_id, incarnation, tuple((here, there, count) for here, there, count in runs))
+        CopiedMessages(session_id, incarnation, tuple((here, there, count) for here, there, count in runs))
         for session_id, incarnation, runs in told
     ]
 
 
-def copied_on(record: Record, session_id: str, incarnation: str, places: Sequence[int]) -> list[Copied]:
+def copied_on(
+    record: Record, session_id: str, incarnation: str, places: Sequence[int]
+) -> list[CopiedMessages]:
     """What a fork says that copies the messages at these places of the session of this
     record, in order.
     """
     at = [(FIRST_PLACE + number, place) for number, place in enumerate(places)]
-    found = [Copied.of(session_id, incarnation, at)]
+    found = [CopiedMessages.of(session_id, incarnation, at)]
     for one in copied_by(record):
         earlier = [(here, there) for here, place in at for there in one.source_of(place)]
-        found += [Copied.of(one.session_id, one.incarnation, earlier)] if earlier else []
+        found += [CopiedMessages.of(one.session_id, one.incarnation, earlier)] if earlier else []
     return found
 
 

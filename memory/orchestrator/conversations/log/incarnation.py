@@ -12,7 +12,7 @@ from memory.ports.record import FieldValue, Partition
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class SessionIncarnation:
     """What identifies a session's life: a session of the same id that is created later
     has another incarnation, and a later generation.
     """

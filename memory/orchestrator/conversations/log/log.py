@@ -21,7 +21,7 @@ from memory.orchestrator.conversations.blobs.large_texts import (
     restore_large_texts,
     uploads_of,
 )
-from memory.orchestrator.conversations.blobs.uploads import Overtaken, Uploads
+from memory.orchestrator.conversations.blobs.uploads import StaleGeneration, Uploads
 from memory.orchestrator.conversations.log.events import (
     ERASED_ID,
     FIRST_PLACE,
@@ -34,7 +34,7 @@ from memory.orchestrator.conversations.log.events import (
     record_of,
 )
 from memory.orchestrator.conversations.log.folding import State, is_spoken
-from memory.orchestrator.conversations.log.incarnation import Life
+from memory.orchestrator.conversations.log.incarnation import SessionIncarnation
 from memory.orchestrator.conversations.log.passages import Passages
 from memory.orchestrator.conversations.log.seen import (
     NEWEST,
@@ -53,7 +53,7 @@ from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import And, Condition, Eq, Ge, In, Le, Order, Query, within
-from memory.ports.record import Key, Owed, Record, Stored
+from memory.ports.record import Key, PendingStep, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
 
@@ -88,8 +88,8 @@ class Log:
         placement: Placement,
         uploads: Uploads,
         passages: Passages,
-        life: Life,
-        renewed: Callable[[Life], Awaitable[Life]],
+        life: SessionIncarnation,
+        renewed: Callable[[SessionIncarnation], Awaitable[SessionIncarnation]],
     ) -> None:
         self._placement = placement
         self._uploads = uploads
@@ -601,7 +601,7 @@ class Log:
         while True:
             try:
                 return await self._uploads.lay(self.life, messages, refuses=refuses)
-            except Overtaken:
+            except StaleGeneration:
                 await self.renew()
 
     async def _hold_large_texts(self, events: list[Event], before: Artifacts = ()) -> list[Event]:
@@ -771,7 +771,7 @@ class Log:
         (held,) = await self._hold_large_texts([changed], before)
         return await self._drop_large_texts(held, owed) if owed else held
 
-    async def _drop_large_texts(self, event: Event, owed: tuple[Owed, ...]) -> Event:
+    async def _drop_large_texts(self, event: Event, owed: tuple[PendingStep, ...]) -> Event:
         """The event once it has been tried to drop what it is to drop: what could not
         be done it owes still.
         """
@@ -790,7 +790,7 @@ class Log:
             event, new.with_pending_steps(self._passages.owed_by(new.draft, new.parts))
         )
 
-    async def redact(self, event: Event, owed: tuple[Owed, ...]) -> Event | None:
+    async def redact(self, event: Event, owed: tuple[PendingStep, ...]) -> Event | None:
         """Let nothing be left of what the message at its place said, and owe this from
         now on; None where it has changed since it was read.
         """

@@ -25,7 +25,7 @@ from memory.orchestrator.storage.steps import step
 from memory.policies.asked import SearchMode
 from memory.policies.passages import parts_of
 from memory.ports.query import Condition, IsNull, Not, Order, Query, Tenant
-from memory.ports.record import Key, Owed, Record
+from memory.ports.record import Key, PendingStep, Record
 from memory.ports.store import Store
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Passages:
 
     # -- owed --------------------------------------------------------------------------
 
-    def owed_by(self, said: Draft, parts: int = 0) -> tuple[Owed, ...]:
+    def owed_by(self, said: Draft, parts: int = 0) -> tuple[PendingStep, ...]:
         """What a message owes from the write that says it on, or says something else:
         then `parts` is how many it may have by what it said before.
 
@@ -122,9 +122,9 @@ class Passages:
         """
         message = said.message if said.is_in_history else None
         changes = message is not None and (parts or (message.is_final and found_by(message).strip()))
-        return (Owed(EMBED, EMBED),) if changes and self.store is not None else ()
+        return (PendingStep(EMBED, EMBED),) if changes and self.store is not None else ()
 
-    def owed_by_erasing(self, event: Event) -> tuple[Owed, ...]:
+    def owed_by_erasing(self, event: Event) -> tuple[PendingStep, ...]:
         """What the erasure of a message owes: an end of all the passages that it ever
         had, or that somebody is about to bring.
         """
@@ -133,7 +133,7 @@ class Passages:
             if event.draft.message is not None
             else 0
         )
-        return (Owed(FORGET, FORGET, {"parts": parts}),) if parts else ()
+        return (PendingStep(FORGET, FORGET, {"parts": parts}),) if parts else ()
 
     def note(self, event: Event) -> None:
         """This process has just written the event."""
@@ -191,7 +191,7 @@ class Passages:
         async for page in self._placement.pages("passages.all", archive, query):
             rows = [row for row in page.records if isinstance(row, Record)]
             for came in await self._embed(
-                [(OutboxRecord(MESSAGES, archive, row), Owed(EMBED, EMBED)) for row in rows]
+                [(OutboxRecord(MESSAGES, archive, row), PendingStep(EMBED, EMBED)) for row in rows]
             ):
                 if isinstance(came, Exception):
                     raise came
@@ -203,7 +203,7 @@ class Passages:
             return [self._where == "off" or self._meaning.on] * len(items)
         return await self.making.make(items, self.tier)
 
-    async def _forget(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _forget(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         """Every store that may have some, whatever is configured now."""
         stores = [self._placement.topology.home(tier) for tier in ("mid", "long")]
         return await self.making.end(

@@ -10,7 +10,7 @@ from typing import Any
 
 from memory.domain import ids
 from memory.orchestrator.conversations.log.log import Log
-from memory.orchestrator.erasure.legal_holds import Holds
+from memory.orchestrator.erasure.legal_holds import LegalHoldRecords
 from memory.orchestrator.storage.collections import SAID_BY
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
@@ -18,14 +18,16 @@ from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.ports.collections import Collection
 from memory.ports.query import Condition, Order, Page, Query, Where, all_of
-from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Record, Stored, Tombstone
+from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, PendingStep, Record, Stored, Tombstone
 from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, Status
 
 
-class Beside:
+class NamedRecords:
     """The records of one collection that sessions keep beside their logs."""
 
-    def __init__(self, placement: Placement, outbox: Outbox, holds: Holds, collection: Collection) -> None:
+    def __init__(
+        self, placement: Placement, outbox: Outbox, holds: LegalHoldRecords, collection: Collection
+    ) -> None:
         self._placement = placement
         self._outbox = outbox
         self._holds = holds
@@ -136,7 +138,7 @@ class Beside:
             await patience.wait()
 
     async def delete(
-        self, log: Log, name: str, owed: Callable[[Key], Awaitable[tuple[Owed, ...]]] | None = None
+        self, log: Log, name: str, owed: Callable[[Key], Awaitable[tuple[PendingStep, ...]]] | None = None
     ) -> bool:
         """Delete the record of this name; false where there is none. `owed` says what
         its deletion is to owe. Raises `LegalHoldActive` where the session is under legal hold.

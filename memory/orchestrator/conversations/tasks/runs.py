@@ -10,7 +10,7 @@ from typing import Any
 
 from memory.domain.task import Run, RunPage
 from memory.orchestrator.conversations.log.log import Log
-from memory.orchestrator.conversations.tasks.named_records import Beside
+from memory.orchestrator.conversations.tasks.named_records import NamedRecords
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import RUNS
 from memory.orchestrator.storage.entry_records import copy_json
@@ -37,7 +37,7 @@ class Runs:
     """The repository of runs."""
 
     def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure) -> None:
-        self._beside = Beside(placement, outbox, erasure.holds, RUNS)
+        self._beside = NamedRecords(placement, outbox, erasure.holds, RUNS)
 
     @property
     def collection(self) -> Collection:

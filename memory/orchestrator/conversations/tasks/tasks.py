@@ -15,9 +15,9 @@ from typing import Any
 from memory.domain import ids
 from memory.domain.errors import Conflict, CorruptRecord
 from memory.domain.task import Task, TaskPage
-from memory.orchestrator.conversations.log.incarnation import Life
+from memory.orchestrator.conversations.log.incarnation import SessionIncarnation
 from memory.orchestrator.conversations.log.log import Log
-from memory.orchestrator.conversations.tasks.named_records import Beside
+from memory.orchestrator.conversations.tasks.named_records import NamedRecords
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import CLAIMS, TASKS
 from memory.orchestrator.storage.entry_records import copy_json
@@ -29,7 +29,7 @@ from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.collections import Collection
 from memory.ports.query import And, Condition, Eq, Lt, Query, within
-from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Owed, Partition, Record, Stored
+from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Partition, PendingStep, Record, Stored
 from memory.ports.writes import Absent, AtVersion, Delete, Put
 
 UNCLAIM = "unclaim"
@@ -59,7 +59,7 @@ class Tasks:
     def __init__(self, placement: Placement, *, outbox: Outbox, erasure: Erasure) -> None:
         self._placement = placement
         self._holds = erasure.holds
-        self._beside = Beside(placement, outbox, erasure.holds, TASKS)
+        self._beside = NamedRecords(placement, outbox, erasure.holds, TASKS)
         outbox.register(UNCLAIM, self._unclaim_noted)
         erasure.also.append(self._unclaim_all)
 
@@ -102,11 +102,11 @@ class Tasks:
         """
         claim_key = _claim_key(log.life.tenant, task_id)
 
-        async def unclaim(key: Key) -> tuple[Owed, ...]:
+        async def unclaim(key: Key) -> tuple[PendingStep, ...]:
             claim = await self._claim_at(claim_key)
             if not isinstance(claim, Record) or claim.fields.get("task_key") != key.id:
                 return ()
-            return (Owed(UNCLAIM, UNCLAIM, {"claim": claim_key.id, "version": claim.version}),)
+            return (PendingStep(UNCLAIM, UNCLAIM, {"claim": claim_key.id, "version": claim.version}),)
 
         return await self._beside.delete(log, task_id, unclaim)
 
@@ -155,7 +155,7 @@ class Tasks:
             (stored,) = await self._placement.topology.archive.get(CLAIMS, [key])
         return stored
 
-    async def _claim(self, life: Life, task_id: str, task_key: Key) -> None:
+    async def _claim(self, life: SessionIncarnation, task_id: str, task_key: Key) -> None:
         """Claim a task's id for the session. Raises `Conflict` where another session
         has it.
         """
@@ -197,7 +197,7 @@ class Tasks:
             and self._placement.now() - claim.updated_at > self._placement.settings.mark_life
         )
 
-    async def _unclaim_noted(self, pending: OutboxRecord, owed: Owed) -> bool:
+    async def _unclaim_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
         await self._unclaim(Key(pending.owner.key.tenant, owed.data["claim"]), owed.data["version"])
         return True
 

@@ -20,7 +20,7 @@ from memory.orchestrator.conversations.window.handle import Handle
 from memory.orchestrator.conversations.window.reading import COPIED, Window
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.places import Places
-from memory.policies.compacting import Compacted, CompactionSettings, compact_messages
+from memory.policies.compacting import CompactionResult, CompactionSettings, compact_messages
 from memory.policies.thresholds import WindowPolicy, archived_by
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import TokenThreshold, split_for_compaction
@@ -39,7 +39,7 @@ where none do.
 """
 
 
-class Compacting(Handle):
+class WindowCompaction(Handle):
     """What one session does about the length of its window."""
 
     async def compactions(self) -> list[Compaction]:
@@ -141,7 +141,7 @@ class Compacting(Handle):
         await self._drop_messages(left, found)
         return None
 
-    async def _drop_messages(self, left: Sequence[Message], found: Compacted) -> None:
+    async def _drop_messages(self, left: Sequence[Message], found: CompactionResult) -> None:
         if left:
             names = {message.id for message in left}
             places = Places.of(

@@ -13,11 +13,11 @@ from memory.orchestrator.conversations.log.events import Event, EventType
 from memory.orchestrator.conversations.log.folding import State
 from memory.orchestrator.conversations.log.log import Log
 from memory.orchestrator.conversations.sessions import system_of
-from memory.orchestrator.conversations.window.reads import MESSAGES_KEPT, Read, version_of
+from memory.orchestrator.conversations.window.reads import MESSAGES_KEPT, WindowRead, version_of
 from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.places import Places
 from memory.policies.tokens import message_tokens
-from memory.policies.window import Arranged, arrange, reaches_back
+from memory.policies.window import MessageArrangement, arrange, reaches_back
 from memory.ports.pace import iterate_cooperatively
 from memory.ports.record import Record
 from memory.ports.tokens import TokenCounter
@@ -45,7 +45,7 @@ class Window:
     """
 
     state: State
-    arranged: Arranged
+    arranged: MessageArrangement
     costs: list[int]
     events: list[Event | None]
     """What each message is in the log; None is the system message."""
@@ -71,7 +71,7 @@ class Window:
         }
 
 
-def read_of(window: Window, shown: Sequence[Message]) -> Read:
+def read_of(window: Window, shown: Sequence[Message]) -> WindowRead:
     """What a task knows that has read this window and was shown these messages of it."""
     versions = {
         str(message.id): version_of(event)
@@ -80,7 +80,7 @@ def read_of(window: Window, shown: Sequence[Message]) -> Read:
     }
     stored = [message for message in shown if message.id in versions]  # no stand-ins for missing results
     places = window.state.window if window.is_whole else Places.of(place for place, _ in versions.values())
-    read = Read(places, versions, stored if len(stored) <= MESSAGES_KEPT else None)
+    read = WindowRead(places, versions, stored if len(stored) <= MESSAGES_KEPT else None)
     read.hide({window.messages[at].id for at in window.arranged.order} - {message.id for message in stored})
     return read
 

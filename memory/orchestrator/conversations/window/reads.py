@@ -43,7 +43,7 @@ def version_of(event: Event) -> Version:
 
 
 @dataclass(slots=True)
-class Read:
+class WindowRead:
     """One read of a window, and what the same task wrote since."""
 
     places: Places = NOWHERE
@@ -100,27 +100,27 @@ class Read:
             self.versions[str(event.draft.message.id)] = version_of(event)
 
 
-class Reads:
+class WindowReads:
     """The last read of each session by one task, and those of its child tasks."""
 
-    def __init__(self, owner: weakref.ref[Owner] | None = None, parent: Reads | None = None) -> None:
+    def __init__(self, owner: weakref.ref[Owner] | None = None, parent: WindowReads | None = None) -> None:
         self._owner = owner
         self._parent = parent
         self._mark = object()
-        self._own: OrderedDict[str, Read] = OrderedDict()
-        self._of_children: OrderedDict[str, dict[object, Read]] = OrderedDict()
+        self._own: OrderedDict[str, WindowRead] = OrderedDict()
+        self._of_children: OrderedDict[str, dict[object, WindowRead]] = OrderedDict()
 
-    def get(self, incarnation: str) -> Read | None:
+    def get(self, incarnation: str) -> WindowRead | None:
         """The last read of this life of a session; None where the task has not read it."""
         return self._own.get(incarnation)
 
-    def put(self, incarnation: str, read: Read) -> None:
+    def put(self, incarnation: str, read: WindowRead) -> None:
         """Keep a read in place of the one before it, and let the parent tasks know it."""
         self._keep(incarnation, read)
         for parent in self.parents():
             parent._child_has_read(incarnation, self._mark, read)
 
-    def settle(self, incarnation: str, messages: Sequence[Message]) -> Read | None:
+    def settle(self, incarnation: str, messages: Sequence[Message]) -> WindowRead | None:
         """Decide from which read these messages come that the task hands back; it
         counts as the task's last from now on.
 
@@ -147,16 +147,16 @@ class Reads:
         count as reads of this life of it.
         """
         if self._own.pop(unwritten, None) is not None and incarnation not in self._own:
-            self._own[incarnation] = Read(shown=[])
+            self._own[incarnation] = WindowRead(shown=[])
         if earlier := self._of_children.pop(unwritten, None):
             self._of_children[incarnation] = {
-                **{child: Read(shown=[]) for child in earlier},
+                **{child: WindowRead(shown=[]) for child in earlier},
                 **self._of_children.get(incarnation, {}),
             }
 
-    def _read_above(self, incarnation: str) -> list[Read]:
+    def _read_above(self, incarnation: str) -> list[WindowRead]:
         """What parent tasks and other children of theirs have read."""
-        reads = list[Read]()
+        reads = list[WindowRead]()
         for parent in self.parents():
             own = parent._own.get(incarnation)
             above = [
@@ -179,7 +179,7 @@ class Reads:
         for parent in self.parents():
             parent._of_children.get(incarnation, {}).pop(self._mark, None)
 
-    def parents(self) -> Iterator[Reads]:
+    def parents(self) -> Iterator[WindowReads]:
         """The reads of the tasks that this one descends from, those that still run.
 
         The others are let go: each of a chain of tasks, of which one begins the next,
@@ -200,14 +200,14 @@ class Reads:
             not owner.is_alive() if isinstance(owner, threading.Thread) else owner.done()
         )
 
-    def _keep(self, incarnation: str, read: Read) -> None:
+    def _keep(self, incarnation: str, read: WindowRead) -> None:
         self._of_children.pop(incarnation, None)
         self._own[incarnation] = read
         self._own.move_to_end(incarnation)
         if len(self._own) > SESSIONS_KEPT:
             self._own.popitem(last=False)
 
-    def _child_has_read(self, incarnation: str, child: object, read: Read) -> None:
+    def _child_has_read(self, incarnation: str, child: object, read: WindowRead) -> None:
         reads = self._of_children.setdefault(incarnation, {})
         reads.pop(child, None)
         reads[child] = replace(read, versions=dict(read.versions), written={})
@@ -218,16 +218,16 @@ class Reads:
             self._of_children.popitem(last=False)
 
 
-def _common(reads: Sequence[Read]) -> Read:
+def _common(reads: Sequence[WindowRead]) -> WindowRead:
     """What all of the reads, the earliest first, showed or wrote."""
     first, *others = reads
     places, versions = first.known_places, first.versions
     for read in others:
         places, versions = places.both(read.known_places), {**read.versions, **versions}
-    return first if not others else Read(places, versions, first.shown)
+    return first if not others else WindowRead(places, versions, first.shown)
 
 
-def _count_recognised(messages: Sequence[Message], read: Read) -> int:
+def _count_recognised(messages: Sequence[Message], read: WindowRead) -> int:
     """How many of the messages a read has."""
     found = align_messages(messages, read.shown or [])
     return sum(
@@ -235,10 +235,10 @@ def _count_recognised(messages: Sequence[Message], read: Read) -> int:
     )
 
 
-_READS: ContextVar[tuple[weakref.ref[Owner], Reads] | None] = ContextVar("memory_reads", default=None)
+_READS: ContextVar[tuple[weakref.ref[Owner], WindowReads] | None] = ContextVar("memory_reads", default=None)
 
 
-def reads_of_caller() -> Reads:
+def reads_of_caller() -> WindowReads:
     """The reads of the running task, or of the thread where no task runs.
 
     A child task inherits the context of its parent, but not the parent's reads: eight
@@ -248,7 +248,7 @@ def reads_of_caller() -> Reads:
     if held is not None and held[0]() is owner:
         return held[1]
     mine = weakref.ref(owner)
-    reads = Reads(mine, None if held is None else held[1])
+    reads = WindowReads(mine, None if held is None else held[1])
     for _ in reads.parents():
         pass  # lets go of those that are over
     _READS.set((mine, reads))
@@ -271,7 +271,7 @@ def lends_reads(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corout
 
 
 async def with_reads(
-    reads: Reads, call: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    reads: WindowReads, call: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
 ) -> T:
     """Run a call with these reads as those of the running task."""
     before = _READS.get()

@@ -186,7 +186,7 @@ async def test_a_record_and_its_bytes_are_of_one_version_whatever_happens(tmp_pa
 
 
 SLIPS = {
-    "the digest is not asked": Slip(records, "Records._whole", " or Apart.of(content) != said", ""),
+    "the digest is not asked": Slip(records, "Records._whole", " or BlobReference.of(content) != said", ""),
     "record and bytes are no one commit": Slip(batch, "Batch._stage_all", " and APART not in step.name", ""),
     "a restored record has not its bytes": Slip(records, "Records._restore", "in apart.items():", "in ():"),
     "the bytes of what was lost stay": Slip(

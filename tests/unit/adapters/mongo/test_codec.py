@@ -14,7 +14,7 @@ from memory.adapters.mongo.codec import LARGEST, document_of, held_in
 from memory.ports import lexical
 from memory.ports.contract.collections import PLAIN, SAMPLES
 from memory.ports.contract.support import T0, key_of, record
-from memory.ports.record import Mark, Owed, Standing, Tombstone, pack_vector
+from memory.ports.record import Mark, PendingStep, Standing, Tombstone, pack_vector
 from memory.ports.rows import row_of
 from memory.ports.storable import Unstorable
 
@@ -32,7 +32,7 @@ FULL = record(
     body={"": {"$ne": 1}, "a.b": "\x00"},
     texts={"title": "Deploying deploys", "content": "the lantern"},
     vector=pack_vector([1.0]),
-    owed=(Owed("deliver", "deliver", {"to": "long"}),),
+    owed=(PendingStep("deliver", "deliver", {"to": "long"}),),
     expires_at=T0 + timedelta(microseconds=1),
 )
 
@@ -101,7 +101,7 @@ def test_marks_and_tombstones_have_nothing_of_a_record_that_a_filter_could_ask_f
     "standing",
     [
         FULL,
-        Mark(key_of(1), "user:ann", 3, "mid", (Owed("x", "x"),), T0),
+        Mark(key_of(1), "user:ann", 3, "mid", (PendingStep("x", "x"),), T0),
         Tombstone(key_of(1), 4, (), {"k": [1]}, T0),
         Tombstone(key_of(1), 4),
     ],
@@ -148,7 +148,7 @@ def test_every_write_has_a_token_of_its_own() -> None:
 
 REFUSED: dict[str, Standing] = {
     "tags that take more room than JSON": record(fields={"tags": ("",) * 2_000_000}),
-    "a debt larger than a document": record(owed=(Owed("x", "x", {"y": "z" * LARGEST}),)),
+    "a debt larger than a document": record(owed=(PendingStep("x", "x", {"y": "z" * LARGEST}),)),
     "a note larger than a document": Tombstone(key_of(1), 4, (), {"k": "z" * LARGEST}),
 }
 

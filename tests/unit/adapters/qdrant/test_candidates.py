@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory.adapters.qdrant.engine import Change
+from memory.adapters.qdrant.engine import PointChange
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.store import QdrantStore
 from memory.ports.candidates import Candidates, Statistics
@@ -23,7 +23,7 @@ async def _as_earlier_releases_wrote(store: QdrantStore, n: int) -> None:
     earlier: dict[str, Any] = {
         name: value for name, value in before.items() if name not in ("length", "token", "lineage")
     }
-    assert await store._engine.commit([Change(point, before, earlier)]) == set()
+    assert await store._engine.commit([PointChange(point, before, earlier)]) == set()
 
 
 async def test_statistics_are_right_also_of_what_has_no_number_of_words_until_an_audit_gives_it_one(

@@ -17,7 +17,17 @@ from memory.adapters.qdrant.codec import payload_of, stored_in
 from memory.adapters.qdrant.keys import generation_point, partition_word, point_id, rank, record_point
 from memory.domain.ids import new_id
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.record import Corrupt, Key, Mark, Owed, Partition, Record, Role, Tombstone, pack_vector
+from memory.ports.record import (
+    Corrupt,
+    Key,
+    Mark,
+    Partition,
+    PendingStep,
+    Record,
+    Role,
+    Tombstone,
+    pack_vector,
+)
 from memory.ports.rows import row_of
 
 AT = datetime(2024, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
@@ -35,7 +45,7 @@ WHOLE = Record(
     3,
     Role.REPLICA,
     "long",
-    (Owed("deliver", "deliver", {"to": "x"}),),
+    (PendingStep("deliver", "deliver", {"to": "x"}),),
     6,
     2,
     AT,
@@ -111,7 +121,10 @@ def test_fields_declared_later_leave_old_checksums_right() -> None:
 
 @pytest.mark.parametrize(
     "standing",
-    [Mark(WHOLE.key, "s", 3, "long", (), AT), Tombstone(WHOLE.key, 3, (Owed("x", "x"),), {"d": 1}, None)],
+    [
+        Mark(WHOLE.key, "s", 3, "long", (), AT),
+        Tombstone(WHOLE.key, 3, (PendingStep("x", "x"),), {"d": 1}, None),
+    ],
     ids=repr,
 )
 def test_marks_and_tombstones_come_back(standing: Mark | Tombstone) -> None:

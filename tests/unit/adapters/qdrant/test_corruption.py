@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from memory.adapters.qdrant.engine import Change
+from memory.adapters.qdrant.engine import PointChange
 from memory.adapters.qdrant.keys import generation_point, record_point
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import CorruptRecord, StoreFull
@@ -126,7 +126,7 @@ async def test_what_cannot_be_quarantined_now_is_still_not_served(
 ) -> None:
     await _three(either)
 
-    async def full(changes: Sequence[Change]) -> set[str]:
+    async def full(changes: Sequence[PointChange]) -> set[str]:
         raise StoreFull(either.name, "no room")
 
     monkeypatch.setattr(either._engine, "commit", full)

@@ -12,7 +12,7 @@ import pytest
 
 from memory.adapters.qdrant.edge import EdgeEngine
 from memory.adapters.qdrant.store import QdrantStore
-from memory.ports.candidates import Around, Candidates
+from memory.ports.candidates import Candidates, Neighbourhood
 from memory.ports.collections import Field, FieldType
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import HERE, T0, apply_all, id_of, put, query_ids, record
@@ -85,6 +85,6 @@ async def test_every_field_of_an_index_over_several_has_one(folder: Path) -> Non
     later = replace(earlier, indexes=(("source", "place"),))
     await store.open((later,))
     assert {"samples.source", "samples.place"} <= _indexed(store)
-    beside = Candidates(later, within(HERE), among=(id_of(0),), around=Around("source", "place", 2))
+    beside = Candidates(later, within(HERE), among=(id_of(0),), around=Neighbourhood("source", "place", 2))
     assert set((await store.candidates(beside)).ids) == {id_of(n) for n in range(3)}
     await store.close()

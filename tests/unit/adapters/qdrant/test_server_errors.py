@@ -15,7 +15,7 @@ import httpx
 import pytest
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from memory.adapters.qdrant.client_errors import Unconfirmed, translate_client
+from memory.adapters.qdrant.client_errors import UnconfirmedWrite, translate_client
 from memory.adapters.qdrant.store import QdrantStore
 from memory.domain.errors import (
     ConfigError,
@@ -163,7 +163,7 @@ def _response(status: int, said: str) -> UnexpectedResponse:
         (ResponseHandlingException(httpx.RemoteProtocolError("cut")), StoreUnavailable),
         (ResponseHandlingException(ValueError("what")), StoreError),
         (TimeoutError(), StoreTimeout),
-        (Unconfirmed("cannot be told"), StoreTimeout),
+        (UnconfirmedWrite("cannot be told"), StoreTimeout),
         (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "x"), InvalidInput),
     ],
     ids=lambda e: getattr(e, "__name__", type(e).__name__),

@@ -13,7 +13,7 @@ import pytest
 from qdrant_client import AsyncQdrantClient
 
 from memory.adapters.qdrant.edge import EdgeEngine
-from memory.adapters.qdrant.engine import Change, Vectors
+from memory.adapters.qdrant.engine import PointChange, Vectors
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.store import QdrantStore
 from memory.adapters.qdrant.words import sparse_query
@@ -50,7 +50,8 @@ async def _tamper(
     point = record_point("samples", key_of(n))
     before = (await store._engine.retrieve([point]))[point]
     assert (
-        await store._engine.commit([Change(point, before, {**before, **(payload or {})}, vectors)]) == set()
+        await store._engine.commit([PointChange(point, before, {**before, **(payload or {})}, vectors)])
+        == set()
     )
 
 
@@ -84,7 +85,7 @@ async def test_a_payload_written_beside_the_same_vectors_is_all_that_stands_ther
     ):
         (before,) = (await either._engine.retrieve([point])).values()
         payload = {**own, **more}
-        assert await either._engine.commit([Change(point, before, payload)]) == set()
+        assert await either._engine.commit([PointChange(point, before, payload)]) == set()
         (now,) = (await either._engine.retrieve([point])).values()
         assert repr(sorted((n, v) for n, v in now.items() if n not in ("token", "lineage"))) == repr(
             sorted(payload.items())
@@ -170,7 +171,7 @@ async def test_a_record_at_anothers_point_is_told_and_left_alone(either: QdrantS
     """It may be the only copy."""
     await apply_all(either, put(record(1, texts={"content": "cormorant"})))
     payload = (await either._engine.retrieve([record_point("samples", key_of(1))])).popitem()[1]
-    astray = Change(
+    astray = PointChange(
         record_point("samples", key_of(2)),
         None,
         {k: v for k, v in payload.items() if k not in ("token", "lineage")},
@@ -251,7 +252,7 @@ def _before_commit(
     """
     commit = store._engine.commit
 
-    async def late(changes: Sequence[Change], *asked: Any) -> set[str]:
+    async def late(changes: Sequence[PointChange], *asked: Any) -> set[str]:
         monkeypatch.setattr(store._engine, "commit", commit)
         await meanwhile()
         return await commit(changes, *asked)

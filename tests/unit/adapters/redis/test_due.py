@@ -16,9 +16,9 @@ from memory.adapters.redis.search import aged_up_to
 from memory.adapters.redis.store import RedisStore
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.support import ELSEWHERE, FOREIGN, HERE, T0, apply_all, key_of, put, record
-from memory.ports.due import Due, DueRow, due_by_queries
+from memory.ports.due import DuePage, DueRow, due_by_queries
 from memory.ports.query import And, Eq, Everywhere, Le, Lt, Or, Order, Query, within
-from memory.ports.record import Owed, Role, Standing
+from memory.ports.record import PendingStep, Role, Standing
 from memory.ports.writes import (
     Absent,
     Always,
@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.backend("redis"), *NEEDS_SERVER]
 
 MOMENTS = [T0 + timedelta(days=day, microseconds=micro) for day in (-1, 0, 1) for micro in (0, 1)]
 TIERS = ("short", "mid", "größer:als")
-STEPS = (Owed("1", "deliver", {"to": "long", "n": 2**60}), Owed("2", "erase"))
+STEPS = (PendingStep("1", "deliver", {"to": "long", "n": 2**60}), PendingStep("2", "erase"))
 EXPIRED = {SAMPLES: T0, PLAIN: T0 + timedelta(days=1)}
 
 
@@ -193,7 +193,7 @@ _KEYS = [key_of(n, at) for at in (HERE, ELSEWHERE, FOREIGN) for n in range(6)]
 
 async def _all(store: RedisStore, now: datetime, limit: int) -> list[DueRow]:
     rows: list[DueRow] = []
-    page: Due | None = None
+    page: DuePage | None = None
     while page is None or page.cursor is not None:
         page = await store.due(now, limit, None if page is None else page.cursor, expired=EXPIRED)
         rows += page.rows

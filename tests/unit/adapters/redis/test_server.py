@@ -33,7 +33,7 @@ from memory.ports.contract.support import (
     record,
 )
 from memory.ports.query import MAX_LIMIT, Order, Query, Tenant, Where, within
-from memory.ports.record import Owed, Record, Role
+from memory.ports.record import PendingStep, Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, RaiseGeneration
 from tests.support import redis_servers
@@ -340,7 +340,7 @@ async def test_an_index_forgets_what_expired_and_keeps_what_did_not(server: Serv
 async def test_what_owes_a_step_is_kept_until_it_is_settled(server: Server, prefix: str) -> None:
     async with opened(server, prefix=prefix, grace=0) as store:
         past = datetime.now(UTC) - timedelta(days=1)
-        step = Owed("deliver", "deliver", {"to": "long"})
+        step = PendingStep("deliver", "deliver", {"to": "long"})
         await apply_all(store, put(record(role=Role.CACHED, expires_at=past, owed=(step,))))
         assert isinstance(await fetch_stored(store, 1), Record)
         await apply_all(store, Annotate(SAMPLES, key_of(1), 1, settle=(step.id,)))

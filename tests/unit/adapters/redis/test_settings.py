@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from memory.adapters.redis.settings import Safety, safety_of, weakest
+from memory.adapters.redis.settings import Durability, safety_of, weakest
 
 SAFE = {
     "appendonly": "yes",
@@ -67,4 +67,4 @@ def test_a_cluster_is_as_safe_as_its_least_safe_node() -> None:
     safe, second, none = (safety_of(s, fails_over=False) for s in (SAFE, EVERY_SECOND, {}))
     assert weakest([safe, safe]).durable
     assert (weakest([safe, second]).durable, weakest([safe, second]).loss_window) == (False, TWO_SECONDS)
-    assert weakest([second, none]) == Safety(False, None, (*second.advice, *none.advice), second.facts)
+    assert weakest([second, none]) == Durability(False, None, (*second.advice, *none.advice), second.facts)

@@ -12,13 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.adapters.redis import codec
-from memory.adapters.redis.codec import Damaged, lay_out, row_in
+from memory.adapters.redis.codec import DamagedRecord, lay_out, row_in
 from memory.adapters.redis.keys import BUCKETS, address_of, bucket_of, home_bucket, record_key
 from memory.domain.ids import derived_id, new_id
 from memory.ports import lexical
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import T0, record
-from memory.ports.record import Key, Mark, Owed, Partition, Record, Role, Standing, Tombstone, pack_vector
+from memory.ports.record import (
+    Key,
+    Mark,
+    Partition,
+    PendingStep,
+    Record,
+    Role,
+    Standing,
+    Tombstone,
+    pack_vector,
+)
 from memory.ports.rows import row_of, standing_of
 
 NAMES = st.text(alphabet=st.characters(codec="utf-8"), max_size=8)
@@ -64,7 +74,7 @@ WHOLE = record(
     texts={"title": "t\nu", "content": "a grey heron"},
     vector=pack_vector([1.0, -2.0]),
     expires_at=datetime(1960, 1, 1, tzinfo=UTC),
-    owed=(Owed("deliver", "deliver", {"to": "long", "é": 2**60}),),
+    owed=(PendingStep("deliver", "deliver", {"to": "long", "é": 2**60}),),
     role=Role.REPLICA,
     tier="kürz",
     accesses=2,
@@ -94,13 +104,13 @@ def test_no_flipped_bit_anywhere_is_read_as_a_record(bit: int) -> None:
     for at in range(len(value)):
         damaged = bytearray(value)
         damaged[at] ^= 1 << bit
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedRecord):
             row_in(SAMPLES, bytes(damaged))
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100, 169, 170, -1])
 def test_a_torn_value_is_damaged(cut: int) -> None:
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedRecord):
         row_in(SAMPLES, value_of(WHOLE)[:cut])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.sql.server.pool import PoolTimeout
-from memory.adapters.sql.server.sharing import AT_ONCE, Sharing, is_fresh
+from memory.adapters.sql.server.sharing import AT_ONCE, PutBatcher, is_fresh
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.support import delete, key_of, put, record
 from memory.ports.writes import Absent, Newer, Outcome, Put
@@ -38,7 +38,7 @@ class Server:
         self.fails: dict[int, Exception] = {}
         self.gate = asyncio.Event()
         self.gates: dict[int, asyncio.Event] = {}
-        self.sharing = Sharing(self.carry_out, lambda error: isinstance(error, Refused), MOST)
+        self.sharing = PutBatcher(self.carry_out, lambda error: isinstance(error, Refused), MOST)
 
     async def carry_out(self, puts: Sequence[Put]) -> Sequence[Outcome]:
         numbers = [int(one.record.texts["content"]) for one in puts]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from memory.ports.candidates import Around, Candidates
+from memory.ports.candidates import Candidates, Neighbourhood
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import T0, apply_all, put, record
@@ -30,7 +30,7 @@ QUESTIONS: dict[str, tuple[Query, str]] = {
     ),
 }
 """What is asked of the tenant, and the index that is to serve it."""
-CANDIDATES = Candidates(PAIRS, within(NEW), filter=VISIBLE, around=Around("source", "number", 2))
+CANDIDATES = Candidates(PAIRS, within(NEW), filter=VISIBLE, around=Neighbourhood("source", "number", 2))
 
 
 def entries(at: Partition, count: int) -> Iterable[Put]:

@@ -12,7 +12,7 @@ import pytest
 
 from memory.adapters.in_memory.store import InMemoryStore
 from memory.adapters.wrappers import latecomer
-from memory.adapters.wrappers.latecomer import Latecomer
+from memory.adapters.wrappers.latecomer import DeferredOpen
 from memory.domain.errors import ConfigError, NotOpen, StoreError, StoreUnavailable
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
@@ -46,7 +46,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_it_opens_though_the_store_is_away_and_says_why() -> None:
     inner = Away(StoreUnavailable("away", "nobody listens"))
-    store = Latecomer(inner)
+    store = DeferredOpen(inner)
     await store.open(DECLARED)
     assert "nobody listens" in store.away
     with pytest.raises(StoreUnavailable, match="could not be opened"):
@@ -60,7 +60,7 @@ async def test_it_opens_though_the_store_is_away_and_says_why() -> None:
 
 async def test_the_first_call_that_finds_it_there_opens_it_once_for_all_that_wait() -> None:
     inner = Away(StoreUnavailable("away", "nobody listens"))
-    store = Latecomer(inner)
+    store = DeferredOpen(inner)
     arrived: list[str] = []
 
     async def on_arrival() -> None:
@@ -78,7 +78,7 @@ async def test_the_first_call_that_finds_it_there_opens_it_once_for_all_that_wai
 
 async def test_what_is_wrong_with_it_when_it_arrives_keeps_it_out() -> None:
     inner = Away(StoreUnavailable("away", "nobody listens"))
-    store = Latecomer(inner)
+    store = DeferredOpen(inner)
 
     async def refuse() -> None:
         raise ConfigError("vectors of another embedder")
@@ -96,7 +96,7 @@ async def test_calls_made_on_a_claim_that_proves_wrong_are_to_be_made_again() ->
     inner = Away(
         StoreUnavailable("away", "nobody listens"), found=replace(InMemoryStore.claims, durable=True)
     )
-    store = Latecomer(inner)
+    store = DeferredOpen(inner)
     await store.open(DECLARED)
     inner.reason = None
     with pytest.raises(StoreUnavailable, match="try again"):
@@ -107,7 +107,7 @@ async def test_calls_made_on_a_claim_that_proves_wrong_are_to_be_made_again() ->
 async def test_between_attempts_calls_fail_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latecomer, "AGAIN_AFTER", 60.0)
     inner = Away(StoreUnavailable("away", "nobody listens"))
-    store = Latecomer(inner)
+    store = DeferredOpen(inner)
     await store.open(DECLARED)
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match="tried again in"):
@@ -117,7 +117,7 @@ async def test_between_attempts_calls_fail_at_once(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("reason", [ConfigError("wrong"), StoreError("away", "wrong")])
 async def test_only_a_store_that_is_away_opens_late(reason: Exception) -> None:
-    store = Latecomer(Away(reason))
+    store = DeferredOpen(Away(reason))
     with pytest.raises(type(reason), match="wrong"):
         await store.open(DECLARED)
 
@@ -126,7 +126,7 @@ async def test_every_call_that_waited_on_a_claim_that_proves_wrong_is_to_be_made
     inner = Away(
         StoreUnavailable("away", "nobody listens"), found=replace(InMemoryStore.claims, durable=True)
     )
-    store = Latecomer(inner)
+    store = DeferredOpen(inner)
     await store.open(DECLARED)
     inner.reason = None
     answers = await asyncio.gather(*(store.get(SAMPLES, [KEY]) for _ in range(3)), return_exceptions=True)
@@ -135,7 +135,7 @@ async def test_every_call_that_waited_on_a_claim_that_proves_wrong_is_to_be_made
 
 
 def test_it_serves_one_event_loop_after_another_also_where_calls_waited_for_each_other() -> None:
-    store = Latecomer(Away(StoreUnavailable("away", "nobody listens")))
+    store = DeferredOpen(Away(StoreUnavailable("away", "nobody listens")))
 
     async def use() -> list[object]:
         await store.open(DECLARED)

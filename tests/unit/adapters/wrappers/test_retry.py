@@ -24,7 +24,7 @@ from memory.ports.contract.support import (
     release,
 )
 from memory.ports.query import Query, within
-from memory.ports.record import Owed, Role
+from memory.ports.record import PendingStep, Role
 from memory.ports.writes import (
     Absent,
     Always,
@@ -88,7 +88,7 @@ MINE = record(
     body={"n": [1, {"x": 0.5}]},
     texts={"content": "red"},
     version=5,
-    owed=(Owed("deliver", "deliver"),),
+    owed=(PendingStep("deliver", "deliver"),),
 )
 STANDING = record(1, version=3)
 CASES: dict[str, tuple[Sequence[Write], Write]] = {
@@ -98,13 +98,13 @@ CASES: dict[str, tuple[Sequence[Write], Write]] = {
     "a record in any case": ((put(STANDING),), put(MINE, Always())),
     "a deletion": ((put(STANDING),), delete(1, 9, note={"k": 1})),
     "a deletion of what is missing": ((), delete(1, 9)),
-    "a release": ((put(STANDING),), release(1, 3, owed=(Owed("tell", "tell"),))),
+    "a release": ((put(STANDING),), release(1, 3, owed=(PendingStep("tell", "tell"),))),
     "a change of role": (
         (put(record(1, version=3, role=Role.ARRIVING)),),
         Annotate(SAMPLES, key_of(1), 3, role_is=Role.ARRIVING, role=Role.HOME),
     ),
     "a step done": (
-        (put(record(1, version=3, owed=(Owed("deliver", "deliver"),))),),
+        (put(record(1, version=3, owed=(PendingStep("deliver", "deliver"),))),),
         Annotate(SAMPLES, key_of(1), 3, settle=("deliver",)),
     ),
     "a purge": ((put(record(1, version=3, role=Role.CACHED)),), Purge(SAMPLES, key_of(1), 3)),
@@ -134,7 +134,7 @@ async def test_a_batch_kept_as_a_whole_is_known_as_a_whole() -> None:
         delete(3, 9),
         RaiseGeneration(HERE, 2),
     ]
-    standing = put(record(2, version=3, owed=(Owed("deliver", "deliver"),)))
+    standing = put(record(2, version=3, owed=(PendingStep("deliver", "deliver"),)))
     sure, unsure = await opened(), await opened(None, LOST)
     for store in (sure, unsure):
         await apply_all(store, standing)
@@ -178,7 +178,7 @@ async def test_a_batch_kept_as_a_whole_is_not_there_because_a_part_of_it_is() ->
     """
     store = await opened(None, None, gone())
     await apply_all(store, put(record(1)))
-    await apply_all(store, put(record(2, version=3, owed=(Owed("deliver", "deliver"),))))
+    await apply_all(store, put(record(2, version=3, owed=(PendingStep("deliver", "deliver"),))))
     writes: list[Write] = [
         put(record(1), Absent()),
         Annotate(SAMPLES, key_of(2), 3, settle=("deliver",)),
@@ -213,7 +213,9 @@ async def test_a_batch_with_several_writes_of_one_key_is_not_made_again() -> Non
 
 async def test_a_change_of_role_by_another_does_not_settle_what_is_owed() -> None:
     store = await opened(None, gone())
-    await apply_all(store, put(record(1, version=3, role=Role.HOME, owed=(Owed("deliver", "deliver"),))))
+    await apply_all(
+        store, put(record(1, version=3, role=Role.HOME, owed=(PendingStep("deliver", "deliver"),)))
+    )
     write = Annotate(SAMPLES, key_of(1), 3, role_is=Role.ARRIVING, role=Role.HOME, settle=("deliver",))
     (outcome,) = await patient(store).apply([write])
     assert outcome.status is Status.CONFLICT

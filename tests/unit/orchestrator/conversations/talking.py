@@ -12,7 +12,7 @@ from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.retrieval.message_search import Finding
+from memory.orchestrator.retrieval.message_search import MessageSearch
 from tests.unit.orchestrator.world import TENANT
 
 SYSTEM = Message(role=Role.SYSTEM, content="You are kind.")
@@ -49,7 +49,7 @@ async def hits_of(
     conversation: Conversation, text: str, limit: int = 10, mode: Any = "hybrid"
 ) -> FoundMessages:
     """The messages of the session that answer, as its own process finds them."""
-    finding = Finding(conversation._placement, conversation._sessions)
+    finding = MessageSearch(conversation._placement, conversation._sessions)
     return await finding.find_in(conversation, text, limit, mode)
 
 

@@ -27,7 +27,7 @@ from memory.domain.hold import LegalHold
 from memory.domain.time import moment
 from memory.orchestrator.conversations import conversation
 from memory.orchestrator.conversations.blobs import large_texts, uploads
-from memory.orchestrator.conversations.blobs.balances import Balances, Entry
+from memory.orchestrator.conversations.blobs.balances import BalanceEntry, Balances
 from memory.orchestrator.conversations.blobs.uploads import UPLOAD
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
@@ -35,7 +35,7 @@ from memory.orchestrator.conversations.window.streaming import StreamedMessage
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES, RESERVATIONS
 from memory.policies.quotas import Quota
-from memory.ports.record import Key, Owed, Record
+from memory.ports.record import Key, PendingStep, Record
 from memory.ports.writes import Absent, Put
 from tests.support.depth import beyond
 from tests.support.reserved import assert_reserved
@@ -385,7 +385,7 @@ async def test_a_sweep_ends_what_an_earlier_version_had_under_way(world: World, 
     chunks = await world.rows(world.mid, ARTIFACTS)
     upload, life, now = str(chunks[0].fields["upload"]), session.log.life, world.clock()
     key = Key(TENANT, world.engine.placement.new_id(TENANT, life.scope))
-    owed = Owed(UPLOAD, UPLOAD, {"ids": [chunk.key.id for chunk in chunks]})
+    owed = PendingStep(UPLOAD, UPLOAD, {"ids": [chunk.key.id for chunk in chunks]})
     fields = {"conversation_id": life.session_id, "upload": upload}
     record = Record(
         key, life.scope, 1, now, now, fields=fields, generation=life.generation, tier="mid", owed=(owed,)
@@ -486,7 +486,7 @@ async def test_who_holds_an_upload_leaves_what_another_said_of_it_meanwhile(worl
 
 
 def test_no_two_say_alike_that_they_return_some() -> None:
-    entry = Entry(300, 1_000_000)
+    entry = BalanceEntry(300, 1_000_000)
     first = entry.as_leaving(moment(999_999))
     assert first != first.as_leaving(moment(1_000_001))
     assert first != first.as_leaving(moment(first.since))

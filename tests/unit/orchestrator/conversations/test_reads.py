@@ -6,18 +6,18 @@ import asyncio
 import gc
 import weakref
 
-from memory.orchestrator.conversations.window.reads import Read, Reads, reads_of_caller
+from memory.orchestrator.conversations.window.reads import WindowRead, WindowReads, reads_of_caller
 
 
 async def test_a_chain_of_tasks_does_not_keep_the_reads_of_those_that_are_over() -> None:
     """Each task begins the next, as an agent does that plans its next turn."""
-    kept: list[weakref.ref[Reads]] = []
+    kept: list[weakref.ref[WindowReads]] = []
     over = asyncio.get_running_loop().create_future()
     tasks: set[asyncio.Task[None]] = set()
 
     async def turn(left: int) -> None:
         reads = reads_of_caller()
-        reads.put("s", Read())
+        reads.put("s", WindowRead())
         kept.append(weakref.ref(reads))
         if not left:
             gc.collect()

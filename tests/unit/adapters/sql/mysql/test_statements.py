@@ -11,7 +11,7 @@ import pytest
 from memory.adapters.sql.mysql.connection import Connection
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.adapters.sql.questions import page
-from memory.ports.candidates import Around, Candidates
+from memory.ports.candidates import Candidates, Neighbourhood
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, apply_all, delete, id_of, key_of, put, record, search_hits
 from memory.ports.query import (
@@ -29,7 +29,7 @@ from memory.ports.query import (
     Words,
     within,
 )
-from memory.ports.record import Owed, Partition, Role
+from memory.ports.record import Partition, PendingStep, Role
 from memory.ports.writes import Absent, Annotate, AtVersion
 from tests.support.mysql_servers import MySqlServer
 from tests.unit.adapters.sql.listing import CHANGED, LESS_CHANGED, LISTED, NOTES
@@ -172,7 +172,7 @@ async def test_what_maintenance_asks_for_is_served_by_an_index(store: MySqlStore
     await _filled(store)
     await apply_all(
         store,
-        put(record(5_001, owed=(Owed("deliver", "deliver"),))),
+        put(record(5_001, owed=(PendingStep("deliver", "deliver"),))),
         put(record(5_002, role=Role.ARRIVING, expires_at=T0)),
     )
     for part, roles, key in (
@@ -297,7 +297,7 @@ async def test_candidates_are_three_statements(store: MySqlStore, sent: list[str
         within(HERE),
         "lantern7",
         among=(id_of(3), id_of(4)),
-        around=Around("conversation_id", "number", 1),
+        around=Neighbourhood("conversation_id", "number", 1),
     )
     sent.clear()
     assert set((await store.candidates(asked)).ids) == {

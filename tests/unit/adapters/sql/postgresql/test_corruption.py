@@ -24,7 +24,7 @@ from memory.ports.contract.support import (
     search_hits,
 )
 from memory.ports.query import Eq, Everywhere, Near, Order, Query, Search, Tenant, within
-from memory.ports.record import Corrupt, Owed, Record, pack_vector
+from memory.ports.record import Corrupt, PendingStep, Record, pack_vector
 from memory.ports.writes import Absent, Always, Newer, Status
 from tests.unit.adapters.sql.postgresql.conftest import BOTH, ON_SERVER, Raw
 
@@ -43,7 +43,7 @@ def full(n: int, version: int = 1) -> Record:
         texts={"title": f"title {n}", "content": "some common words"},
         vector=pack_vector([1.0, float(n), 0.5]),
         generation=0,
-        owed=(Owed("deliver", "deliver", {"to": "long"}),),
+        owed=(PendingStep("deliver", "deliver", {"to": "long"}),),
     )
 
 

@@ -11,12 +11,12 @@ import pytest
 import pytest_asyncio
 
 from memory.adapters.sql.postgresql.candidates import rows
-from memory.adapters.sql.postgresql.search import Sought, among, postings
+from memory.adapters.sql.postgresql.search import SearchSpec, among, postings
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS
 from memory.adapters.sql.questions import due_question, page
 from memory.adapters.sql.shapes import walks
-from memory.ports.candidates import Around, Candidates
+from memory.ports.candidates import Candidates, Neighbourhood
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, apply_all, delete, key_of, put, record, search_hits
 from memory.ports.query import (
@@ -106,7 +106,7 @@ async def test_reads_are_one_statement_and_searches_and_candidates_two(store: Po
                     within(HERE),
                     "words",
                     counted=("word",),
-                    around=Around("conversation_id", "number", 2),
+                    around=Neighbourhood("conversation_id", "number", 2),
                 )
             ),
             2,
@@ -199,7 +199,9 @@ async def test_the_word_index_serves_searches(store: PostgresStore, server: Post
     place = store._directory.cached_partition(HERE)
     assert place is not None
     table = store._table(SAMPLES)
-    question = postings(table, Sought(within(HERE), HOMES, None, [place.number], [place.number], ["word7"]))
+    question = postings(
+        table, SearchSpec(within(HERE), HOMES, None, [place.number], [place.number], ["word7"])
+    )
     assert "memory_ix_samples_lexemes" in await _plan(
         server, table.qualified, question.sql, question.arguments
     )
@@ -244,7 +246,7 @@ async def test_the_right_indexes_serve_a_tenant_that_the_server_has_not_counted_
         assert "Sort" not in told or not walks(query.order), (name, told)
     for word in ("rare7", "shared"):
         question = postings(
-            table, Sought(within(NEW), HOMES, VISIBLE, [place.number], [place.number], [word])
+            table, SearchSpec(within(NEW), HOMES, VISIBLE, [place.number], [place.number], [word])
         )
         told = await plan(question.sql, question.arguments)
         assert "Bitmap Index Scan on memory_ix_samples_lexemes" in told, told
@@ -289,7 +291,7 @@ async def test_a_search_goes_through_no_index_of_nearly_every_row_of_a_table_tha
     assert place is not None
     ids = [key_of(n, NEW).id for n in range(0, 5_000, 50)]
     found = postings(
-        table, Sought(within(NEW), BROWSED, VISIBLE, [place.number], [place.number], ["rare7", "shared"])
+        table, SearchSpec(within(NEW), BROWSED, VISIBLE, [place.number], [place.number], ["rare7", "shared"])
     )
     read = rows(table, replace(CANDIDATES, roles=BROWSED), [place.number], ids)
     for question in (found, read):

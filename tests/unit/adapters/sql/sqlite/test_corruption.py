@@ -12,7 +12,7 @@ import pytest
 from memory.adapters.sql.columns import checksum_column
 from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.domain.errors import MemoryTiersError, StoreError
-from memory.ports.candidates import Around, Candidates
+from memory.ports.candidates import Candidates, Neighbourhood
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.support import (
     HERE,
@@ -47,7 +47,7 @@ ASKED = Candidates(
     pack_vector([1.0, 1.0, 0.5]),
     10,
     among=(key_of(1).id, key_of(30).id),
-    around=Around("conversation_id", "number", 2),
+    around=Neighbourhood("conversation_id", "number", 2),
     counted=("common", "titl"),
     select=frozenset({"type", "tags", "confidence", "created_at", "tier", "owing", "pinned"}),
 )

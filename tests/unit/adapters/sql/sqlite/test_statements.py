@@ -20,7 +20,7 @@ from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, MES
 from memory.policies.asked import EntryQuery
 from memory.policies.ranking.fields import BESIDE
 from memory.policies.visibility import filter_of
-from memory.ports.candidates import Around, Candidates
+from memory.ports.candidates import Candidates, Neighbourhood
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import HERE, T0, apply_all, delete, key_of, put, record, search_hits
@@ -205,7 +205,7 @@ async def test_candidates_read_the_rows_they_bring_and_of_these_what_is_asked(
         pack_vector([1, 9]),
         1,
         (key_of(0).id,),
-        Around("source", "number", 1),
+        Neighbourhood("source", "number", 1),
         ("word4",),
     )
     seen: list[str] = []
