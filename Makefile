@@ -42,7 +42,7 @@ RUN_TESTS := -m pytest --numprocesses $(WORKERS) $(SPREAD) --quiet $(PYTEST_FLAG
 PYTEST := $(BIN)/python $(RUN_TESTS)
 
 # Tests that need no server and no other process, and cover the engine, the facade and the domain.
-QUICK_TESTS := tests/unit/domain tests/unit/policies tests/unit/ports tests/unit/facade tests/unit/orchestrator
+QUICK_TESTS := tests/unit/domain tests/unit/policies tests/unit/ports tests/unit/facade tests/unit/agents tests/unit/orchestrator
 
 # What measures the branches of the engine: its own tests, without servers. In a process that listens to Python's audits, as the contract does, tracing can keep a thread from starting.
 ENGINE_TESTS := tests/unit tests/acceptance --ignore tests/unit/adapters -m "not server"

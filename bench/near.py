@@ -3,7 +3,7 @@ conversations (see `locomo`).
 
 Pairs of short facts of which the second contradicts (`!`) or repeats (`=`) the first
 should be found; ordinary facts about one person should seldom find another, and then
-few. The thresholds of `memory.policies.nearness` were chosen by both.
+few. The thresholds of `memory.policies.near_duplicates` were chosen by both.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from memory.adapters.embedders.wordllama import WordLlamaEmbedder
-from memory.policies.nearness import SHOWN, content_words, in_common, near
-from memory.ports.nearness import exact_cosines
+from memory.policies.near_duplicates import SHOWN, content_words, in_common, near
+from memory.ports.vector_scan import exact_cosines
 
 PAIRS = """
 Ada lives in Lisbon ! Ada lives in Porto

@@ -28,10 +28,10 @@ from bench.placed import opened
 from bench.retrieval import AT_ONCE, OPEN, Way
 from memory import Memory
 from memory.orchestrator.retrieval.search import FoundEntry
-from memory.policies.asking import read
-from memory.policies.ranking import calibrated
-from memory.policies.ranking.calibrated import LEXICAL, Calibration, Constants, EmbedderCalibration
-from memory.policies.ranking.unrelated import UNRELATED_TEXTS
+from memory.policies.question import read
+from memory.policies.ranking import calibration
+from memory.policies.ranking.calibration import LEXICAL, Calibration, Constants, EmbedderCalibration
+from memory.policies.ranking.unrelated_texts import UNRELATED_TEXTS
 from memory.ports.embedder import Embedder
 from memory.ports.text import query_words, words
 
@@ -386,10 +386,10 @@ async def calibrate(
 def written(constants: Mapping[Mode, Calibration], fingerprint: str) -> str:
     """Return `calibrated.py` with these constants; those of other embedders stay."""
     embedders = {
-        **calibrated.EMBEDDERS,
+        **calibration.EMBEDDERS,
         fingerprint: EmbedderCalibration(constants["hybrid"], constants["semantic"]),
     }
-    head, mark, _ = Path(str(calibrated.__file__)).read_text().partition("# written from here on\n")
+    head, mark, _ = Path(str(calibration.__file__)).read_text().partition("# written from here on\n")
     lines = [
         f"LEXICAL = {constants.get('lexical', LEXICAL)!r}",
         "",
@@ -417,7 +417,7 @@ def main(given: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--write", action="store_true", help="store the constants in memory/policies/ranking/calibrated.py"
+        "--write", action="store_true", help="store the constants in memory/policies/ranking/calibration.py"
     )
     parser.add_argument(
         "--rivals",
@@ -438,7 +438,7 @@ def main(given: Sequence[str] | None = None) -> int:
             calibrate(Path(folder), arguments.rivals, arguments.embedder)
         )
     if arguments.write:
-        Path(str(calibrated.__file__)).write_text(written(constants, fingerprint))
+        Path(str(calibration.__file__)).write_text(written(constants, fingerprint))
     report(told, arguments.json)
     return 0
 

@@ -10,13 +10,32 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from memory.agents.manager import AddTool as AddTool
+    from memory.agents.manager import Extraction as Extraction
+    from memory.agents.manager import Injection as Injection
+    from memory.agents.manager import JsonStore as JsonStore
+    from memory.agents.manager import MarkdownStore as MarkdownStore
+    from memory.agents.manager import MemoryManager as MemoryManager
+    from memory.agents.manager import MemoryStore as MemoryStore
+    from memory.agents.manager import ModelExtractor as ModelExtractor
+    from memory.agents.manager import NamedStore as NamedStore
+    from memory.agents.manager import Recording as Recording
+    from memory.agents.manager import SearchTool as SearchTool
+    from memory.agents.manager import StoreEntry as StoreEntry
+    from memory.agents.manager import Tool as Tool
+    from memory.agents.providers import BufferProvider as BufferProvider
+    from memory.agents.providers import CompositeProvider as CompositeProvider
+    from memory.agents.providers import Provider as Provider
+    from memory.agents.providers import SemanticProvider as SemanticProvider
+    from memory.agents.providers import SlidingWindowProvider as SlidingWindowProvider
+    from memory.agents.providers import SummarizingProvider as SummarizingProvider
     from memory.domain.artifact import Artifact as Artifact
     from memory.domain.artifact import ArtifactPage as ArtifactPage
-    from memory.domain.checked import ConflictReport as ConflictReport
-    from memory.domain.checked import Resolution as Resolution
-    from memory.domain.distrust import BlockedSource as BlockedSource
-    from memory.domain.enriched import Enrichment as Enrichment
-    from memory.domain.enriched import WriteReport as WriteReport
+    from memory.domain.blocked_source import BlockedSource as BlockedSource
+    from memory.domain.conflicts import ConflictReport as ConflictReport
+    from memory.domain.conflicts import Resolution as Resolution
+    from memory.domain.enrichment import Enrichment as Enrichment
+    from memory.domain.enrichment import WriteReport as WriteReport
     from memory.domain.entry import Entry as Entry
     from memory.domain.entry import EntryDraft as EntryDraft
     from memory.domain.entry import EntryType as EntryType
@@ -48,62 +67,36 @@ if TYPE_CHECKING:
     from memory.domain.errors import Unsupported as Unsupported
     from memory.domain.errors import WrongArguments as WrongArguments
     from memory.domain.errors import WrongEventLoop as WrongEventLoop
-    from memory.domain.hold import LegalHold as LegalHold
+    from memory.domain.legal_hold import LegalHold as LegalHold
     from memory.domain.message import Message as Message
     from memory.domain.message import ToolCall as ToolCall
     from memory.domain.provenance import Provenance as Provenance
-    from memory.domain.rolled_back import RevertReport as RevertReport
+    from memory.domain.revert_report import RevertReport as RevertReport
     from memory.domain.scope import Scope as Scope
     from memory.domain.scope import ScopeKind as ScopeKind
     from memory.domain.session import FoundMessage as FoundMessage
-    from memory.facade.blocking import BlockingBufferProvider as BlockingBufferProvider
-    from memory.facade.blocking import BlockingCompositeProvider as BlockingCompositeProvider
-    from memory.facade.blocking import BlockingMemory as BlockingMemory
-    from memory.facade.blocking import BlockingMemoryManager as BlockingMemoryManager
-    from memory.facade.blocking import BlockingScopedMemory as BlockingScopedMemory
-    from memory.facade.blocking import BlockingSemanticProvider as BlockingSemanticProvider
-    from memory.facade.blocking import BlockingSlidingWindowProvider as BlockingSlidingWindowProvider
-    from memory.facade.blocking import BlockingSummarizingProvider as BlockingSummarizingProvider
-    from memory.facade.config import MemoryConfig as MemoryConfig
-    from memory.facade.manager import AddTool as AddTool
-    from memory.facade.manager import Extraction as Extraction
-    from memory.facade.manager import Injection as Injection
-    from memory.facade.manager import JsonStore as JsonStore
-    from memory.facade.manager import MarkdownStore as MarkdownStore
-    from memory.facade.manager import MemoryManager as MemoryManager
-    from memory.facade.manager import MemoryStore as MemoryStore
-    from memory.facade.manager import ModelExtractor as ModelExtractor
-    from memory.facade.manager import NamedStore as NamedStore
-    from memory.facade.manager import Recording as Recording
-    from memory.facade.manager import SearchTool as SearchTool
-    from memory.facade.manager import StoreEntry as StoreEntry
-    from memory.facade.manager import Tool as Tool
+    from memory.facade.config.settings import MemoryConfig as MemoryConfig
     from memory.facade.memory import Memory as Memory
-    from memory.facade.providers import BufferProvider as BufferProvider
-    from memory.facade.providers import CompositeProvider as CompositeProvider
-    from memory.facade.providers import Provider as Provider
-    from memory.facade.providers import SemanticProvider as SemanticProvider
-    from memory.facade.providers import SlidingWindowProvider as SlidingWindowProvider
-    from memory.facade.providers import SummarizingProvider as SummarizingProvider
-    from memory.facade.session import Session as Session
-    from memory.facade.view import ScopedMemory as ScopedMemory
-    from memory.facade.wanted import SearchBoost as SearchBoost
-    from memory.facade.wanted import SearchFilter as SearchFilter
+    from memory.facade.resources.session import Session as Session
+    from memory.facade.scoped import ScopedMemory as ScopedMemory
+    from memory.facade.search_options import SearchBoost as SearchBoost
+    from memory.facade.search_options import SearchFilter as SearchFilter
     from memory.orchestrator.retrieval.search import FoundEntry as FoundEntry
     from memory.orchestrator.retrieval.search import MixedResult as MixedResult
     from memory.orchestrator.retrieval.search import SearchResult as SearchResult
-    from memory.policies.compacting import CompactionSettings as CompactionSettings
+    from memory.policies.compaction_thresholds import MessageThreshold as MessageThreshold
+    from memory.policies.compaction_thresholds import TurnThreshold as TurnThreshold
     from memory.policies.conditions import RuleCondition as RuleCondition
-    from memory.policies.extracting import EveryNTurns as EveryNTurns
-    from memory.policies.extracting import EveryTurn as EveryTurn
-    from memory.policies.extracting import ExtractedFact as ExtractedFact
-    from memory.policies.extracting import MessageFilter as MessageFilter
-    from memory.policies.facts import RecordFacts as RecordFacts
-    from memory.policies.onward import ExitedMessages as ExitedMessages
+    from memory.policies.extraction import EveryNTurns as EveryNTurns
+    from memory.policies.extraction import EveryTurn as EveryTurn
+    from memory.policies.extraction import ExtractedFact as ExtractedFact
+    from memory.policies.extraction import MessageFilter as MessageFilter
+    from memory.policies.list_compaction import CompactionSettings as CompactionSettings
     from memory.policies.promotion import Decision as Decision
     from memory.policies.promotion import Policy as Policy
     from memory.policies.promotion import PromotionRule as PromotionRule
     from memory.policies.quotas import Quota as Quota
+    from memory.policies.record_facts import RecordFacts as RecordFacts
     from memory.policies.retention import RetentionRule as RetentionRule
     from memory.policies.single_conditions import AccessCountAtLeast as AccessCountAtLeast
     from memory.policies.single_conditions import ConfidenceAtLeast as ConfidenceAtLeast
@@ -115,15 +108,22 @@ if TYPE_CHECKING:
     from memory.policies.single_conditions import TenantIs as TenantIs
     from memory.policies.single_conditions import TierIs as TierIs
     from memory.policies.single_conditions import TypeIs as TypeIs
-    from memory.policies.thresholds import MessageThreshold as MessageThreshold
-    from memory.policies.thresholds import TurnThreshold as TurnThreshold
     from memory.policies.window import TokenThreshold as TokenThreshold
+    from memory.policies.window_exit import ExitedMessages as ExitedMessages
+    from memory.sync.blocking import BlockingBufferProvider as BlockingBufferProvider
+    from memory.sync.blocking import BlockingCompositeProvider as BlockingCompositeProvider
+    from memory.sync.blocking import BlockingMemory as BlockingMemory
+    from memory.sync.blocking import BlockingMemoryManager as BlockingMemoryManager
+    from memory.sync.blocking import BlockingScopedMemory as BlockingScopedMemory
+    from memory.sync.blocking import BlockingSemanticProvider as BlockingSemanticProvider
+    from memory.sync.blocking import BlockingSlidingWindowProvider as BlockingSlidingWindowProvider
+    from memory.sync.blocking import BlockingSummarizingProvider as BlockingSummarizingProvider
 
 _HOMES = {
     "memory.domain.artifact": ("Artifact", "ArtifactPage"),
-    "memory.domain.checked": ("ConflictReport", "Resolution"),
-    "memory.domain.distrust": ("BlockedSource",),
-    "memory.domain.enriched": ("Enrichment", "WriteReport"),
+    "memory.domain.conflicts": ("ConflictReport", "Resolution"),
+    "memory.domain.blocked_source": ("BlockedSource",),
+    "memory.domain.enrichment": ("Enrichment", "WriteReport"),
     "memory.domain.entry": ("Entry", "EntryDraft", "EntryType"),
     "memory.domain.errors": (
         "StoreAddFailure",
@@ -155,13 +155,13 @@ _HOMES = {
         "WrongArguments",
         "WrongEventLoop",
     ),
-    "memory.domain.hold": ("LegalHold",),
+    "memory.domain.legal_hold": ("LegalHold",),
     "memory.domain.message": ("Message", "ToolCall"),
     "memory.domain.provenance": ("Provenance",),
-    "memory.domain.rolled_back": ("RevertReport",),
+    "memory.domain.revert_report": ("RevertReport",),
     "memory.domain.scope": ("Scope", "ScopeKind"),
     "memory.domain.session": ("FoundMessage",),
-    "memory.facade.manager": (
+    "memory.agents.manager": (
         "AddTool",
         "Extraction",
         "Injection",
@@ -176,9 +176,9 @@ _HOMES = {
         "StoreEntry",
         "Tool",
     ),
-    "memory.policies.extracting": ("EveryNTurns", "EveryTurn", "ExtractedFact", "MessageFilter"),
+    "memory.policies.extraction": ("EveryNTurns", "EveryTurn", "ExtractedFact", "MessageFilter"),
     "memory.facade.memory": ("Memory",),
-    "memory.facade.blocking": (
+    "memory.sync.blocking": (
         "BlockingBufferProvider",
         "BlockingCompositeProvider",
         "BlockingMemory",
@@ -188,8 +188,8 @@ _HOMES = {
         "BlockingSlidingWindowProvider",
         "BlockingSummarizingProvider",
     ),
-    "memory.facade.config": ("MemoryConfig",),
-    "memory.facade.providers": (
+    "memory.facade.config.settings": ("MemoryConfig",),
+    "memory.agents.providers": (
         "BufferProvider",
         "CompositeProvider",
         "Provider",
@@ -197,12 +197,12 @@ _HOMES = {
         "SlidingWindowProvider",
         "SummarizingProvider",
     ),
-    "memory.facade.session": ("Session",),
-    "memory.facade.view": ("ScopedMemory",),
-    "memory.facade.wanted": ("SearchBoost", "SearchFilter"),
+    "memory.facade.resources.session": ("Session",),
+    "memory.facade.scoped": ("ScopedMemory",),
+    "memory.facade.search_options": ("SearchBoost", "SearchFilter"),
     "memory.orchestrator.retrieval.search": ("FoundEntry", "MixedResult", "SearchResult"),
-    "memory.policies.onward": ("ExitedMessages",),
-    "memory.policies.compacting": ("CompactionSettings",),
+    "memory.policies.window_exit": ("ExitedMessages",),
+    "memory.policies.list_compaction": ("CompactionSettings",),
     "memory.policies.single_conditions": (
         "ConfidenceAtLeast",
         "IdleFor",
@@ -219,8 +219,8 @@ _HOMES = {
     "memory.policies.quotas": ("Quota",),
     "memory.policies.retention": ("RetentionRule",),
     "memory.policies.conditions": ("RuleCondition",),
-    "memory.policies.facts": ("RecordFacts",),
-    "memory.policies.thresholds": ("MessageThreshold", "TurnThreshold"),
+    "memory.policies.record_facts": ("RecordFacts",),
+    "memory.policies.compaction_thresholds": ("MessageThreshold", "TurnThreshold"),
     "memory.policies.window": ("TokenThreshold",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -1,4 +1,4 @@
-"""Writes memory/facade/blocking.pyi: what type checkers see of the blocking twins, made
+"""Writes memory/sync/blocking.pyi: what type checkers see of the blocking twins, made
 from the async classes' own source.
 
 python -m tools.blocking_stub          writes it
@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from memory.facade import blocking
-from memory.facade.sync_wrapper import CONTEXT, SyncWrapper
+from memory.sync import blocking
+from memory.sync.wrapper import CONTEXT, SyncWrapper
 
 STUB = Path(blocking.__file__).with_suffix(".pyi")
 TWINS = {
@@ -42,7 +42,7 @@ def main() -> int:
     made = stub()
     if "--check" in sys.argv[1:]:
         if not STUB.exists() or STUB.read_text() != made:
-            sys.stderr.write("memory/facade/blocking.pyi is stale: python -m tools.blocking_stub\n")
+            sys.stderr.write("memory/sync/blocking.pyi is stale: python -m tools.blocking_stub\n")
             return 1
         return 0
     STUB.write_text(made)

@@ -2,7 +2,7 @@
 The example of docs/adapters.md.
 
 Everything that is decided, filtered, sorted and paged is decided by the library's own
-functions (`memory.ports.batch`, `memory.ports.asking`): an engine that can do these
+functions (`memory.ports.batch`, `memory.ports.query_evaluation`): an engine that can do these
 itself is faster, and has to do them to the letter.
 """
 
@@ -18,13 +18,13 @@ from typing import Any
 
 from memory.domain.errors import ConfigError, StoreError
 from memory.ports.adapter import Adapter
-from memory.ports.asking import condition, first_partitions, page_of
+from memory.ports.query_evaluation import condition, first_partitions, page_of
 from memory.ports.base import BaseStore
 from memory.ports.batch import StoredRow, WriteResolver, as_skipped
 from memory.ports.capabilities import Capabilities
 from memory.ports.codec import from_json, to_json
 from memory.ports.collections import Collection
-from memory.ports.deciding import carried_steps
+from memory.ports.write_decision import carried_steps
 from memory.ports.query import Count, Everywhere, Page, Partitions, Query, RowType, Tenant
 from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Standing, Stored, Tombstone
 from memory.ports.rows import row_of, standing_of

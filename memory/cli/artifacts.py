@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memory.cli.command import Cli, command
-from memory.cli.numbered import id_of, numbers_of
+from memory.cli.short_ids import id_of, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -63,7 +63,7 @@ async def put(
     """Store a file in a session; it replaces the artifact at the same path."""
     import mimetypes
 
-    from memory.cli import show
+    from memory.cli import rendering
     from memory.domain.artifact import ANY_MEDIA_TYPE
     from memory.domain.errors import InvalidInput
 
@@ -77,7 +77,7 @@ async def put(
         )
     cli.emit(
         stored.to_dict(),
-        lambda out: out.print(show.plain(f"{stored.id}  {stored.path}, {show.size(stored.size)}")),
+        lambda out: out.print(rendering.plain(f"{stored.id}  {stored.path}, {rendering.size(stored.size)}")),
     )
 
 
@@ -100,7 +100,7 @@ async def get(
 
     Exits with 1 if there is no such artifact.
     """
-    from memory.cli import show
+    from memory.cli import rendering
     from memory.domain.errors import InvalidInput
 
     if cli.json and output == "-":
@@ -116,7 +116,7 @@ async def get(
         await _write(memory.artifacts.stream(found.id), target)
     if target is not None:
         told: dict[str, Any] = {**found.to_dict(), "file": str(target)}
-        cli.emit(told, lambda out: out.print(show.plain(f"{target}: {show.size(found.size)}")))
+        cli.emit(told, lambda out: out.print(rendering.plain(f"{target}: {rendering.size(found.size)}")))
     return 0
 
 
@@ -135,22 +135,23 @@ async def list_artifacts(
 
     Exits with 1 if there is none.
     """
-    from memory.cli import show
+    from memory.cli import rendering
 
     async with cli.memory() as memory:
         page = await memory.artifacts.list(session_id, limit=limit, cursor=cursor)
         numbers = await numbers_of(cli, memory, (one.id for one in page.artifacts), "artifact")
     named = {
-        one.id: " · ".join(filter(None, (show.number(one.id, numbers), one.id))) for one in page.artifacts
+        one.id: " · ".join(filter(None, (rendering.number(one.id, numbers), one.id)))
+        for one in page.artifacts
     }
     rows = [
-        [named[one.id], one.path, one.media_type, show.size(one.size), show.moment(one.updated_at)]
+        [named[one.id], one.path, one.media_type, rendering.size(one.size), rendering.moment(one.updated_at)]
         for one in page.artifacts
     ]
     cli.emit(
         page.to_dict(),
         lambda out: out.print(
-            show.table("", ["id", "path", "type", "size", "updated"], rows, right=("size",))
+            rendering.table("", ["id", "path", "type", "size", "updated"], rows, right=("size",))
         ),
     )
     if page.cursor is not None:
@@ -164,13 +165,13 @@ async def delete(cli: Cli, which: Which, session: InSession = None) -> int:
     Entries that refer to it stay and lose the reference. Exits with 1 if there is no
     such artifact.
     """
-    from memory.cli import show
+    from memory.cli import rendering
 
     async with cli.memory() as memory:
         deleted = await memory.artifacts.delete(await _which(memory, which, session))
     cli.emit(
         {"deleted": deleted},
-        lambda out: out.print(show.plain("Deleted." if deleted else "There is no such artifact.")),
+        lambda out: out.print(rendering.plain("Deleted." if deleted else "There is no such artifact.")),
     )
     return 0 if deleted else 1
 

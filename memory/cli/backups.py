@@ -23,12 +23,13 @@ async def backup(
     before it gets its name. Other backends have their own tools: see 'Backups' in
     docs/backends.md.
     """
-    from memory.cli import show
-    from memory.facade.backups import back_up
+    from memory.cli import rendering
+    from memory.facade.transfer.backups import back_up
 
     made = await back_up(cli.settings(), file)
     cli.emit(
-        made.to_dict(), lambda out: out.print(show.plain(f"{made.file}: backup of {show.size(made.bytes)}"))
+        made.to_dict(),
+        lambda out: out.print(rendering.plain(f"{made.file}: backup of {rendering.size(made.bytes)}")),
     )
 
 
@@ -47,9 +48,9 @@ async def restore(
     No process may have that file open. The old file is renamed, not deleted. Delete it
     when you no longer need it: it also holds data that was erased since the backup.
     """
-    from memory.cli import show
-    from memory.facade.backups import restore as restored_from
+    from memory.cli import rendering
+    from memory.facade.transfer.backups import restore as restored_from
 
     came = await restored_from(cli.settings(), file, replace=replace)
     kept = f"; the old file is now {came.kept}" if came.kept else ""
-    cli.emit(came.to_dict(), lambda out: out.print(show.plain(f"{came.file}: restored{kept}")))
+    cli.emit(came.to_dict(), lambda out: out.print(rendering.plain(f"{came.file}: restored{kept}")))

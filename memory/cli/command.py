@@ -18,7 +18,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from memory.facade.config import MemoryConfig
+    from memory.facade.config.settings import MemoryConfig
     from memory.facade.memory import Memory
 
 P = ParamSpec("P")
@@ -68,7 +68,7 @@ class Cli:
     """
 
     def settings(self) -> MemoryConfig:
-        from memory.facade.config import MemoryConfig
+        from memory.facade.config.settings import MemoryConfig
 
         return MemoryConfig.load(self.config, tenant=self.tenant)
 
@@ -78,7 +78,7 @@ class Cli:
         Prints where the default file will be if that file does not exist yet.
         """
         from memory.facade.memory import Memory
-        from memory.facade.places import default_file
+        from memory.facade.runtime.store_paths import default_file
 
         made = Memory(self.settings())
         if (path := default_file(made.config)) is not None:
@@ -198,7 +198,7 @@ async def _await_work(work: Awaitable[int | None]) -> int | None:
 
 def fail(cli: Cli, exc: Exception) -> int:
     """Report an error in one line on standard error, and with --json as an object too."""
-    from memory.cli.exits import BUG, classify_error
+    from memory.cli.exit_codes import BUG, classify_error
 
     code, name = classify_error(exc)
     message = (

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memory.cli.command import Cli, command
-from memory.cli.numbered import id_of, ids_of, numbers_of
 from memory.cli.options import (
     AsOfOption,
     KnownAtOption,
@@ -21,6 +20,7 @@ from memory.cli.options import (
     json_object,
     moment,
 )
+from memory.cli.short_ids import id_of, ids_of, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -131,7 +131,7 @@ async def write(
     ] = False,
 ) -> None:
     """Write a text into memory, as an entry of a scope."""
-    from memory.cli import show
+    from memory.cli import rendering
 
     text = sys.stdin.read() if content == "-" else content
     options = drop_none(
@@ -164,13 +164,13 @@ async def write(
     near = list(entry.conflict_report.found) if entry.conflict_report is not None else []
 
     def people(out: Console) -> None:
-        out.print(show.plain(f"{entry.id}  in {entry.tier}, {entry.scope.text}"))
+        out.print(rendering.plain(f"{entry.id}  in {entry.tier}, {entry.scope.text}"))
         for other in near:
-            out.print(show.plain(f"near it: {other.id}  {other.content}", limit=200))
+            out.print(rendering.plain(f"near it: {other.id}  {other.content}", limit=200))
 
     cli.emit(
-        show.entry_json(entry)
-        | ({"near": [show.entry_json(one) for one in near]} if detect_conflicts else {}),
+        rendering.entry_json(entry)
+        | ({"near": [rendering.entry_json(one) for one in near]} if detect_conflicts else {}),
         people,
     )
 
@@ -237,7 +237,7 @@ async def search(
 
     Exits with 1 if nothing is found.
     """
-    from memory.cli import show
+    from memory.cli import rendering
     from memory.domain.session import FoundMessage
 
     scopes = [scope, f"session:{session}"] if session is not None else scope
@@ -263,17 +263,19 @@ async def search(
         numbers = await numbers_of(
             cli, memory, (hit.entry.id for hit in found if not isinstance(hit, FoundMessage))
         )
-    results = [show.hit_json(hit) | ({"explanation": hit.explanation} if explain else {}) for hit in found]
+    results = [
+        rendering.hit_json(hit) | ({"explanation": hit.explanation} if explain else {}) for hit in found
+    ]
     for note in found.degraded:
         cli.say(f"incomplete: {note}")
 
     def people(out: Console) -> None:
         if found:
-            out.print(show.hits(found, numbers, explain=explain))
+            out.print(rendering.hits(found, numbers, explain=explain))
         else:
             cli.say(f"nothing found in {scope}")
         if found.left_out:
-            out.print(show.left_out(found.left_out))
+            out.print(rendering.left_out(found.left_out))
 
     cli.emit(
         {
@@ -393,14 +395,14 @@ async def browse(
 
 def _show_page(cli: Cli, page: EntryPage, numbers: Mapping[str, int], where: str) -> int:
     """Show a page of entries, and the cursor of the next page."""
-    from memory.cli import show
+    from memory.cli import rendering
 
     for note in page.degraded:
         cli.say(f"incomplete: {note}")
 
     def people(out: Console) -> None:
         if page:
-            out.print(show.entries(page, numbers))
+            out.print(rendering.entries(page, numbers))
         else:
             cli.say(f"nothing in {where}")
         if page.cursor:
@@ -408,7 +410,7 @@ def _show_page(cli: Cli, page: EntryPage, numbers: Mapping[str, int], where: str
 
     cli.emit(
         {
-            "entries": [show.entry_json(entry) for entry in page],
+            "entries": [rendering.entry_json(entry) for entry in page],
             "cursor": page.cursor,
             "degraded": list(page.degraded),
         },
@@ -429,7 +431,7 @@ async def show_entry(
     ] = False,
 ) -> None:
     """Show an entry, its copies in the tiers and, with --history, its kept versions."""
-    from memory.cli import show
+    from memory.cli import rendering
     from memory.domain.errors import NotFound
 
     async with cli.memory() as memory:
@@ -447,15 +449,15 @@ async def show_entry(
         for copy in copies
     ]
     data = {
-        **show.entry_json(entry),
+        **rendering.entry_json(entry),
         "copies": places,
-        **({"history": [show.entry_json(v) for v in versions]} if history else {}),
+        **({"history": [rendering.entry_json(v) for v in versions]} if history else {}),
     }
 
     def people(out: Console) -> None:
-        out.print(show.entry_block(entry, numbers))
+        out.print(rendering.entry_block(entry, numbers))
         out.print(
-            show.table(
+            rendering.table(
                 "Copies",
                 ["tier", "store", "role", "version"],
                 [list(place.values()) for place in places],
@@ -463,7 +465,7 @@ async def show_entry(
             )
         )
         if history:
-            out.print(show.versions(versions, entry_id))
+            out.print(rendering.versions(versions, entry_id))
 
     cli.emit(data, people)
 
@@ -487,7 +489,7 @@ async def promote(
 
     Exits with 1 if --tier moves none of the entries.
     """
-    from memory.cli import show
+    from memory.cli import rendering
     from memory.domain.errors import InvalidInput
     from memory.domain.scope import Scope
 
@@ -506,21 +508,23 @@ async def promote(
                 for entry_id in entry_ids
             ]
             rows = [
-                [f"{copy.promoted_from_id}\n→ {copy.id}", copy.scope.text, show.tier(copy.tier)]
+                [f"{copy.promoted_from_id}\n→ {copy.id}", copy.scope.text, rendering.tier(copy.tier)]
                 for copy in copies
             ]
-            data = {"promoted": [show.entry_json(copy) for copy in copies]}
-            cli.emit(data, lambda out: out.print(show.table("Promoted", ["entry", "scope", "tier"], rows)))
+            data = {"promoted": [rendering.entry_json(copy) for copy in copies]}
+            cli.emit(
+                data, lambda out: out.print(rendering.table("Promoted", ["entry", "scope", "tier"], rows))
+            )
             return 0
         report = await memory.admin.move(entry_ids, to=str(tier))
-    cli.emit(show.report_json(report), lambda out: show.promotion(out, report))
+    cli.emit(rendering.report_json(report), lambda out: rendering.promotion(out, report))
     return 0 if report.moved or not report.kept else 1
 
 
 def _stores(cli: Cli) -> str:
     """Return the stores that would lose data, each with its place, without passwords."""
-    from memory.facade.places import path_of
-    from memory.facade.values import mask_url
+    from memory.facade.config.values import mask_url
+    from memory.facade.runtime.store_paths import path_of
 
     config = cli.settings()
     return (

@@ -2,7 +2,7 @@
 
 Results go to standard output: as tables for people or, with `--json`, as one JSON
 document for programs. Progress and messages go to standard error. For exit codes see
-`memory.cli.exits`.
+`memory.cli.exit_codes`.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import typer
 from memory.cli import (
     artifacts,
     backups,
+    blocked_sources,
     entries,
-    facts,
-    holds,
+    entry_changes,
+    legal_holds,
     mem,
-    places,
     rules,
     scratchpads,
     sessions,
     setup,
     transfer,
-    trust,
-    upkeep,
+    worker,
 )
+from memory.cli import stores as places
 from memory.cli.command import Cli, ConfigOption, JsonOption, TenantOption, TracebackOption, write_json
 from memory.cli.demo import command as demo
-from memory.cli.exits import EPILOG, INTERRUPTED, NOTHING, USAGE
+from memory.cli.exit_codes import EPILOG, INTERRUPTED, NOTHING, USAGE
 
 app = typer.Typer(
     name="memory",
@@ -45,18 +45,18 @@ for part in (
     demo,
     setup,
     entries,
-    facts,
+    entry_changes,
     sessions,
     scratchpads,
     artifacts,
     mem,
     rules,
-    holds,
-    trust,
+    legal_holds,
+    blocked_sources,
     places,
     transfer,
     backups,
-    upkeep,
+    worker,
 ):
     part.register(app)
 

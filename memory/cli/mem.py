@@ -51,7 +51,7 @@ async def mem(
 
     Exits with 1 if a command failed or the text has no command.
     """
-    from memory.cli import show
+    from memory.cli import rendering
 
     asked = sys.stdin.read() if text == "-" else text
     within = "tenant" if reads == ["tenant"] else reads
@@ -64,7 +64,7 @@ async def mem(
 
     def people(out: Console) -> None:
         for one in found:
-            out.print(show.plain(one.text), soft_wrap=True)
+            out.print(rendering.plain(one.text), soft_wrap=True)
 
     cli.emit({"results": [one.to_dict() for one in found]}, people)
     return 1 if not found or any(one.is_error for one in found) else 0

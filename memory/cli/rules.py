@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memory.cli.command import Cli, command
-from memory.cli.numbered import id_of
+from memory.cli.short_ids import id_of
 
 if TYPE_CHECKING:
-    from memory.facade.why import WhyReport
+    from memory.facade.why_report import WhyReport
     from memory.orchestrator.maintenance.sweeps import SweepReport
     from memory.orchestrator.tiering.plan import BlockedAction, Forecast, Plan
 
@@ -38,7 +38,7 @@ async def plan(cli: Cli) -> None:
 def _show_plan(out: Any, made: Plan) -> None:
     from rich.text import Text
 
-    from memory.cli import show
+    from memory.cli import rendering
 
     if not made.planned:
         all_was_asked = not (made.stays or made.waiting)
@@ -47,16 +47,16 @@ def _show_plan(out: Any, made: Plan) -> None:
             if all_was_asked
             else "A sweep would do nothing now, as far as is known."
         )
-    alike = show.group_by(
+    alike = rendering.group_by(
         made.planned,
         lambda one: (one.rule, one.action, one.because, one.tier, one.to, one.collection, one.depends),
     )
     for (rule, action, because, tier, to, collection, depends), some in alike.items():
-        onto = show.plain(to) if action == "copy" else show.tier(to)
+        onto = rendering.plain(to) if action == "copy" else rendering.tier(to)
         goes = (
-            Text.assemble(" from ", show.tier(tier), " to ", onto)
+            Text.assemble(" from ", rendering.tier(tier), " to ", onto)
             if to
-            else Text.assemble(" in ", show.tier(tier))
+            else Text.assemble(" in ", rendering.tier(tier))
             if tier
             else Text("")
         )
@@ -65,16 +65,16 @@ def _show_plan(out: Any, made: Plan) -> None:
             Text.assemble(
                 f"{action} {len(some):,} ({what})",
                 goes,
-                Text.assemble(" for quota " if action == "evict" else " by ", show.plain(rule))
+                Text.assemble(" for quota " if action == "evict" else " by ", rendering.plain(rule))
                 if rule
                 else "",
                 ": ",
-                show.plain(because),
-                show.plain("".join(f"; {said}" for said in depends)),
+                rendering.plain(because),
+                rendering.plain("".join(f"; {said}" for said in depends)),
             )
         )
         out.print(
-            show.table(
+            rendering.table(
                 "",
                 ["id", "tenant and scope"],
                 [[one.id, f"{one.tenant}\n{one.scope}"] for one in some[:LISTED]],
@@ -87,11 +87,11 @@ def _show_plan(out: Any, made: Plan) -> None:
             [one.id, f"{one.tenant}\n{one.scope}\n{_action_text(one)}: {one.because}"]
             for one in made.stays[:LISTED]
         ]
-        out.print(show.table("Stays", ["id", "tenant, scope, and the action that is not taken"], rows))
+        out.print(rendering.table("Stays", ["id", "tenant, scope, and the action that is not taken"], rows))
         if len(made.stays) > LISTED:
             out.print(f"and {len(made.stays) - LISTED:,} more; --json lists them all")
     for sentence in made.waiting[:LISTED]:
-        out.print(show.plain(f"- not known: {sentence}", "yellow"))
+        out.print(rendering.plain(f"- not known: {sentence}", "yellow"))
     if len(made.waiting) > LISTED:
         out.print(f"and {len(made.waiting) - LISTED:,} more that are not known; --json lists them all")
 
@@ -115,13 +115,13 @@ async def why(
 def _show_why(out: Any, report: WhyReport) -> None:
     from rich.text import Text
 
-    from memory.cli import show
+    from memory.cli import rendering
 
     out.print(
         Text.assemble(
             (report.entry_id, "bold"),
             " in ",
-            show.tier(report.tier),
+            rendering.tier(report.tier),
             f" (store {report.store}), {report.scope}",
         )
     )
@@ -129,14 +129,14 @@ def _show_why(out: Any, report: WhyReport) -> None:
     if following is None:
         out.print("No sweep moves it unless it changes.")
     else:
-        out.print(show.plain(f"Next: {following.rule} {_does(following)} {_when(following)}."))
+        out.print(rendering.plain(f"Next: {following.rule} {_does(following)} {_when(following)}."))
     rows = [
         [rule.rule, f"{_does(rule)}\n{_when(rule)}" if rule.takes else "does not apply", _because(rule)]
         for rule in report.rules
     ]
-    out.print(show.table("Rules", ["rule", "what it does", "because"], rows))
+    out.print(rendering.table("Rules", ["rule", "what it does", "because"], rows))
     for sentence in report.held:
-        out.print(show.plain(f"- {sentence}", "yellow"))
+        out.print(rendering.plain(f"- {sentence}", "yellow"))
 
 
 def _does(rule: Forecast) -> str:
@@ -148,10 +148,10 @@ def _does(rule: Forecast) -> str:
 
 
 def _when(rule: Forecast) -> str:
-    from memory.cli import show
+    from memory.cli import rendering
 
     return (
-        f"with the first sweep at or after {show.moment(rule.when)}"
+        f"with the first sweep at or after {rendering.moment(rule.when)}"
         if rule.when is not None
         else f"on {rule.on.replace('_', ' ')}"
     )
@@ -175,7 +175,7 @@ async def sweep(cli: Cli) -> int:
 
 
 def _show_sweep(out: Any, report: SweepReport) -> None:
-    from memory.cli import show
+    from memory.cli import rendering
 
     if not report.ran:
         out.print("Another process is running a sweep.")
@@ -185,8 +185,8 @@ def _show_sweep(out: Any, report: SweepReport) -> None:
         if isinstance(count, int) and not isinstance(count, bool) and count
     }
     if did:
-        out.print(show.table("Done", ["what", "how many"], list(did.items()), right=("how many",)))
+        out.print(rendering.table("Done", ["what", "how many"], list(did.items()), right=("how many",)))
     elif report.ran:
         out.print("Nothing to do.")
     for sentence in (*report.waiting, *report.stays):
-        out.print(show.plain(f"- {sentence}", "yellow"))
+        out.print(rendering.plain(f"- {sentence}", "yellow"))

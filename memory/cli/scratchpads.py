@@ -32,7 +32,7 @@ async def show(cli: Cli, agent: Agent = None) -> int:
 
     Exits with 1 if nothing was ever appended to it.
     """
-    from memory.cli import show as shown
+    from memory.cli import rendering as shown
 
     async with cli.memory() as memory:
         found = await memory.scratchpads.read(agent)
@@ -49,7 +49,7 @@ async def append(
     agent: Agent = None,
 ) -> None:
     """Append a text to a scratchpad, under a header with the time."""
-    from memory.cli import show as shown
+    from memory.cli import rendering as shown
 
     async with cli.memory() as memory:
         size = await memory.scratchpads.append(sys.stdin.read() if text == "-" else text, agent)
@@ -64,7 +64,7 @@ async def clear(cli: Cli, agent: Agent = None) -> int:
 
     Exits with 1 if it was empty.
     """
-    from memory.cli import show as shown
+    from memory.cli import rendering as shown
 
     async with cli.memory() as memory:
         cleared = await memory.scratchpads.clear(agent)

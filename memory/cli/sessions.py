@@ -60,7 +60,7 @@ async def list_sessions(
 
     Exits with 1 if there is none.
     """
-    from memory.cli import show
+    from memory.cli import rendering
 
     async with cli.memory() as memory:
         page = await memory.sessions.list(
@@ -70,12 +70,12 @@ async def list_sessions(
     def people(out: Console) -> None:
         columns = ["session", "status", "user", "messages", "updated", "about"]
         rows = [
-            [s.id, s.status, s.user or "", s.message_count, show.moment(s.updated_at), _about(s)]
+            [s.id, s.status, s.user or "", s.message_count, rendering.moment(s.updated_at), _about(s)]
             for s in page.sessions
         ]
-        out.print(show.table("", columns, rows, right=("messages",)))
+        out.print(rendering.table("", columns, rows, right=("messages",)))
         if page.cursor is not None:
-            out.print(show.plain(f"more: --cursor {page.cursor}", "dim"), soft_wrap=True)
+            out.print(rendering.plain(f"more: --cursor {page.cursor}", "dim"), soft_wrap=True)
 
     if page.sessions:
         cli.emit(page.to_dict(), people)
@@ -100,7 +100,7 @@ async def show_session(
 
     Each message says whether the window of the session holds it.
     """
-    from memory.cli import show
+    from memory.cli import rendering
 
     async with cli.memory() as memory:
         session = memory.session(session_id, create=False)
@@ -119,35 +119,43 @@ async def show_session(
             "user": info.user,
             "agent": info.agent,
             "tags": ", ".join(info.tags),
-            "created": show.moment(info.created_at),
+            "created": rendering.moment(info.created_at),
         }
         counts = {
-            "used": show.moment(info.updated_at),
+            "used": rendering.moment(info.updated_at),
             "messages": info.message_count,
             "compactions": info.compaction_count or "",
         }
         out.print(
-            show.facts(
+            rendering.facts(
                 info.id,
-                show.plain(info.status, "green" if info.status == "active" else "yellow"),
+                rendering.plain(info.status, "green" if info.status == "active" else "yellow"),
                 {**known, **counts},
             )
         )
         rows = [
-            [item.number, item.message.role.value, show.moment(item.created_at), _body(item), _fate(item)]
+            [
+                item.number,
+                item.message.role.value,
+                rendering.moment(item.created_at),
+                _body(item),
+                _fate(item),
+            ]
             for item in items
         ]
         out.print(
-            show.table("Newest messages", ["#", "role", "since", "message", "window"], rows, right=("#",))
+            rendering.table(
+                "Newest messages", ["#", "role", "since", "message", "window"], rows, right=("#",)
+            )
         )
 
     cli.emit(data, people)
 
 
 def _body(item: HistoryItem) -> Any:
-    from memory.cli import show
+    from memory.cli import rendering
 
-    return show.plain(_says(item.message), limit=SAID)
+    return rendering.plain(_says(item.message), limit=SAID)
 
 
 def _says(message: Any) -> str:
@@ -206,32 +214,32 @@ SHOWN = 5
 
 
 def _show_context(out: Console, found: Context, left: list[Message], budget: int | None) -> None:
-    from memory.cli import show
+    from memory.cli import rendering
 
     rows: list[list[Any]] = []
     for number, (message, tokens) in enumerate(zip(found.messages, found.tokens, strict=True), start=1):
         speaker = "summary" if message.is_summary else message.role.value
-        rows.append([number, speaker, tokens, show.plain(_says(message), limit=SAID)])
-    out.print(show.table("", ["#", "role", "tokens", "message"], rows, right=("#", "tokens")))
+        rows.append([number, speaker, tokens, rendering.plain(_says(message), limit=SAID)])
+    out.print(rendering.table("", ["#", "role", "tokens", "message"], rows, right=("#", "tokens")))
     of = f" of {budget:,}" if budget is not None else ""
-    out.print(show.plain(f"{len(found.messages)} messages, {found.total_tokens:,} tokens{of}", "bold"))
+    out.print(rendering.plain(f"{len(found.messages)} messages, {found.total_tokens:,} tokens{of}", "bold"))
     if found.over_budget:
         out.print(
-            show.plain(
+            rendering.plain(
                 f"{found.over_budget:,} tokens over the budget: system messages, summaries and the last user message are always kept",
                 "yellow",
             )
         )
     if left:
-        out.print(show.plain(f"{len(left)} messages left out; the newest of them:"))
+        out.print(rendering.plain(f"{len(left)} messages left out; the newest of them:"))
         for message in left[-SHOWN:]:
-            out.print(show.plain(f"  {message.id}  {_says(message)}", "dim", limit=SAID))
+            out.print(rendering.plain(f"  {message.id}  {_says(message)}", "dim", limit=SAID))
     for names, what in (
         (found.invalid, "tool results without a call"),
         (found.interrupted, "tool calls without a result"),
     ):
         if names:
-            out.print(show.plain(f"{len(names)} {what}: {', '.join(names[:SHOWN])}", "yellow"))
+            out.print(rendering.plain(f"{len(names)} {what}: {', '.join(names[:SHOWN])}", "yellow"))
 
 
 async def import_messages(
@@ -408,17 +416,17 @@ async def end(cli: Cli, session_id: SessionId) -> None:
 
     Rules then move its entries to later tiers.
     """
-    from memory.cli import show
+    from memory.cli import rendering
 
     async with cli.memory() as memory:
         await memory.session(session_id, create=False).info()
         report = await memory.sessions.end(session_id)
 
     def people(out: Console) -> None:
-        out.print(show.plain(f"session {session_id} has ended"))
-        show.promotion(out, report)
+        out.print(rendering.plain(f"session {session_id} has ended"))
+        rendering.promotion(out, report)
 
-    cli.emit({"session_id": session_id, **show.report_json(report)}, people)
+    cli.emit({"session_id": session_id, **rendering.report_json(report)}, people)
 
 
 async def delete(

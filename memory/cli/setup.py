@@ -30,7 +30,7 @@ def init(
 ) -> None:
     """Write a commented memory.toml for a local database into the working directory."""
     from memory.domain.errors import InvalidInput
-    from memory.facade.origins import FILE_NAME
+    from memory.facade.config.sources import FILE_NAME
 
     if cli.config is not None:
         raise InvalidInput(
@@ -54,7 +54,7 @@ def config_show(
     origin: Annotated[bool, typer.Option("--origin", help="Show where each value comes from.")] = False,
 ) -> None:
     """Show every setting in use. Passwords are hidden."""
-    from memory.cli import show
+    from memory.cli import rendering
 
     config = cli.settings()
     values, origins = config.leaves(), config.origins
@@ -65,6 +65,6 @@ def config_show(
     rows = [[name, value, *([origins[name]] if origin else [])] for name, value in values.items()]
 
     def people(out: Console) -> None:
-        out.print(show.table("", columns, rows))
+        out.print(rendering.table("", columns, rows))
 
     cli.emit(data, people)

@@ -12,11 +12,11 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from memory.cli.command import Cli, command, is_utf8
-from memory.cli.exits import CONFLICT
+from memory.cli.exit_codes import CONFLICT
 from memory.cli.options import OptionalScope
 
 if TYPE_CHECKING:
-    from memory.facade.importing import ImportReport
+    from memory.facade.transfer.importer import ImportReport
 
 SHOWN = 5  # the largest number of bad lines that are described
 
@@ -83,7 +83,7 @@ async def import_file(
     Exits with 1 if the file holds no lines, and with 6 if lines were refused.
     """
     from memory.domain.errors import InvalidInput
-    from memory.facade.importing import BadFile
+    from memory.facade.transfer.importer import BadFile
 
     if scope is not None and session is not None:
         raise InvalidInput("--session", "cannot be combined with --scope; give one of them")
@@ -204,8 +204,8 @@ async def export(
 
     Exits with 1 if there is nothing to export.
     """
-    from memory.facade.artifact_lines import ARTIFACT_FORMAT
-    from memory.facade.transfer import FORMAT, VERSION_FORMAT
+    from memory.facade.transfer.artifact_lines import ARTIFACT_FORMAT
+    from memory.facade.transfer.lines import FORMAT, VERSION_FORMAT
 
     entries, versions, sessions, artifacts, ascii_only = (
         0,

@@ -20,7 +20,7 @@ from memory.commands.escape import one_line
 from memory.domain.artifact import Artifact
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput, MemoryTiersError
-from memory.domain.shown import ResultMixin
+from memory.domain.results import ResultMixin
 
 log = logging.getLogger(__name__)
 

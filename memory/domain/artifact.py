@@ -8,7 +8,7 @@ from datetime import datetime
 
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
-from memory.domain.shown import ResultMixin
+from memory.domain.results import ResultMixin
 
 MAX_PATH_BYTES = 1_024
 MAX_MEDIA_TYPE_CHARS = 255

@@ -20,12 +20,12 @@ from pydantic import (
 
 from memory.domain import validation
 from memory.domain.artifact import Artifact
-from memory.domain.checked import ConflictReport
+from memory.domain.conflicts import ConflictReport
 from memory.domain.corrections import explain_guesses, explain_subscripts
 from memory.domain.errors import InvalidInput
 from memory.domain.provenance import check_name, check_origins
+from memory.domain.results import ShortRepr
 from memory.domain.scope import Scope
-from memory.domain.shown import ShortRepr
 
 
 class EntryType(StrEnum):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
-    from memory.domain.hold import LegalHold
+    from memory.domain.legal_hold import LegalHold
 
 NAMED = 20
 """How many ids the message of an error names. Its attributes hold all of them."""

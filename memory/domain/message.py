@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses, explain_subscripts
-from memory.domain.shown import ShortRepr
+from memory.domain.results import ShortRepr
 
 SYSTEM = "system"
 """The id of a session's system message, in every session."""

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
-from memory.domain.shown import ResultMixin
+from memory.domain.results import ResultMixin
 
 OriginKind: TypeAlias = Literal["source", "agent", "run"]
 ORIGIN_KINDS: tuple[OriginKind, ...] = get_args(OriginKind)

@@ -12,8 +12,8 @@ from typing import Any
 
 from memory.domain.corrections import explain_subscripts
 from memory.domain.message import Message
+from memory.domain.results import Answer, ResultMixin
 from memory.domain.shapes import export_messages
-from memory.domain.shown import Answer, ResultMixin
 
 STATUSES = ("active", "archived", "ended")
 EXCLUDED = ("manual", "empty_response", "invalid_response", "invalid_input", "erased")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from memory.domain.shown import ResultMixin
+from memory.domain.results import ResultMixin
 
 TASK_STATUSES = ("pending", "in_progress", "completed", "failed", "cancelled")
 RUN_STATUSES = ("queued", "running", "cancelling", "cancelled", "completed", "failed")

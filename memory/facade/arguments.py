@@ -16,7 +16,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
 from memory.domain.scope import Scope, ScopeKind, is_scope_text
 from memory.domain.shapes import import_message
-from memory.facade.values import Duration
+from memory.facade.config.values import Duration
 from memory.orchestrator.storage.deliveries import CONSISTENCIES, Consistency
 
 

@@ -20,15 +20,15 @@ from typing import IO, Any
 
 from memory.domain.errors import InvalidInput
 from memory.domain.message import SYSTEM, Message, Role, text_of
+from memory.domain.results import ResultMixin, as_json
 from memory.domain.session import HistoryItem
 from memory.domain.shapes import export_messages, import_message
-from memory.domain.shapes.giving import with_distinct_calls
-from memory.domain.shapes.parts import content_as
-from memory.domain.shown import ResultMixin, as_json
+from memory.domain.shapes.content_parts import content_as
+from memory.domain.shapes.exporter import with_distinct_calls
 from memory.domain.validation import named_moment
 from memory.facade.memory import Memory
-from memory.facade.session import Session
-from memory.facade.transfer import BadLine, objects
+from memory.facade.resources.session import Session
+from memory.facade.transfer.lines import BadLine, objects
 from memory.policies.window import arrange
 
 BATCH = 200

@@ -13,13 +13,11 @@ from typing import Any, Literal, Self, Unpack, overload
 
 from memory.domain import validation
 from memory.domain.corrections import explain_guesses
-from memory.domain.enriched import Enrichment, WriteReport
+from memory.domain.enrichment import Enrichment, WriteReport
 from memory.domain.entry import Entry, EntryDraft, EntryType, check_patch
 from memory.domain.errors import ConfigError, ForkedProcess, InvalidInput
 from memory.domain.scope import Scope
 from memory.domain.session import DeletedEntry, FoundMessages
-from memory.facade.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
-from memory.facade.admin import Admin
 from memory.facade.arguments import (
     Metadata,
     Moment,
@@ -33,8 +31,20 @@ from memory.facade.arguments import (
     real,
     scope_of,
 )
-from memory.facade.artifacts import Artifacts
-from memory.facade.build import (
+from memory.facade.config.settings import MemoryConfig
+from memory.facade.resources.admin import Admin
+from memory.facade.resources.artifacts import Artifacts
+from memory.facade.resources.commands import Commands
+from memory.facade.resources.entries import Entries
+from memory.facade.resources.relations import Relations
+from memory.facade.resources.scratchpads import Scratchpads
+from memory.facade.resources.session import Session
+from memory.facade.resources.sessions import Sessions
+from memory.facade.resources.sessions import draft_of as session_draft
+from memory.facade.resources.short_ids import ShortIds
+from memory.facade.runtime.access import BROWSE_LIMIT, MAX_QUERY_BYTES, RETRIEVE_LIMIT, SEARCH_LIMIT, Access
+from memory.facade.runtime.async_context import AsyncContext
+from memory.facade.runtime.build import (
     as_advisor,
     as_counter,
     as_embedder,
@@ -44,20 +54,10 @@ from memory.facade.build import (
     build_engine,
     check_adapters,
 )
-from memory.facade.commands import Commands
-from memory.facade.config import MemoryConfig
-from memory.facade.contexts import AsyncContext
-from memory.facade.entries import Entries
-from memory.facade.life import EngineLifecycle
-from memory.facade.numbers import ShortIds
-from memory.facade.places import on_the_default_file
-from memory.facade.relations import Relations
-from memory.facade.scratchpads import Scratchpads
-from memory.facade.session import Session
-from memory.facade.sessions import Sessions
-from memory.facade.sessions import draft_of as session_draft
-from memory.facade.view import ScopedMemory
-from memory.facade.wanted import (
+from memory.facade.runtime.lifecycle import EngineLifecycle
+from memory.facade.runtime.store_paths import on_the_default_file
+from memory.facade.scoped import ScopedMemory
+from memory.facade.search_options import (
     SearchBoost,
     SearchFilter,
     SearchOptions,
@@ -65,7 +65,7 @@ from memory.facade.wanted import (
     preferences,
     search_mode,
 )
-from memory.facade.written import WriteMode, WriteOptions
+from memory.facade.write_options import WriteMode, WriteOptions
 from memory.orchestrator.conversations.window.reads import reads_of_caller
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment.conflicts import Resolver
@@ -76,9 +76,9 @@ from memory.orchestrator.retrieval.search import MixedResult, SearchResult
 from memory.orchestrator.storage.budgets import Allowance
 from memory.orchestrator.storage.deliveries import Consistency
 from memory.orchestrator.trust.gates import RecallGate, WriteGate
-from memory.policies.asked import Scalar
-from memory.policies.onward import ELSEWHERE, WindowExitFunction
+from memory.policies.entry_query import Scalar
 from memory.policies.promotion import Policy
+from memory.policies.window_exit import ELSEWHERE, WindowExitFunction
 from memory.ports.advisor import Advisor, Prompt, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder

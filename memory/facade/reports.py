@@ -11,7 +11,7 @@ from typing import Any
 
 from memory.domain.errors import ConfigError, StoreError
 from memory.domain.ids import is_id
-from memory.domain.shown import ResultMixin
+from memory.domain.results import ResultMixin
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.maintenance.repair import Progress, StoreComparison
 from memory.orchestrator.storage.collections import ENTRIES

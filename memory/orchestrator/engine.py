@@ -71,10 +71,10 @@ from memory.orchestrator.transfer.records import Transfer
 from memory.orchestrator.transfer.session_import import SessionRestorer
 from memory.orchestrator.trust.gates import Gates, RecallGate, WriteGate
 from memory.orchestrator.trust.trust import Trust
-from memory.policies.onward import WindowExitFunction
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
+from memory.policies.window_exit import WindowExitFunction
 from memory.ports.advisor import Advisor, Reranker
 from memory.ports.clock import Clock, system_clock
 from memory.ports.embedder import Embedder

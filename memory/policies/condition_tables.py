@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from memory.domain.corrections import nearest
 from memory.domain.errors import InvalidInput
 from memory.policies.conditions import AllOf, AnyOf, NoneOf, RuleCondition, walk_conditions
-from memory.policies.facts import MEASURES
+from memory.policies.record_facts import MEASURES
 from memory.policies.single_conditions import (
     AccessCountAtLeast,
     ConfidenceAtLeast,

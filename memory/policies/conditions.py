@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from memory.domain.errors import InvalidInput
-from memory.policies.facts import Fields, Measure, RecordFacts
+from memory.policies.record_facts import Fields, Measure, RecordFacts
 from memory.ports.query import And, Condition, Or
 
 EVERYTHING: Condition = And(())

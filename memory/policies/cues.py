@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from memory.policies.marks import HAS_NUMBER, HAS_PICTURE, HAS_PLACE, HAS_TIME
+from memory.policies.text_features import HAS_NUMBER, HAS_PICTURE, HAS_PLACE, HAS_TIME
 
 SHOWN: Mapping[str, tuple[tuple[str, int, float], ...]] = {
     "en": (

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from memory.domain.entry import Entry
 from memory.domain.validation import MAX_TAGS
-from memory.policies.advice import in_one_line, quote_text
+from memory.policies.advisor_prompts import in_one_line, quote_text
 from memory.policies.rerank import numbered_lines, parse_places
 from memory.ports.advisor import Prompt
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from memory.domain.shown import ResultMixin
-from memory.policies.advice import QUESTION_BYTES, in_one_line, quote_text
+from memory.domain.results import ResultMixin
+from memory.policies.advisor_prompts import QUESTION_BYTES, in_one_line, quote_text
 from memory.policies.ranking.fusion import fuse
 from memory.ports.advisor import Prompt
 

@@ -21,8 +21,8 @@ from memory.domain.scope import Scope, ScopeKind
 from memory.domain.time import parse_duration
 from memory.policies.condition_tables import condition_of
 from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, RuleCondition
-from memory.policies.facts import Fields, Measure, RecordFacts
-from memory.policies.named import NamedModel
+from memory.policies.named_model import NamedModel
+from memory.policies.record_facts import Fields, Measure, RecordFacts
 from memory.policies.routing import TIERS, is_later_tier
 from memory.policies.single_conditions import (
     AccessCountAtLeast,

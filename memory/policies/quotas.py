@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from memory.domain import validation
 from memory.domain.scope import Scope, ScopeKind
-from memory.policies.named import NamedModel
+from memory.policies.named_model import NamedModel
 
 Oldest = Literal["oldest", "least_read", "least_confident"]
 

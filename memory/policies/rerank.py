@@ -12,9 +12,9 @@ from datetime import datetime
 
 from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput
+from memory.domain.results import ResultMixin
 from memory.domain.session import HistoryItem
-from memory.domain.shown import ResultMixin
-from memory.policies.advice import QUESTION_BYTES, in_one_line, quote_text
+from memory.policies.advisor_prompts import QUESTION_BYTES, in_one_line, quote_text
 from memory.ports.advisor import Prompt
 
 POOL = 25

@@ -19,8 +19,8 @@ from memory.domain.scope import ScopeKind
 from memory.domain.time import LONGEST, in_words, parse_duration
 from memory.policies.condition_tables import condition_of
 from memory.policies.conditions import EVERYTHING, AllOf, AnyOf, NoneOf, RuleCondition, walk_conditions
-from memory.policies.facts import Fields, Measure, RecordFacts
-from memory.policies.named import NamedModel
+from memory.policies.named_model import NamedModel
+from memory.policies.record_facts import Fields, Measure, RecordFacts
 from memory.policies.routing import TIERS
 from memory.policies.single_conditions import (
     HasTag,

@@ -14,7 +14,7 @@ from memory.domain.errors import InvalidInput
 from memory.domain.scope import ScopeKind
 from memory.domain.time import LONGEST, in_words, parse_duration, show_duration
 from memory.policies.conditions import EVERYTHING, RuleCondition
-from memory.policies.facts import MEASURES, Fields, Measure, RecordFacts
+from memory.policies.record_facts import MEASURES, Fields, Measure, RecordFacts
 from memory.policies.routing import TIERS
 from memory.ports.query import And, Condition, Ge, Has, In, Le, Not, Or
 

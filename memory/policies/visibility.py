@@ -16,8 +16,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from memory.domain.time import micros
-from memory.policies.asked import EntryQuery, Scalar
-from memory.ports import asking
+from memory.policies.entry_query import EntryQuery, Scalar
+from memory.ports import query_evaluation
 from memory.ports.collections import Collection
 from memory.ports.query import And, Condition, Eq, Ge, Gt, Has, In, IsNull, Le, Lt, Or, all_of
 from memory.ports.record import FieldValue, Record
@@ -140,7 +140,7 @@ def filter_of(asked: EntryQuery, collection: Collection, now: datetime) -> Condi
 
 def predicate_of(asked: EntryQuery, collection: Collection, now: datetime) -> Callable[[Record], bool]:
     """Return the same test for records read by id; it checks metadata too."""
-    lets_through, partitions = asking.condition(filter_of(asked, collection, now)), asked.partitions
+    lets_through, partitions = query_evaluation.condition(filter_of(asked, collection, now)), asked.partitions
     return lambda record: (
         (not partitions or record.partition in partitions)
         and lets_through(record)

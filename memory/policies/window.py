@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
-from memory.domain.shapes.calls import is_made_up
+from memory.domain.shapes.tool_calls import is_made_up
 
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
 """Text of the result that stands in for one that never came."""

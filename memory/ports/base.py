@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from memory.domain.errors import InvalidInput, NotOpen, Unsupported
+from memory.ports.candidate_scan import count_through, gather, measure_heads
 from memory.ports.candidates import CandidateColumns, Candidates, Statistics, none_of
 from memory.ports.capabilities import Capabilities
-from memory.ports.checking import id_problem, vector_problem, write_problem
 from memory.ports.collections import Collection
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.due import DuePage, due_by_queries
-from memory.ports.forks import ForkGuard
+from memory.ports.fork_guard import ForkGuard
 from memory.ports.formats import FormatNote, bring_up_to_date
-from memory.ports.gathering import count_through, gather, measure_heads
+from memory.ports.full_scan import follow
 from memory.ports.heads import head_of
-from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import (
     Count,
     Everywhere,
@@ -43,7 +43,7 @@ from memory.ports.query import (
     decode_partition,
     encode_partition,
 )
-from memory.ports.questions import (
+from memory.ports.query_validation import (
     check_candidates,
     check_limit,
     check_order,
@@ -52,8 +52,8 @@ from memory.ports.questions import (
     prepare_filter,
 )
 from memory.ports.record import Key, Partition, Record, Role, Stored
+from memory.ports.record_validation import id_problem, vector_problem, write_problem
 from memory.ports.rows import row_of, size_of
-from memory.ports.scanning import follow
 from memory.ports.store import MOST_NAMED, Audit, Health
 from memory.ports.writes import Always, Outcome, Put, RaiseGeneration, Status, Write
 
@@ -427,7 +427,7 @@ class BaseStore(ABC):
     ) -> Sequence[tuple[Partition, int]]:
         """The first so many behind `after`, in order, with their generations. For an
         adapter that claims `tenant_wide`; one whose engine cannot order them gives all
-        it has to `memory.ports.asking.first_partitions`.
+        it has to `memory.ports.query_evaluation.first_partitions`.
         """
         raise Unsupported("tenant_wide", store=self.name)
 
@@ -507,7 +507,7 @@ class BaseStore(ABC):
             raise Unsupported(flag, store=self.name)
 
     def _prepare_question(self, asked: Question) -> Question:
-        """The question as the adapter is asked it: see `memory.ports.questions`."""
+        """The question as the adapter is asked it: see `memory.ports.query_validation`."""
         self._must_be_declared(asked.collection)
         if isinstance(asked.where, Tenant | Everywhere):
             self._must_offer("tenant_wide")

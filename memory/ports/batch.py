@@ -21,11 +21,11 @@ from typing import Any, Protocol, TypeAlias
 
 from memory.domain.errors import PicklableException, StoreUnavailable
 from memory.ports.collections import Collection
-from memory.ports.deciding import EMPTY, Decision, KeyedWrite, Slot, decide
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.record import Key, Partition, Record
 from memory.ports.rows import Row, row_of
 from memory.ports.storable import Unstorable
+from memory.ports.write_decision import EMPTY, Decision, KeyedWrite, Slot, decide
 from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
 
 Address: TypeAlias = tuple[str, Key]

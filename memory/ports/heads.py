@@ -8,9 +8,9 @@ from collections.abc import Set
 from dataclasses import replace
 
 from memory.ports import lexical
-from memory.ports.asking import value_of
 from memory.ports.collections import Collection
 from memory.ports.query import VECTOR, WORDS, Head
+from memory.ports.query_evaluation import value_of
 from memory.ports.record import Record
 
 BESIDE = frozenset({WORDS, VECTOR})

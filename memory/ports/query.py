@@ -147,7 +147,7 @@ class StartsWith:
     field has a value. Of text fields, the id aside.
 
     No adapter knows it: `BaseStore` asks for the range of texts instead. See
-    `memory.ports.questions`.
+    `memory.ports.query_validation`.
     """
 
     field: str
@@ -201,7 +201,7 @@ packs them, and its vector.
 """
 MAX_LIMIT = 10_000
 """The most that one question answers. Who wants all there is walks the pages:
-`memory.ports.scanning`.
+`memory.ports.full_scan`.
 """
 MAX_ORDERS = 8
 

@@ -96,7 +96,7 @@ class Row(NamedTuple):
 
 def row_of(collection: Collection, standing: Standing, words: bytes | None = None) -> Row:
     """The row of what is to stand under a key, which the port's checks have let through
-    (`memory.ports.checking`).
+    (`memory.ports.record_validation`).
 
     `words` are those of the same texts, where they are known: they are counted
     otherwise.

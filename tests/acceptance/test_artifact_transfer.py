@@ -16,9 +16,9 @@ from unittest.mock import patch
 import pytest
 
 from memory import InvalidInput, Memory, QuotaExceeded
-from memory.facade import artifact_lines
-from memory.facade.artifact_lines import ARTIFACT_FORMAT, CHUNK_FORMAT
-from memory.facade.importing import BadFile
+from memory.facade.transfer import artifact_lines
+from memory.facade.transfer.artifact_lines import ARTIFACT_FORMAT, CHUNK_FORMAT
+from memory.facade.transfer.importer import BadFile
 from memory.orchestrator.conversations.blobs import manifests
 from tests.acceptance.support import HOUR, USER, Clock
 from tests.support.reserved import assert_reserved

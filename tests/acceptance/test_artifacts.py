@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memory import Memory
-from memory.facade.importing import BadFile
+from memory.facade.transfer.importer import BadFile
 from memory.formats import export_messages
 from memory.orchestrator.storage.topology import leaves_of
 from tests.acceptance.conftest import keeping_bytes

@@ -103,7 +103,7 @@ async def test_a_memory_on_an_adapter_that_is_planned_is_made_and_says_so_when_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     point = EntryPoint("gopher", f"{__name__}:PLANNED", "memory.adapters")
-    monkeypatch.setattr("memory.facade.build._adapter_entry_points", lambda: (point,))
+    monkeypatch.setattr("memory.facade.runtime.build._adapter_entry_points", lambda: (point,))
     memory = Memory(on("gopher://hole"))
     with pytest.raises(ConfigError, match="the adapter for 'gopher' is planned, and not implemented yet"):
         await memory.open()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from memory.agents.manager.manager import MemoryManager
+from memory.agents.manager.stores import NamedStore
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
-from memory.facade.blocking import BlockingMemory
-from memory.facade.manager.manager import MemoryManager
-from memory.facade.manager.stores import NamedStore
 from memory.facade.memory import Memory
+from memory.sync.blocking import BlockingMemory
 from tests.acceptance.support import OTHER_USER, USER
 
 

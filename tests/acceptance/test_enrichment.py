@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from memory import Entry, InvalidInput, Memory, MemoryTiersError, NotFound, Scope, WriteReport
-from memory.domain.enriched import AdviceCost, AutoSupersede, AutoTag, Enrichment
+from memory.domain.enrichment import AdviceCost, AutoSupersede, AutoTag, Enrichment
 from memory.ports.advisor import Advice, Prompt
 from tests.acceptance.support import OTHER_USER, SESSION, USER, Clock, watching
 

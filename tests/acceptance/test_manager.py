@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memory import Memory, MemoryManager, Message, NamedStore
-from memory.facade.manager import EveryNTurns, EveryTurn, Extraction
+from memory.agents.manager import EveryNTurns, EveryTurn, Extraction
 
 SELDOM = Extraction(EveryNTurns(1_000))
 

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from memory import InvalidInput, Memory, Message
-from memory.domain.errors import ProviderFailure
-from memory.domain.message import Role
-from memory.facade.providers import (
+from memory.agents.providers import (
     BufferProvider,
     CompositeProvider,
     Provider,
@@ -24,6 +22,8 @@ from memory.facade.providers import (
     SummaryRequest,
     turn_of,
 )
+from memory.domain.errors import ProviderFailure
+from memory.domain.message import Role
 from tests.acceptance.support import HOUR, Clock
 
 Made = Callable[[Memory], SessionProvider]

@@ -13,8 +13,8 @@ import pytest
 
 from memory import CompactionError, Conflict, InvalidInput, Memory, Message, NotFound, Session
 from memory.facade.memory import Memory as Opened
-from memory.policies.compacting import CompactionSettings
-from memory.policies.thresholds import MessageThreshold, TurnThreshold
+from memory.policies.compaction_thresholds import MessageThreshold, TurnThreshold
+from memory.policies.list_compaction import CompactionSettings
 from memory.policies.window import TokenThreshold
 from tests.acceptance.support import HOUR, Clock
 

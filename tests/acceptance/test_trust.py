@@ -29,7 +29,7 @@ from memory import (
     StoreEntry,
 )
 from memory.domain.errors import StoreTimeout
-from memory.facade.transfer import BadLine
+from memory.facade.transfer.lines import BadLine
 from tests.acceptance.support import HOUR, Clock, left_in
 
 WEB = "web:example.com"

@@ -13,8 +13,8 @@ import pytest
 
 from memory import CompactionError, ConfigError, InvalidScopePromotion, NotFound, NotOpen
 from memory.adapters.in_memory import InMemoryStore
-from memory.facade.build import build_engine
 from memory.facade.memory import Memory
+from memory.facade.runtime.build import build_engine
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.topology import Topology
 from memory.ports.capabilities import HOME_NEEDS

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from memory.facade import upkeep
 from memory.facade.memory import Memory
+from memory.facade.runtime import background as upkeep
 from memory.ports import lexical
 from memory.ports.text import TOKENIZER, fold, words
 from tests.acceptance.support import USER

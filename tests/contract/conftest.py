@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from memory.ports.contract.capability_tests import fits
 from memory.ports.contract.fixtures import harness, store
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import fits
 from memory.ports.contract.plugin import ASKED, add_harnesses
 from tests.contract.every_harness import DEFAULT, HARNESSES, primary_of
 from tests.contract.less_harnesses import WITHOUT, is_asked_of_another

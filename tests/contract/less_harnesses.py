@@ -17,9 +17,9 @@ from memory.adapters.in_memory import InMemoryStore
 from memory.ports.base import BaseStore
 from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import FLAGS
+from memory.ports.contract.capability_tests import fits
 from memory.ports.contract.depth import Depth
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import fits
 from memory.ports.store import Store
 from memory.ports.writes import Put
 from tests.contract.harnesses import InMemory, InMemoryPlain, InMemoryServer, Split

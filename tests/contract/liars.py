@@ -18,7 +18,6 @@ import pytest
 from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.in_memory.writing import carry_out
 from memory.domain.errors import StoreError, StoreUnavailable
-from memory.ports.asking import lets_through
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.contract.harness import Harness
@@ -46,6 +45,7 @@ from memory.ports.query import (
     Search,
     Words,
 )
+from memory.ports.query_evaluation import lets_through
 from memory.ports.record import Key, Mark, Partition, PendingStep, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.text import fold

@@ -13,12 +13,10 @@ from typing import Any
 from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.in_memory.ranking import by_words
 from memory.domain.errors import InvalidInput
-from memory.ports.asking import condition, first_partitions, position_of, sort_rows
 from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.collections import Collection
 from memory.ports.due import DuePage, DueReason, DueRow
 from memory.ports.heads import head_of
-from memory.ports.nearness import best
 from memory.ports.query import (
     Count,
     Everywhere,
@@ -32,7 +30,9 @@ from memory.ports.query import (
     decode_cursor,
     encode_cursor,
 )
+from memory.ports.query_evaluation import condition, first_partitions, position_of, sort_rows
 from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Tombstone
+from memory.ports.vector_scan import best
 from memory.ports.writes import Annotate, Outcome, Write
 from tests.contract.liars import PerWrite, liar
 

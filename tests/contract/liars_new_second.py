@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.ports.asking import page_of
 from memory.ports.collections import Collection
 from memory.ports.due import DuePage
 from memory.ports.heads import head_of
@@ -22,6 +21,7 @@ from memory.ports.query import (
     Tenant,
     Words,
 )
+from memory.ports.query_evaluation import page_of
 from memory.ports.record import Key, Record, Tombstone
 from memory.ports.text import query_words, words
 from memory.ports.writes import Outcome, Put, Write

@@ -12,7 +12,6 @@ from typing import Any
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import ConfigError, StoreError, StoreFull
 from memory.ports.adapter import Adapter
-from memory.ports.asking import lets_through
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import DECLARED
 from memory.ports.query import (
@@ -38,6 +37,7 @@ from memory.ports.query import (
     Search,
     Words,
 )
+from memory.ports.query_evaluation import lets_through
 from memory.ports.record import Key, Mark, Record, Stored, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, Outcome, Purge, Status, Write

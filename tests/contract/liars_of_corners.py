@@ -13,7 +13,6 @@ from typing import Any
 from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.in_memory.state import State
 from memory.domain.errors import StoreError
-from memory.ports.asking import lets_through
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import DECLARED
 from memory.ports.query import (
@@ -32,6 +31,7 @@ from memory.ports.query import (
     Words,
     within,
 )
+from memory.ports.query_evaluation import lets_through
 from memory.ports.record import Key, Mark, Partition, Record, Role, Stored
 from memory.ports.store import Audit, Store
 from memory.ports.writes import Annotate, Delete, Outcome, Purge, Put, RaiseGeneration, Release, Status, Write

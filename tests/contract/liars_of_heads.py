@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.ports import lexical
-from memory.ports.asking import sort_rows
 from memory.ports.contract.support import everything_of
 from memory.ports.heads import head_of
 from memory.ports.query import VECTOR, WORDS, Head, Hit, Page, Query, Search
+from memory.ports.query_evaluation import sort_rows
 from memory.ports.record import Record
 from tests.contract.liars import liar
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from memory.adapters.in_memory import InMemoryStore
-from memory.ports.asking import first_partitions
 from memory.ports.query import Everywhere, Tenant
+from memory.ports.query_evaluation import first_partitions
 from memory.ports.record import Mark, Partition, Role
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import liar

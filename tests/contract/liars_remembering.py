@@ -13,12 +13,10 @@ from typing import Any, ClassVar
 from memory.adapters.in_memory import InMemoryStore
 from memory.adapters.in_memory.state import State
 from memory.domain.errors import NotOpen, StoreFull
-from memory.ports.asking import condition, position_of
 from memory.ports.base import record_bytes
 from memory.ports.collections import Collection
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.heads import head_of
-from memory.ports.nearness import best, by_nearness
 from memory.ports.query import (
     Count,
     Everywhere,
@@ -36,9 +34,11 @@ from memory.ports.query import (
     encode_cursor,
     within,
 )
+from memory.ports.query_evaluation import condition, position_of
 from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Role, Standing, Tombstone
 from memory.ports.store import Health, Store
 from memory.ports.text import bm25, count_words, query_words, rarity
+from memory.ports.vector_scan import best, by_nearness
 from memory.ports.writes import Outcome, Put, RaiseGeneration, Write
 from tests.contract.harnesses import InMemoryServer
 from tests.contract.liars import hit_of, liar

@@ -13,7 +13,7 @@ import pytest
 
 import memory.ports.contract as contract
 from memory.ports import capabilities
-from memory.ports.contract import judges, suite
+from memory.ports.contract import capability_tests, suite
 from memory.ports.contract.cells import cells
 
 EXAMPLE = """
@@ -31,7 +31,7 @@ EXAMPLE = """
 SUITE = """
     import pytest
     from memory.ports.contract.fixtures import harness, store
-    from memory.ports.contract.judges import needs, refuses, works
+    from memory.ports.contract.capability_tests import needs, refuses, works
 """
 
 
@@ -59,13 +59,13 @@ def _with_test(outside: pytest.Pytester, body: str) -> tuple[int, str]:
 
 
 def test_every_flag_and_limit_has_a_judge_for_both_answers() -> None:
-    assert judges.untested_capabilities() == []
+    assert capability_tests.untested_capabilities() == []
 
 
 @pytest.mark.parametrize("kind", ["FLAGS", "LIMITS"])
 def test_a_capability_no_test_judges_is_named(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(capabilities, kind, (*getattr(capabilities, kind), "teleport"))
-    missing = judges.untested_capabilities()
+    missing = capability_tests.untested_capabilities()
     assert len(missing) == 2
     assert all("teleport" in hole for hole in missing)
 

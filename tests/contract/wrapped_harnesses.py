@@ -7,8 +7,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from memory.adapters.wrappers.base import Wrapper
-from memory.facade.build import with_guards
-from memory.facade.config import BreakerSettings, Guards, RetrySettings
+from memory.facade.config.settings import BreakerSettings, Guards, RetrySettings
+from memory.facade.runtime.build import with_guards
 from memory.ports.collections import Collection
 from memory.ports.contract.harness import Harness
 from memory.ports.record import Key

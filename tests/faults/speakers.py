@@ -27,10 +27,10 @@ from memory.domain.errors import StoreError, StoreUnavailable
 from memory.domain.session import HistoryItem
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.placement import Placement
-from memory.policies.onward import ExitedMessages
+from memory.policies.window_exit import ExitedMessages
+from memory.ports.full_scan import scan
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Record
-from memory.ports.scanning import scan
 
 SESSION = "talk"
 PAUSE = 0.1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memory import Memory, MemoryManager, NamedStore
-from memory.facade.manager import EveryTurn, Extraction
+from memory.agents.manager import EveryTurn, Extraction
 from tests.support.depth import PROVING, drawn
 from tests.support.processes import started
 
@@ -32,7 +32,7 @@ RECORDS = (
 import asyncio, itertools, sys
 
 from memory import Memory, MemoryManager, NamedStore
-from memory.facade.manager import EveryNTurns, Extraction
+from memory.agents.manager import EveryNTurns, Extraction
 
 
 async def main(file, conversations, life):

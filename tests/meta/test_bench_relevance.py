@@ -15,7 +15,7 @@ from bench.locomo import Question, Turn
 from bench.placed import opened
 from bench.relevance import Corpus, Hit, auc, fitted, gather, left_out, predicted, without_names, written
 from memory.adapters.embedders.wordllama import WordLlamaEmbedder
-from memory.policies.ranking.calibrated import EMBEDDERS, LEXICAL, Calibration, Constants
+from memory.policies.ranking.calibration import EMBEDDERS, LEXICAL, Calibration, Constants
 
 AT = datetime(2023, 5, 7, tzinfo=UTC)
 TURNS = [

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 import memory
-from tools.codemods.moves import MOVES
-from tools.codemods.names import ARGUMENTS, CLASSES, GATHERED, INNER_CLASSES, MEMBERS, VALUES
+from tools.codemods.names import ARGUMENTS, CLASSES, GATHERED, INNER_CLASSES, MEMBERS, MODULES, VALUES
 from tools.codemods.rename import renamed, renamed_text
 
 LIBRARY = Path(memory.__file__).parent
@@ -44,6 +43,28 @@ def test_a_name_by_its_module_and_under_another_name_is_followed() -> None:
     assert renamed(source) == wanted
 
 
+MOVED = """from memory.ports import asking, clock
+from memory.ports.asking import Condition
+from memory.ports.batch import Held
+
+
+def find(given: Condition) -> object:
+    return asking.select(given), clock, "memory.ports.asking.select", Held
+"""
+
+
+def test_modules_that_moved_are_followed() -> None:
+    new = renamed(MOVED)
+    wanted = re.sub(r"\basking\b", "query_evaluation", MOVED).replace("Condition", "Predicate")
+    wanted = wanted.replace("Held", "StoredRow")
+    wanted = wanted.replace(
+        "ports import query_evaluation, clock",
+        "ports import query_evaluation\nfrom memory.ports import clock",
+    )
+    assert sorted(new.splitlines()) == sorted(wanted.splitlines())
+    assert renamed(new) == new
+
+
 def test_a_document_changes_in_its_code_only() -> None:
     text = "{0} of a memory by `{0}`:\n```python\nraise {0}  # Only here\nf(…, {0}=1)\n```\n```toml\n# {0}\n```\n"
     new = text.replace("`{0}`", "`{1}`").replace("raise {0}", "raise {1}")
@@ -53,7 +74,7 @@ def test_a_document_changes_in_its_code_only() -> None:
 def _defines(full: str, name: str) -> bool:
     """Whether the module of this old path, or the one that it moved to, defines the name."""
     old = full.rpartition(".")[0]
-    modules = [LIBRARY.parent / Path(*path.split(".")) for path in {old, MOVES.get(old, old)}]
+    modules = [LIBRARY.parent / Path(*path.split(".")) for path in {old, MODULES.get(old, old)}]
     files = [module.with_suffix(ending) for module in modules for ending in (".py", ".pyi")]
     text = "".join(file.read_text() for file in files if file.is_file())
     return re.search(rf"^(class {name}\b|{name}\s*[:=])", text, re.MULTILINE) is not None

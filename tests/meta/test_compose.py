@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from memory.facade.build import adapter_for
-from memory.facade.config import MemoryConfig, load
-from memory.facade.values import scheme_of
+from memory.facade.config.settings import MemoryConfig, load
+from memory.facade.config.values import scheme_of
+from memory.facade.runtime.build import adapter_for
 from tests.support.servers import IMAGES
 
 FOLDER = Path(__file__).resolve().parents[2] / "compose"

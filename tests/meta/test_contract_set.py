@@ -15,8 +15,8 @@ import pytest
 
 import memory.ports.contract as contract
 import tests.contract
+from memory.ports.contract.capability_tests import MARK, fits
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import MARK, fits
 from tests.contract.every_harness import DEFAULT, EVERY, HARNESSES, primary_of
 from tests.contract.harnesses import EMBEDDED
 from tests.contract.less_harnesses import WITHOUT

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import memory
 from memory.cli.main import app
-from memory.facade.config import MemoryConfig
+from memory.facade.config.settings import MemoryConfig
 from tests.support.readme import FIGURES, GUIDE, OPERATIONS, README, blocks, commands
 
 ROOT = Path(__file__).resolve().parents[2]

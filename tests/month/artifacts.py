@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from memory.domain.artifact import Artifact
-from memory.facade.artifacts import Artifacts
+from memory.facade.resources.artifacts import Artifacts
 from memory.orchestrator.storage.collections import ARTIFACTS, MANIFESTS, RESERVATIONS
 from memory.ports.collections import Collection
 from memory.ports.record import Record

@@ -27,9 +27,9 @@ from memory.orchestrator.storage.collections import (
 )
 from memory.orchestrator.storage.kinds import KINDS
 from memory.ports.collections import Collection
+from memory.ports.full_scan import scan
 from memory.ports.query import Everywhere, Query, RowType
 from memory.ports.record import Mark, Record, Role, Tombstone
-from memory.ports.scanning import scan
 from tests.month.model import TIERS, Asked, Id, Life, Version
 from tests.month.not_yet import NOT_YET
 from tests.month.said import Said, Wrong, differences, plain

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from memory.facade.relations import Relations
+from memory.facade.resources.relations import Relations
 from tests.month import check
 from tests.month.mutants import Method, mutant
 from tests.month.operations import Gone, Operation, operation, resolved

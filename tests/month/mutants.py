@@ -12,12 +12,12 @@ from typing import Any
 from unittest.mock import patch
 
 from memory import Memory, Session
-from memory.facade.admin import Admin
-from memory.facade.entries import Entries
-from memory.facade.holding import LegalHolds
 from memory.facade.memory import NOUNS
-from memory.facade.relations import Relations
-from memory.facade.sessions import Sessions
+from memory.facade.resources.admin import Admin
+from memory.facade.resources.entries import Entries
+from memory.facade.resources.legal_holds import LegalHolds
+from memory.facade.resources.relations import Relations
+from memory.facade.resources.sessions import Sessions
 from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.entries.derivation import Derivation
 from memory.orchestrator.erasure.erasure import Erasure

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from memory.domain.errors import LegalHoldActive
-from memory.facade.admin import Admin
-from memory.facade.holding import LegalHolds
+from memory.facade.resources.admin import Admin
+from memory.facade.resources.legal_holds import LegalHolds
 from memory.orchestrator.entries.derivation import Derivation
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.erasure.legal_holds import LegalHoldRecords

@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memory import Memory
-from memory.facade.numbers import ShortIds as Facade
+from memory.facade.resources.short_ids import ShortIds as Facade
 from memory.orchestrator.entries.short_ids import ShortIds as Engine
 from memory.orchestrator.storage.collections import MANIFESTS, NUMBERS
 from memory.ports.collections import Collection

@@ -10,8 +10,8 @@ from datetime import datetime
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from memory.facade.admin import Admin
-from memory.facade.scratchpads import Scratchpads
+from memory.facade.resources.admin import Admin
+from memory.facade.resources.scratchpads import Scratchpads
 from memory.ports.record import Record
 from tests.month import check
 from tests.month.model import MICROSECOND

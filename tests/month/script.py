@@ -16,7 +16,7 @@ import asyncio, datetime
 from datetime import timezone
 from memory import Memory
 from memory.orchestrator.conversations.conversation import Checkpoint
-from memory.policies.thresholds import MessageThreshold, TurnThreshold
+from memory.policies.compaction_thresholds import MessageThreshold, TurnThreshold
 from memory.policies.window import TokenThreshold
 from tests.month.clock import MonthClock
 from tests.month.operations import Joined

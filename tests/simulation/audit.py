@@ -24,8 +24,8 @@ from memory.orchestrator.storage.entry_records import meaning_of, parts_in, said
 from memory.orchestrator.storage.kinds import KINDS
 from memory.orchestrator.storage.past_versions import same_life
 from memory.orchestrator.storage.topology import leaves_of
-from memory.policies.asked import EntryQuery
-from memory.policies.marks import marks_of
+from memory.policies.entry_query import EntryQuery
+from memory.policies.text_features import marks_of
 from memory.ports.record import Mark, Record, Role, Stored, Tombstone
 from tests.simulation.relating import every_link
 from tests.simulation.scenes import Kind

@@ -21,10 +21,10 @@ import pytest
 
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.errors import MemoryTiersError, StoreError, TooMuchContention
-from memory.facade.access import Access
-from memory.facade.config import MemoryConfig
-from memory.facade.life import EngineLifecycle
+from memory.facade.config.settings import MemoryConfig
 from memory.facade.memory import Memory
+from memory.facade.runtime.access import Access
+from memory.facade.runtime.lifecycle import EngineLifecycle
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.topology import Topology

@@ -27,11 +27,11 @@ from memory.orchestrator.storage.placement import LocatedRecord, Placement
 from memory.orchestrator.storage.topology import Topology
 from memory.orchestrator.tiering import moves as tiering
 from memory.orchestrator.tiering.moves import TierMover
-from memory.ports import deciding
+from memory.ports import write_decision
 from memory.ports.collections import Collection
-from memory.ports.deciding import Decision, Slot
 from memory.ports.record import Corrupt, Key, PendingStep, Record, Role, Stored
 from memory.ports.store import Store
+from memory.ports.write_decision import Decision, Slot
 from memory.ports.writes import Always, Annotate, Put, Release
 from tests.simulation.rare_slips import RARE_SLIPS
 from tests.simulation.slips import SLIPS
@@ -78,13 +78,13 @@ async def _nothing(*_: object) -> None:
 
 def release_at_any_version() -> Patch:
     """The source lets go of a record that was updated since it was copied."""
-    original = deciding._release
+    original = write_decision._release
 
     def release(write: Release, slot: Slot) -> Decision:
         stored = slot.stored_value
         return original(replace(write, at=stored.version) if isinstance(stored, Record) else write, slot)
 
-    return deciding, "_release", release
+    return write_decision, "_release", release
 
 
 def copy_whatever_stands_there() -> Patch:
@@ -175,7 +175,7 @@ def nothing_is_owed_to_replicas() -> Patch:
 
 def settling_at_any_version() -> Patch:
     """What a newer version owes is taken away by whoever settled an older one."""
-    original = deciding._annotate
+    original = write_decision._annotate
 
     def annotate(write: Annotate, slot: Slot) -> Decision:
         stored = slot.stored_value
@@ -183,7 +183,7 @@ def settling_at_any_version() -> Patch:
             replace(write, at=stored.version) if isinstance(stored, Record) and write.settle else write, slot
         )
 
-    return deciding, "_annotate", annotate
+    return write_decision, "_annotate", annotate
 
 
 # -- deletions -------------------------------------------------------------------------
@@ -208,9 +208,9 @@ def deletion_leaves_kept_versions() -> Patch:
 
 
 def erased_generations_are_let_in() -> Patch:
-    original = deciding._put
+    original = write_decision._put
     return (
-        deciding,
+        write_decision,
         "_put",
         lambda write, slot, generation: original(
             write, slot, generation if write.record.generation is None else 0

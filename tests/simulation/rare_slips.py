@@ -277,7 +277,7 @@ RARE_SLIPS: dict[str, Slip] = {
 }
 """Not listed: `tombstones-that-owe-are-purged`, `Maintenance._purge` without its
 condition `Not(Eq("owing", True))`. Its `Purge` settles nothing, and every store refuses
-one that would forget what owes (`memory.ports.deciding`): without the condition a sweep
+one that would forget what owes (`memory.ports.write_decision`): without the condition a sweep
 asks for more and forgets the same. Nor is `a-half-healed-store-stays-so`,
 `Generations.lives_on` over `behind` alone: it showed within 300 seeds until erasures
 asked only the kinds that a partition can hold; since then 3,000 runs pass with it.

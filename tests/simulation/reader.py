@@ -14,7 +14,7 @@ from memory.domain.time import micros
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.tiering.moves import MoveResult
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.policies.visibility import PRESENT
 from memory.ports.record import Key
 from tests.simulation.attempt import Attempts, Ended

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from memory.policies import passages
+from memory.policies import passage_splitting
 from tests.simulation.client import EngineClient
 from tests.simulation.endings import ENDINGS
 from tests.simulation.faults import Coverage
@@ -61,13 +61,13 @@ def long_texts(plan: Scenario) -> Iterator[None]:
     """In some runs, and in those aimed at passages, texts of a few characters count as
     long: all of them, or those longer than others.
     """
-    ordinary = passages.PART, passages.FINE
+    ordinary = passage_splitting.PART, passage_splitting.FINE
     if plan.seed % 4 == 0 or focus_of(plan.seed)[0].startswith("passages."):
-        passages.PART, passages.FINE = (6, 16)[plan.seed // 4 % 2], 6
+        passage_splitting.PART, passage_splitting.FINE = (6, 16)[plan.seed // 4 % 2], 6
     try:
         yield
     finally:
-        passages.PART, passages.FINE = ordinary
+        passage_splitting.PART, passage_splitting.FINE = ordinary
 
 
 def run_variant(plan: Scenario, variant: Variant | None = None, *, traced: bool = False) -> Result:

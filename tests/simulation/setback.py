@@ -17,7 +17,7 @@ from memory.domain.scope import Scope
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
 from memory.orchestrator.storage.standings import DifferenceKind
 from memory.orchestrator.tiering.moves import MoveResult
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.ports.record import Key, Partition, Record
 from tests.simulation.faults import Fault, FaultPlan
 from tests.simulation.loop import OWNER, seeded

@@ -19,7 +19,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.entries.scratchpads import scope_of
 from memory.orchestrator.maintenance.tenant_erasure import ERASE_TENANT
 from memory.orchestrator.storage.collections import OPERATIONS, SCRATCHPADS, SESSIONS
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.ports.embedder import Fingerprint
 from memory.ports.query import Everywhere, Query, RowType
 from memory.ports.record import Key, Partition, Record, Role, Tombstone, pack_vector

@@ -9,9 +9,9 @@ from typing import Any
 
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.partial_answers import BROWSED
+from memory.ports.full_scan import scan
 from memory.ports.query import Query, within
 from memory.ports.record import Record
-from memory.ports.scanning import scan
 
 FIELDS = ("type", "tags", "valid_from", "valid_to", "model")
 

@@ -12,9 +12,9 @@ from memory.orchestrator.storage.collections import ENTRIES, ENTRY_PASSAGES
 from memory.orchestrator.storage.entry_records import parts_in, said_at
 from memory.orchestrator.storage.topology import leaves_of
 from memory.ports.collections import Collection
+from memory.ports.full_scan import scan
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Key, Record, Role, unpack_vector
-from memory.ports.scanning import scan
 from memory.ports.store import Store
 
 ABOUT = {

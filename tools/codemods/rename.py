@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import libcst as cst
 from libcst.metadata import MetadataWrapper, QualifiedNameProvider, QualifiedNameSource
 
+from tools.codemods.imports import with_modules_followed
 from tools.codemods.names import (
     ARGUMENTS,
     CLASSES,
@@ -16,6 +17,7 @@ from tools.codemods.names import (
     GATHERED,
     INNER_CLASSES,
     MEMBERS,
+    MODULES,
     PUBLIC,
     VALUES,
 )
@@ -39,7 +41,7 @@ _IN_DOCUMENTS = {
 }
 """Names that a snippet has without an import."""
 _OLD = (
-    *map(_last, (*_PATHS, *MEMBERS)),
+    *map(_last, (*_PATHS, *MODULES, *MEMBERS)),
     *(name for names in ARGUMENTS.values() for name in names),
     *(name for _, names in GATHERED.values() for name in names),
 )
@@ -47,17 +49,29 @@ OLD = re.compile(rf"\b({'|'.join(dict.fromkeys(_OLD))})\b")
 """A source that needs rewriting matches this somewhere."""
 _USED = re.compile(rf"\b(from|import)\s+{PUBLIC}\b|\b{PUBLIC}\.\w")
 _MENTIONED = re.compile(rf"\b{PUBLIC}\b", re.IGNORECASE)
+_DOTTED = re.compile(rf"(?<![\w.]){PUBLIC}(?:\.\w+)+")
 _CODE = re.compile(r"```(\w*)\n(.*?)```|`([^`\n]+)`", re.DOTALL)
 
 
 def renamed(source: str) -> str:
     """The Python source with the new names, if it imports the library or has a `memory`."""
-    return _parsed(source, _Renaming()) if _USED.search(source) else source
+    return _moved(_parsed(source, _Renaming())) if _USED.search(source) else source
 
 
 def renamed_text(text: str) -> str:
     """The document with the new names in its code, if it mentions the library."""
     return _CODE.sub(_code, text) if _MENTIONED.search(text) else text
+
+
+def _moved(source: str) -> str:
+    """The source with the new paths of modules."""
+
+    def path(found: re.Match[str]) -> str:
+        parts = found[0].split(".")
+        old = ".".join(parts[:3])
+        return ".".join([MODULES[old], *parts[3:]]) if old in MODULES else found[0]
+
+    return _DOTTED.sub(path, with_modules_followed(source, MODULES))
 
 
 def _parsed(source: str, renaming: _Renaming) -> str:

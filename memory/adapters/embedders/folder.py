@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from memory.domain.errors import ConfigError, InvalidInput
 from memory.ports.embedder import Fingerprint
-from memory.ports.local import absolute_path
+from memory.ports.local_paths import absolute_path
 
 MODELS = "onnx/model.onnx", "model.onnx"
 TOKENIZER, POOLING, MODULES = "tokenizer.json", "1_Pooling/config.json", "modules.json"

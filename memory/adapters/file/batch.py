@@ -17,9 +17,9 @@ from memory.adapters.file.records import PlaceContent
 from memory.adapters.file.tables import Entry
 from memory.ports.batch import NOTHING, Address, ResolvedWrite, StoredRow, WriteResolver, as_skipped
 from memory.ports.collections import Collection
-from memory.ports.deciding import tombstone_over
 from memory.ports.record import Key, Partition, Record, Standing
 from memory.ports.rows import Row, row_of, standing_of
+from memory.ports.write_decision import tombstone_over
 from memory.ports.writes import Outcome, Put, Write
 
 _UNCOUNTED = b""

@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 
 from memory.adapters.file.thresholds import THRESHOLDS, Thresholds
 from memory.ports.capabilities import Capabilities
-from memory.ports.local import absolute_path, local_path
+from memory.ports.local_paths import absolute_path, local_path
 from memory.ports.options import Flag, SecondsOrZero, StoreOptions, Whole, wrong
 from memory.ports.record import JsonValue
 
@@ -59,7 +59,7 @@ class FileConfig(StoreOptions):
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> FileConfig:
     """The config of `file:///absolute/folder` or `file:relative/folder` (see
-    `memory.ports.local`), with options in the query part or apart.
+    `memory.ports.local_paths`), with options in the query part or apart.
     """
     if sys.platform == "win32":
         raise wrong(

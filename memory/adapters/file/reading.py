@@ -13,10 +13,8 @@ from memory.adapters.file.names import Table, encode_name
 from memory.adapters.file.tables import Entry
 from memory.domain.errors import StoreUnavailable
 from memory.ports import lexical
-from memory.ports.asking import condition, page_of
 from memory.ports.collections import Collection
 from memory.ports.heads import head_of
-from memory.ports.nearness import best, by_nearness
 from memory.ports.query import (
     And,
     Condition,
@@ -33,8 +31,10 @@ from memory.ports.query import (
     Tenant,
     Where,
 )
+from memory.ports.query_evaluation import condition, page_of
 from memory.ports.record import Mark, Record, Standing, Tombstone
 from memory.ports.text import bm25_scores, query_words
+from memory.ports.vector_scan import best, by_nearness
 
 _KINDS: dict[type[Standing], RowType] = {
     Record: RowType.RECORD,

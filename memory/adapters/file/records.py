@@ -36,9 +36,9 @@ from memory.adapters.file.names import APART, BACKUP, SUFFIX, Place, Table, is_i
 from memory.adapters.file.partitions import Partitions
 from memory.domain.errors import StoreError
 from memory.ports.collections import Collection, FieldType
-from memory.ports.deciding import Slot
 from memory.ports.query import RowType
 from memory.ports.record import Corrupt, Key, Record, Standing
+from memory.ports.write_decision import Slot
 
 log = logging.getLogger(__name__)
 

@@ -21,12 +21,12 @@ from memory.adapters.file.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.file.upkeep import Upkeep
 from memory.adapters.file.worker import Call, Worker, WritingWorker
 from memory.domain.errors import MemoryTiersError, StoreUnavailable
-from memory.ports.asking import first_partitions
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.machine import WRITTEN_BACK, run_of_the_machine
 from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant
+from memory.ports.query_evaluation import first_partitions
 from memory.ports.record import JsonValue, Key, Partition, Record, Stored
 from memory.ports.rows import row_of, standing_of
 from memory.ports.store import Audit, Health

@@ -15,21 +15,21 @@ from memory.adapters.in_memory.frozen import frozen_record, maybe_in_utc
 from memory.adapters.in_memory.ranking import by_words
 from memory.adapters.in_memory.state import State
 from memory.adapters.in_memory.writing import carry_out
-from memory.ports.asking import condition, first_partitions, page_of
 from memory.ports.base import BaseStore, content_bytes
+from memory.ports.candidate_scan import head_fields, measure_heads, neighbours, place_of
 from memory.ports.candidates import CandidateColumns, Candidates, Statistics, none_of
 from memory.ports.capabilities import Capabilities
 from memory.ports.clock import Clock, system_clock
 from memory.ports.collections import Collection
-from memory.ports.deciding import carried_steps
 from memory.ports.due import DuePage, due_by_queries
-from memory.ports.gathering import head_fields, measure_heads, neighbours, place_of
 from memory.ports.heads import head_of
-from memory.ports.nearness import best, by_nearness
 from memory.ports.query import Count, Everywhere, Hit, Near, Page, Query, RowType, Search, Tenant
+from memory.ports.query_evaluation import condition, first_partitions, page_of
 from memory.ports.record import Key, Mark, Partition, Record, Role, Standing, Stored, Tombstone
 from memory.ports.store import Health
 from memory.ports.text import count_words
+from memory.ports.vector_scan import best, by_nearness
+from memory.ports.write_decision import carried_steps
 from memory.ports.writes import Outcome, Status, Write
 
 _KINDS: dict[type[Standing], RowType] = {

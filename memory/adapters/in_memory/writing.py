@@ -1,4 +1,4 @@
-"""Writes carried out on a state: decided by `memory.ports.deciding`, kept as frozen
+"""Writes carried out on a state: decided by `memory.ports.write_decision`, kept as frozen
 copies.
 """
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from memory.adapters.in_memory.frozen import frozen_mapping, frozen_owed, frozen_record, maybe_in_utc
 from memory.adapters.in_memory.state import State
-from memory.ports.deciding import Slot, decide
 from memory.ports.record import Record, Standing, Tombstone
+from memory.ports.write_decision import Slot, decide
 from memory.ports.writes import Outcome, Put, RaiseGeneration, Status, Write
 
 _EMPTY = Slot(None, None)

@@ -14,12 +14,12 @@ from memory.adapters.mongo.codec import Document, key_in
 from memory.adapters.mongo.filters import OURS, both, records_in
 from memory.adapters.mongo.search import find_postings, first, heads
 from memory.adapters.mongo.table import Table
+from memory.ports.candidate_scan import asking_for, head_fields, measure_heads, neighbours, place_of
 from memory.ports.candidates import CandidateColumns, Candidates, Statistics, none_of
-from memory.ports.gathering import asking_for, head_fields, measure_heads, neighbours, place_of
-from memory.ports.nearness import exact_cosines
 from memory.ports.query import Everywhere, Head
 from memory.ports.record import Key
 from memory.ports.text import query_words
+from memory.ports.vector_scan import exact_cosines
 
 
 async def candidates(table: Table, asked: Candidates) -> CandidateColumns:

@@ -23,7 +23,7 @@ from bson.int64 import Int64
 from memory.ports import lexical
 from memory.ports.batch import NOTHING, StoredRow
 from memory.ports.collections import Collection
-from memory.ports.comparing import SYSTEM_TYPES
+from memory.ports.comparisons import SYSTEM_TYPES
 from memory.ports.heads import BESIDE
 from memory.ports.query import VECTOR, WORDS, Head, Order
 from memory.ports.record import FieldValue, Key, Role

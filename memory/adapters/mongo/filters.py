@@ -14,7 +14,6 @@ from typing import Any
 
 from memory.adapters.mongo.codec import EVERYWHERE, Document, raw_value_in, value_in
 from memory.domain.errors import InvalidInput
-from memory.ports.checking import value_problem
 from memory.ports.collections import Collection
 from memory.ports.query import (
     SYSTEM_FIELDS,
@@ -38,8 +37,9 @@ from memory.ports.query import (
     Tenant,
     Where,
 )
-from memory.ports.questions import type_of
+from memory.ports.query_validation import type_of
 from memory.ports.record import FieldValue, Role
+from memory.ports.record_validation import value_problem
 from memory.ports.rows import RECORD, encode_value
 
 ALWAYS: Document = {}
@@ -90,7 +90,7 @@ def both(first: Document, second: Document) -> Document:
 
 class Conditions:
     """The conditions of queries over one collection's fields, which the port has found
-    fit (`memory.ports.questions`).
+    fit (`memory.ports.query_validation`).
     """
 
     def __init__(self, collection: Collection) -> None:

@@ -36,7 +36,7 @@ from memory.adapters.mongo.errors import is_only_refusals, is_refused
 from memory.adapters.mongo.schema import CollectionNames
 from memory.adapters.mongo.thresholds import Thresholds
 from memory.ports.query import Everywhere, Tenant
-from memory.ports.questions import behind_prefix
+from memory.ports.query_validation import behind_prefix
 from memory.ports.record import Partition
 from memory.ports.rows import CORRUPT, MARK, RECORD, TOMBSTONE
 

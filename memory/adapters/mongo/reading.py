@@ -23,11 +23,9 @@ from memory.adapters.mongo.codec import (
 from memory.adapters.mongo.filters import OURS, both, scope_conditions
 from memory.adapters.mongo.quarantine import DamagedDocument, Quarantine
 from memory.adapters.mongo.table import Table
-from memory.ports.asking import Predicate, condition
 from memory.ports.batch import ResolvedWrite, slot_of
 from memory.ports.collections import Collection
-from memory.ports.deciding import Slot, tombstone_over
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import (
     Condition,
     Count,
@@ -42,8 +40,10 @@ from memory.ports.query import (
     decode_cursor,
     encode_cursor,
 )
+from memory.ports.query_evaluation import Predicate, condition
 from memory.ports.record import Corrupt, Key, Record, Role, Stored
 from memory.ports.rows import CORRUPT, MARK, TOMBSTONE, row_of
+from memory.ports.write_decision import Slot, tombstone_over
 
 
 async def get(table: Table, keys: Sequence[Key]) -> tuple[list[Stored | None], list[DamagedDocument]]:

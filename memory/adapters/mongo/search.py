@@ -17,7 +17,7 @@ from memory.adapters.mongo.codec import Document, head_in, key_in, projection
 from memory.adapters.mongo.filters import OURS, both, records_in
 from memory.adapters.mongo.table import Table
 from memory.ports import lexical
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Head, Hit, Search
 from memory.ports.record import Key
 from memory.ports.text import bm25_scores, query_words

@@ -22,9 +22,9 @@ from memory.adapters.mongo.table import Table, replacement, unchanged_expression
 from memory.domain.errors import StoreUnavailable
 from memory.ports.batch import slot_of
 from memory.ports.collections import Collection
-from memory.ports.deciding import decide
 from memory.ports.record import Tombstone
 from memory.ports.rows import RECORD, TOMBSTONE, row_of
+from memory.ports.write_decision import decide
 from memory.ports.writes import Absent, Always, AtVersion, Delete, Newer, Outcome, Put, Status, When
 
 OWING_NOTHING: Document = {"$ne": ["$owing", True]}

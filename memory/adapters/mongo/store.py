@@ -39,7 +39,6 @@ from memory.adapters.mongo.single import WriteContext, delete_one, put_one
 from memory.adapters.mongo.table import Table
 from memory.adapters.mongo.thresholds import THRESHOLDS, Thresholds
 from memory.domain.errors import ConfigError, NotOpen
-from memory.ports.answering import expect_server
 from memory.ports.base import BaseStore
 from memory.ports.batch import carry_out
 from memory.ports.candidates import CandidateColumns, Candidates
@@ -50,6 +49,7 @@ from memory.ports.quarantine import sound, try_quarantine
 from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant, Words
 from memory.ports.record import JsonValue, Key, Partition, Record, Stored
 from memory.ports.rows import row_of
+from memory.ports.server_probe import expect_server
 from memory.ports.storable import Unstorable
 from memory.ports.store import Audit, Health
 from memory.ports.writes import Delete, Outcome, Put, RaiseGeneration, Status, Write

@@ -29,7 +29,7 @@ from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.rounding import stands_for
 from memory.ports import lexical
 from memory.ports.collections import Collection
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.rows import RECORD, Row
 from memory.ports.store import Audit
 

@@ -22,7 +22,7 @@ from memory.domain.errors import CorruptRecord, StoreFull
 from memory.ports import batch
 from memory.ports.batch import Address, ReadSet, StoredRow
 from memory.ports.collections import Collection
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.record import Partition
 from memory.ports.rows import RECORD, Row
 from memory.ports.writes import RaiseGeneration, Write

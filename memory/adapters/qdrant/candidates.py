@@ -18,9 +18,9 @@ from memory.adapters.qdrant.pages import everything
 from memory.adapters.qdrant.search import HEADS_AT_A_TIME, HeadReader, PointSearch
 from memory.adapters.qdrant.words import index_of
 from memory.ports import lexical
+from memory.ports.candidate_scan import asking_for, head_fields, measure_heads, neighbours, place_of
 from memory.ports.candidates import CandidateColumns, Candidates, Neighbourhood, Statistics, none_of
-from memory.ports.gathering import asking_for, head_fields, measure_heads, neighbours, place_of
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Condition, Everywhere, Head, Near, Search, Words, all_of
 from memory.ports.record import Key
 

@@ -27,7 +27,7 @@ from memory.adapters.qdrant.keys import partition_word, rank
 from memory.ports import lexical
 from memory.ports.batch import StoredRow
 from memory.ports.collections import Collection, FieldType
-from memory.ports.comparing import SYSTEM_TYPES
+from memory.ports.comparisons import SYSTEM_TYPES
 from memory.ports.heads import BESIDE
 from memory.ports.query import VECTOR, WORDS, Head
 from memory.ports.record import Corrupt, FieldValue, Key, Partition, Role, Stored

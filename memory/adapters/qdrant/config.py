@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from memory.adapters.qdrant.thresholds import THRESHOLDS, Thresholds
 from memory.ports.capabilities import Capabilities
-from memory.ports.local import absolute_path, local_path
+from memory.ports.local_paths import absolute_path, local_path
 from memory.ports.options import Count, Flag, MaybeCount, MaybeText, StoreOptions, Text, Whole, wrong
 from memory.ports.record import JsonValue
 
@@ -98,7 +98,7 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> EdgeConfig |
     """The config of one of these, with options in the query part or apart:
 
     qdrant+edge:///absolute/folder (or qdrant:///…), qdrant+edge:relative/folder (see
-    `memory.ports.local`) qdrant://host[:6333][/prefix], qdrants://host (TLS, as with
+    `memory.ports.local_paths`) qdrant://host[:6333][/prefix], qdrants://host (TLS, as with
     https=true) qdrant://:memory: (tests)
     """
     scheme, colon, rest = url.partition(":")

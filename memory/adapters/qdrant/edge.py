@@ -45,7 +45,7 @@ from memory.adapters.qdrant.engine import (
 )
 from memory.adapters.qdrant.errors import EdgeFailure, translate_edge
 from memory.domain.errors import StoreError
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.rows import RECORD
 
 P = ParamSpec("P")

@@ -24,7 +24,7 @@ from memory.adapters.qdrant.rounding import EXACT, bound_beyond
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
 from memory.ports.collections import Collection, Field, FieldType
-from memory.ports.comparing import SYSTEM_TYPES
+from memory.ports.comparisons import SYSTEM_TYPES
 from memory.ports.query import (
     SYSTEM_FIELDS,
     And,

@@ -13,13 +13,13 @@ from memory.adapters.qdrant.engine import Engine, FoundPoint, PointChange
 from memory.adapters.qdrant.filters import Compiler, ConstantCondition, scope_conditions
 from memory.adapters.qdrant.keys import record_point
 from memory.adapters.qdrant.pages import everything
-from memory.ports.asking import condition
 from memory.ports.batch import slot_of
-from memory.ports.deciding import tombstone_over
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Count, Query
+from memory.ports.query_evaluation import condition
 from memory.ports.record import Corrupt, Record
 from memory.ports.rows import row_of
+from memory.ports.write_decision import tombstone_over
 
 SAMPLE = 256
 """Points whose sizes tell how large all of them are. Their ids are digests, so the

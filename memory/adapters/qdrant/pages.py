@@ -34,10 +34,10 @@ from memory.adapters.qdrant.keys import rank
 from memory.adapters.qdrant.rounding import bound_beyond
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
-from memory.ports.asking import condition, is_after, page_and_next, page_of
 from memory.ports.collections import FieldType
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Everywhere, Order, Page, Position, Query, decode_cursor
+from memory.ports.query_evaluation import condition, is_after, page_and_next, page_of
 from memory.ports.record import Corrupt, Key, Standing
 
 _NUMBERS = (FieldType.INTEGER, FieldType.REAL, FieldType.TIME)

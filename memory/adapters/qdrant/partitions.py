@@ -17,8 +17,8 @@ from memory.adapters.qdrant.codec import GENERATION, Payload, is_sound
 from memory.adapters.qdrant.engine import Conditions, Engine, PointChange, QdrantCondition, Vectors
 from memory.adapters.qdrant.keys import generation_point
 from memory.adapters.qdrant.pages import everything
-from memory.ports.asking import first_partitions
 from memory.ports.query import Everywhere, Tenant
+from memory.ports.query_evaluation import first_partitions
 from memory.ports.record import Partition
 from memory.ports.rows import MARK, RECORD
 

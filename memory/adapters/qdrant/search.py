@@ -11,11 +11,11 @@ from memory.adapters.qdrant.codec import Payload, head_in, head_keys, stored_in
 from memory.adapters.qdrant.engine import Engine, FoundPoint, PointQuery
 from memory.adapters.qdrant.filters import Compiler, ConstantCondition, scope_conditions
 from memory.adapters.qdrant.words import sparse_query, unit
-from memory.ports.asking import condition
 from memory.ports.collections import Collection
+from memory.ports.cooperative import AT_A_TIME, iterate_cooperatively
 from memory.ports.heads import head_of
-from memory.ports.pace import AT_A_TIME, iterate_cooperatively
 from memory.ports.query import Condition, Head, Hit, Near, Search
+from memory.ports.query_evaluation import condition
 from memory.ports.record import Record
 
 HEADS_AT_A_TIME = 50

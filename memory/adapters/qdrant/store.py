@@ -29,8 +29,8 @@ from memory.ports.batch import carry_out
 from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, FieldType
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.due import DuePage
-from memory.ports.pace import iterate_cooperatively
 from memory.ports.quarantine import sound, try_quarantine
 from memory.ports.query import Count, Everywhere, Hit, Page, Query, Search, Tenant
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Role, Stored

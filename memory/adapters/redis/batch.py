@@ -28,7 +28,7 @@ from memory.ports.batch import (
     slot_of,
 )
 from memory.ports.collections import Collection
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.record import Partition, Tombstone
 from memory.ports.rows import Row, row_of
 from memory.ports.storable import Unstorable

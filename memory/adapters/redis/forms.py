@@ -22,10 +22,10 @@ from memory.adapters.redis.keys import home_bucket, partition_token, tenant_toke
 from memory.adapters.redis.scripts import Call
 from memory.ports import lexical
 from memory.ports.collections import Collection
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
+from memory.ports.partition_index import PartitionIndex
 from memory.ports.record import Corrupt, Partition, Record, Role
 from memory.ports.rows import Row
-from memory.ports.scored import PartitionIndex
 
 STAMP = 12
 _NO_STAMP = b"0" * STAMP

@@ -13,9 +13,9 @@ from memory.adapters.redis.connection import Connections
 from memory.adapters.redis.indexes import IndexCursor, IndexEntry, Reader
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros
-from memory.ports.asking import condition, page_and_next, page_of
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import And, Condition, Eq, Everywhere, Le, Lt, Or, Page, Query, RowType, decode_cursor
+from memory.ports.query_evaluation import condition, page_and_next, page_of
 from memory.ports.record import Corrupt, Key, Mark, Record, Role, Standing, Stored, Tombstone
 from memory.ports.rows import Row
 

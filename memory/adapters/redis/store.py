@@ -26,22 +26,22 @@ from memory.adapters.redis.scripts import Call
 from memory.adapters.redis.search import Match, Question
 from memory.adapters.redis.thresholds import THRESHOLDS, Thresholds
 from memory.domain.errors import ConfigError
-from memory.ports.answering import expect_server, what_answers
-from memory.ports.asking import first_partitions
 from memory.ports.base import BaseStore
 from memory.ports.batch import StoredRow, slot_of
 from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
-from memory.ports.deciding import tombstone_over
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.due import DuePage
 from memory.ports.heads import head_of
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.partition_candidates import candidates_of
 from memory.ports.query import Count, Everywhere, Page, Partitions, Query, Tenant
+from memory.ports.query_evaluation import first_partitions
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Role, Stored
 from memory.ports.rows import row_of, size_of, stored_of
-from memory.ports.scoring import candidates_of
+from memory.ports.server_probe import expect_server, what_answers
 from memory.ports.store import Audit, Health
+from memory.ports.write_decision import tombstone_over
 from memory.ports.writes import Outcome, Write
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memory.ports.collections import Collection, FieldType
-from memory.ports.comparing import SYSTEM_TYPES
+from memory.ports.comparisons import SYSTEM_TYPES
 
 RESERVED = frozenset(
     {

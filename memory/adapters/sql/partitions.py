@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from memory.adapters.sql.naming import IN_A_FILE, TableNames
 from memory.adapters.sql.several import in_list, pad_to_power_of_two
 from memory.ports.query import Everywhere, Tenant, Where
-from memory.ports.questions import behind_prefix
+from memory.ports.query_validation import behind_prefix
 from memory.ports.record import Partition
 
 C = TypeVar("C")

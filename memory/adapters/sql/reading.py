@@ -12,11 +12,11 @@ from memory.adapters.sql.questions import due_question, matches, page, totals
 from memory.adapters.sql.table import Columns, DamagedRow, Table
 from memory.ports.batch import StoredRow, slot_of
 from memory.ports.collections import Collection
-from memory.ports.deciding import tombstone_over
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Count, Everywhere, Head, Page, Partitions, Query, Where, encode_cursor
 from memory.ports.record import Corrupt, Key, Stored
 from memory.ports.rows import Row, row_of
+from memory.ports.write_decision import tombstone_over
 
 AnyTable: TypeAlias = Table[Any]
 AnyDirectory: TypeAlias = Directory[Any]

@@ -11,12 +11,12 @@ from memory.adapters.sql.codec import ID, Codec
 from memory.adapters.sql.columns import column_of
 from memory.domain.ids import is_id
 from memory.ports import lexical
-from memory.ports.checking import text_problem
 from memory.ports.collections import FieldType
-from memory.ports.comparing import SYSTEM_TYPES
+from memory.ports.comparisons import SYSTEM_TYPES
 from memory.ports.heads import BESIDE
 from memory.ports.query import VECTOR, WORDS, Head, Order
 from memory.ports.record import FieldValue, Key, Role
+from memory.ports.record_validation import text_problem
 
 _ALWAYS = ("tenant", "id", "scope", "version", "role", "tier", "generation")
 _ROLES = {role.value: role for role in Role}

@@ -16,7 +16,7 @@ from memory.adapters.sql.columns import field_column
 from memory.domain.errors import InvalidInput
 from memory.domain.time import micros, moment
 from memory.ports.collections import Collection, FieldType
-from memory.ports.comparing import SYSTEM_TYPES, comparable, suits
+from memory.ports.comparisons import SYSTEM_TYPES, comparable, suits
 from memory.ports.query import (
     SYSTEM_FIELDS,
     And,

@@ -42,11 +42,11 @@ async def demo(
 
 
 async def _run_demo(cli: Cli, source: str, *, kept: Path | None) -> int:
-    from memory.cli.demo import show
+    from memory.cli.demo import rendering
     from memory.cli.demo.run import Demo
     from memory.cli.demo.window import talk
     from memory.cli.transfer import progress
-    from memory.facade.config import MemoryConfig
+    from memory.facade.config.settings import MemoryConfig
     from memory.facade.memory import Memory
 
     started = time.perf_counter()
@@ -55,12 +55,12 @@ async def _run_demo(cli: Cli, source: str, *, kept: Path | None) -> int:
     def section(name: str, found: Any) -> None:
         document[name] = found
         if not cli.json:
-            show.SECTIONS[name](cli.out, found)
+            rendering.SECTIONS[name](cli.out, found)
 
     async with Memory(MemoryConfig.load(source, tenant=cli.tenant)) as memory:
         main_job = Demo(memory)
         if not cli.json:
-            show.opening(cli.out, memory.config)
+            rendering.opening(cli.out, memory.config)
         with progress(cli, "remembering") as advance:
             remembered = await main_job.remember(advance)
         section("remembered", remembered)
@@ -82,5 +82,5 @@ async def _run_demo(cli: Cli, source: str, *, kept: Path | None) -> int:
         "seconds": round(time.perf_counter() - started, 2),
         "kept_in": str(kept) if kept else None,
     }
-    cli.emit(document, lambda out: show.closing(out, document))
+    cli.emit(document, lambda out: rendering.closing(out, document))
     return 0 if found else 1

@@ -1,6 +1,6 @@
 """Run the steps of the demo; each step returns its result as JSON.
 
-`memory.cli.demo.show` displays them. Nothing here knows an answer: the file of
+`memory.cli.demo.rendering` displays them. Nothing here knows an answer: the file of
 questions names the turns that hold the evidence, and each answer says whether the
 search found them.
 """
@@ -14,12 +14,12 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
-from memory.cli.places import stats_json
+from memory.cli.stores import stats_json
 from memory.domain.entry import Entry
 from memory.domain.scope import Scope
 from memory.domain.time import micros
 from memory.facade.memory import Memory
-from memory.facade.transfer import ImportOptions, MessageLine, read
+from memory.facade.transfer.lines import ImportOptions, MessageLine, read
 from memory.orchestrator.tiering.promotion import KeptEntry, MovedEntry
 from memory.ports.clock import system_clock
 from memory.ports.text import query_words, words

@@ -9,8 +9,8 @@ these functions.
 """
 
 from memory.domain.shapes.anthropic import system_prompt
-from memory.domain.shapes.giving import FORMATS, export_langchain, export_messages
-from memory.domain.shapes.taking import import_message, import_messages
+from memory.domain.shapes.exporter import FORMATS, export_langchain, export_messages
+from memory.domain.shapes.importer import import_message, import_messages
 
 __all__ = [
     "FORMATS",

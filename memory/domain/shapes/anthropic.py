@@ -10,9 +10,9 @@ from copy import deepcopy
 from memory.domain import validation
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes.blocks import Blocks, together
-from memory.domain.shapes.calls import call_back, call_of, told_apart
+from memory.domain.shapes.content_parts import content_as
 from memory.domain.shapes.fields import Fields, MessageFields, content_back, given_back, own
-from memory.domain.shapes.parts import content_as
+from memory.domain.shapes.tool_calls import call_back, call_of, told_apart
 
 _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 

@@ -10,7 +10,9 @@ from memory.domain import validation
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import openai
 from memory.domain.shapes.blocks import Blocks, Call, together
-from memory.domain.shapes.calls import (
+from memory.domain.shapes.content_parts import content_as
+from memory.domain.shapes.fields import Fields, MessageFields, content_back, given_back, own
+from memory.domain.shapes.tool_calls import (
     call_back,
     call_of,
     id_without,
@@ -19,8 +21,6 @@ from memory.domain.shapes.calls import (
     told_apart,
     worth_keeping,
 )
-from memory.domain.shapes.fields import Fields, MessageFields, content_back, given_back, own
-from memory.domain.shapes.parts import content_as
 
 _ROLES = {
     "human": Role.USER,

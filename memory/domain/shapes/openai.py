@@ -7,7 +7,9 @@ from hashlib import blake2b
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
-from memory.domain.shapes.calls import (
+from memory.domain.shapes.content_parts import content_as
+from memory.domain.shapes.fields import Fields, MessageFields, content_back, given_back, own, speaker_back
+from memory.domain.shapes.tool_calls import (
     as_json,
     call_back,
     call_of,
@@ -18,8 +20,6 @@ from memory.domain.shapes.calls import (
     told_apart,
     worth_keeping,
 )
-from memory.domain.shapes.fields import Fields, MessageFields, content_back, given_back, own, speaker_back
-from memory.domain.shapes.parts import content_as
 
 _ROLES = {**{role.value: role for role in Role}, "developer": Role.SYSTEM, "function": Role.TOOL}
 _LONGEST_ID = 40

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from memory.domain import validation
 from memory.domain.message import Message, Role
-from memory.domain.shapes.calls import call_back, call_of, is_made_up, kept_of, told_apart, worth_keeping
+from memory.domain.shapes.content_parts import content_as
 from memory.domain.shapes.fields import Fields, MessageFields, content_back, given_back, own, speaker_back
-from memory.domain.shapes.parts import content_as
+from memory.domain.shapes.tool_calls import call_back, call_of, is_made_up, kept_of, told_apart, worth_keeping
 
 _ROLES = {role.value: role for role in Role}
 

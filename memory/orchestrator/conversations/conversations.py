@@ -28,9 +28,9 @@ from memory.orchestrator.storage.key_locks import CallOrder
 from memory.orchestrator.storage.outbox import Outbox
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.trust.trust import Trust
-from memory.policies.onward import WindowExitFunction as Callback
 from memory.policies.quotas import Quota
 from memory.policies.tokens import DefaultCounter
+from memory.policies.window_exit import WindowExitFunction as Callback
 from memory.ports.record import Record
 from memory.ports.tokens import TokenCounter
 

@@ -43,8 +43,8 @@ from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
 from memory.orchestrator.trust.trust import Trust
-from memory.policies.onward import ExitedMessages, drafts_of
-from memory.policies.onward import WindowExitFunction as Callback
+from memory.policies.window_exit import ExitedMessages, drafts_of
+from memory.policies.window_exit import WindowExitFunction as Callback
 from memory.ports.query import Eq, Query, Tenant, within
 from memory.ports.record import FieldValue, JsonValue, Key, Partition, PendingStep, Record
 from memory.ports.store import Store

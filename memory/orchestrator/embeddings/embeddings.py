@@ -20,9 +20,9 @@ from memory.orchestrator.storage.entry_records import meaning_of
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.topology import leaves_of
-from memory.policies.asked import SearchMode
-from memory.policies.ranking.calibrated import EMBEDDERS
-from memory.policies.ranking.unrelated import UNRELATED_TEXTS
+from memory.policies.entry_query import SearchMode
+from memory.policies.ranking.calibration import EMBEDDERS
+from memory.policies.ranking.unrelated_texts import UNRELATED_TEXTS
 from memory.ports.embedder import Embedder, Fingerprint
 from memory.ports.query import Condition, Eq, IsNull, Or
 from memory.ports.record import FieldValue, Key, Record

@@ -31,17 +31,17 @@ from memory.orchestrator.storage.partial_answers import BROWSED, AnswerGaps
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.topology import part_of
 from memory.policies.visibility import FILTERED
+from memory.ports.candidate_scan import measure_heads
 from memory.ports.candidates import CandidateColumns, Candidates, concatenate, none_of
 from memory.ports.collections import Collection
-from memory.ports.gathering import measure_heads
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import MAX_LIMIT, SYSTEM_FIELDS, VECTOR, Head, In, Order, Partitions, Query, within
 from memory.ports.record import Partition, Record
 from memory.ports.store import Store
 from memory.ports.writes import RaiseGeneration, Write
 
 if TYPE_CHECKING:
-    from memory.ports.scored import PartitionIndex
+    from memory.ports.partition_index import PartitionIndex
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class PartitionIndexes:
         self, store: Store, asked: Candidates, views: Sequence[_View]
     ) -> tuple[CandidateColumns, set[str]]:
         """The answer, and what was chosen and is not in it."""
-        from memory.ports.scoring import nearest  # calculates with numpy: for who searches
+        from memory.ports.partition_candidates import nearest  # calculates with numpy: for who searches
 
         for view in views:
             await self._bring_up(store, view)
@@ -286,7 +286,7 @@ class PartitionIndexes:
         """Read one form; from then on it chooses, unless it was let go of on the way,
         or is too large.
         """
-        from memory.ports.scored import PartitionIndex  # calculates with numpy
+        from memory.ports.partition_index import PartitionIndex  # calculates with numpy
 
         store, now = name[0], self._placement.now()
         view = _View(collection, name[2], now, PartitionIndex(collection))

@@ -23,11 +23,11 @@ from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
 from memory.ports.candidates import CandidateColumns
 from memory.ports.collections import Collection
-from memory.ports.nearness import exact_cosines
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Condition
 from memory.ports.record import FieldValue, Key, Record, Stored, Tombstone
 from memory.ports.store import Store
+from memory.ports.vector_scan import exact_cosines
 from memory.ports.writes import AtVersion, Delete, Newer, Put
 
 AT_ONCE = 50

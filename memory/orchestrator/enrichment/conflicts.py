@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from memory.domain import validation
-from memory.domain.checked import Action, ConflictReport, Resolution
+from memory.domain.conflicts import Action, ConflictReport, Resolution
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import InvalidInput
 from memory.domain.provenance import all_in
@@ -27,10 +27,10 @@ from memory.orchestrator.storage.collections import ENTRIES, MODEL
 from memory.orchestrator.storage.deliveries import Consistency
 from memory.orchestrator.storage.entry_records import entry_of, meaning_of
 from memory.orchestrator.storage.placement import LocatedRecord, Placement
-from memory.policies.asked import EntryQuery
-from memory.policies.nearness import LOOKED_AT, SHOWN, content_words, in_common, near
-from memory.ports.nearness import exact_cosines
+from memory.policies.entry_query import EntryQuery
+from memory.policies.near_duplicates import LOOKED_AT, SHOWN, content_words, in_common, near
 from memory.ports.record import Key, PendingStep, Record
+from memory.ports.vector_scan import exact_cosines
 
 log = logging.getLogger(__name__)
 

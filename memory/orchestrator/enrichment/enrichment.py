@@ -25,7 +25,15 @@ from functools import partial
 from typing import Any, Protocol
 
 from memory.domain import ids
-from memory.domain.enriched import NOTES, STILL_PENDING, AdviceCost, AutoSupersede, AutoTag, Enrichment, Pass
+from memory.domain.enrichment import (
+    NOTES,
+    STILL_PENDING,
+    AdviceCost,
+    AutoSupersede,
+    AutoTag,
+    Enrichment,
+    Pass,
+)
 from memory.domain.entry import Entry
 from memory.domain.errors import MemoryTiersError, RejectedByGate, StoreError
 from memory.domain.scope import Scope
@@ -45,8 +53,8 @@ from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.sources import with_notes
 from memory.orchestrator.storage.versions import version_at
 from memory.policies import enrichment as policy
-from memory.policies.advice import read_reply
-from memory.policies.asked import EntryQuery
+from memory.policies.advisor_prompts import read_reply
+from memory.policies.entry_query import EntryQuery
 from memory.policies.visibility import is_current, is_expired
 from memory.ports.advisor import Advisor, Prompt
 from memory.ports.record import Key, Partition, PendingStep, Record

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, TypeVar
 
 from memory.domain.entry import Entry
 from memory.domain.errors import StoreError, StoreTimeout
+from memory.domain.results import Answer
 from memory.domain.scope import Scope
-from memory.domain.shown import Answer
 from memory.domain.time import micros
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, SEQUENCE
 from memory.orchestrator.storage.entry_records import entry_of
@@ -25,12 +25,12 @@ from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.trust.blocked_sources import visible
 from memory.orchestrator.trust.trust import Trust
-from memory.policies.asked import EntryQuery
-from memory.policies.pages import cursor_behind
+from memory.policies.browse_cursor import cursor_behind
+from memory.policies.entry_query import EntryQuery
 from memory.policies.routing import TIERS
 from memory.policies.visibility import filter_of, is_current, is_expired, notes, predicate_of, was_stored
 from memory.ports.collections import Collection
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Condition, Eq, Head, Order, Query, Tenant, all_of, encode_cursor, within
 from memory.ports.record import FieldValue, Key, Mark, Partition, Record, Role
 from memory.ports.store import Store

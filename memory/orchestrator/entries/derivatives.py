@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from memory.domain.enriched import NOTES
+from memory.domain.enrichment import NOTES
 from memory.domain.errors import LegalHoldActive, NotFound, StoreUnavailable
 from memory.domain.session import DeletedEntry
 from memory.orchestrator.entries.entries import Entries

@@ -38,7 +38,7 @@ from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.versions import kept_version, version_at
 from memory.orchestrator.trust.trust import Trust
 from memory.policies.visibility import is_active, is_current, is_expired, was_stored
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.record import Key, PendingStep, Record
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Put, Status

@@ -16,15 +16,15 @@ from typing import Literal
 
 from memory.domain.entry import Entry
 from memory.domain.errors import NotFound
-from memory.domain.shown import ResultMixin
+from memory.domain.results import ResultMixin
 from memory.orchestrator.entries.browsing import EntryBrowser
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.relations import SUPERSEDES, Relation, relation_of
 from memory.orchestrator.storage.collections import RELATIONS
 from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.placement import Placement
-from memory.policies.asked import EntryQuery
-from memory.ports.pace import iterate_cooperatively
+from memory.policies.entry_query import EntryQuery
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Eq, In, Order, Query, Tenant, all_of, encode_cursor
 from memory.ports.record import Record
 

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from memory.domain import ids, validation
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
-from memory.domain.shown import ResultMixin
+from memory.domain.results import ResultMixin
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.entries.orphans import existing_keys, parents_of
 from memory.orchestrator.erasure.erasure import Erasure

@@ -29,7 +29,7 @@ from memory.domain.errors import (
     StoreUnavailable,
     TooMuchContention,
 )
-from memory.domain.shown import ResultMixin
+from memory.domain.results import ResultMixin
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import SCRATCHPADS
 from memory.orchestrator.storage.generations import Generations

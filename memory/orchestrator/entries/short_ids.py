@@ -16,7 +16,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 
 from memory.domain import ids, validation
 from memory.domain.errors import CorruptRecord, InvalidInput
-from memory.domain.shown import ResultMixin
+from memory.domain.results import ResultMixin
 from memory.orchestrator.storage.collections import COUNTERS, ENTRIES, MANIFESTS, NUMBERS
 from memory.orchestrator.storage.generations import Generations
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline

@@ -23,7 +23,7 @@ from memory.orchestrator.storage.placement import LocatedRecord, Placement, reje
 from memory.orchestrator.storage.sources import CONFIRMS, tracked_source, with_sources
 from memory.orchestrator.storage.versions import version_at
 from memory.orchestrator.trust.trust import Trust
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.record import Key, PendingStep, Record, Stored
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Outcome, Put

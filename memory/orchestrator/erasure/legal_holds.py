@@ -14,7 +14,7 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.errors import CorruptRecord, LegalHoldActive
-from memory.domain.hold import LegalHold, Over
+from memory.domain.legal_hold import LegalHold, Over
 from memory.domain.scope import ScopeKind
 from memory.domain.time import micros, moment
 from memory.orchestrator.storage.collections import HOLDS, SESSIONS

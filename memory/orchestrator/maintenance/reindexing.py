@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from memory.domain.errors import StoreError
-from memory.domain.shown import ResultMixin
+from memory.domain.results import ResultMixin
 from memory.orchestrator.conversations.log.passages import Passages
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.embeddings.passages import PassageBuilder

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from memory.domain.errors import LegalHoldActive, StoreError, TooMuchContention
-from memory.domain.shown import ResultMixin
+from memory.domain.results import ResultMixin
 from memory.domain.time import moment
 from memory.orchestrator.conversations.blobs.balances import RESERVATIONS_SCOPE, Balances
 from memory.orchestrator.entries.orphans import parents_of

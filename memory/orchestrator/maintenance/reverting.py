@@ -18,7 +18,7 @@ from typing import Any
 from memory.domain import ids
 from memory.domain.errors import LegalHoldActive, MemoryTiersError, NotFound, StoreError, TooMuchContention
 from memory.domain.provenance import named_in, parts_of
-from memory.domain.rolled_back import RevertedEntry, RevertReport
+from memory.domain.revert_report import RevertedEntry, RevertReport
 from memory.domain.time import micros
 from memory.orchestrator.conversations.blobs.manifests import Manifests
 from memory.orchestrator.entries.browsing import EntryBrowser

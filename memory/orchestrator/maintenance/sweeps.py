@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from memory.domain.errors import LegalHoldActive, StoreError, StoreUnavailable
-from memory.domain.shown import ResultMixin
+from memory.domain.results import ResultMixin
 from memory.orchestrator.conversations.sessions import SessionRecords
 from memory.orchestrator.entries.orphans import OrphanCollector
 from memory.orchestrator.erasure.erasure import Erasure

@@ -21,8 +21,8 @@ from memory.orchestrator.retrieval.search import EntrySearch, Found, FoundEntry,
 from memory.orchestrator.storage.concurrency import both_at_once, each_at_once
 from memory.orchestrator.storage.placement import Placement
 from memory.policies import expansion, rerank
-from memory.policies.advice import read_reply
-from memory.policies.asked import EntryQuery
+from memory.policies.advisor_prompts import read_reply
+from memory.policies.entry_query import EntryQuery
 from memory.policies.expansion import Expansion
 from memory.policies.ranking.fusion import RRF_K
 from memory.policies.rerank import FINE, FIRST, Rerank, Stage

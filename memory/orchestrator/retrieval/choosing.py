@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from memory.policies.asked import EntryQuery
-from memory.policies.asking import Question, read_as
+from memory.policies.entry_query import EntryQuery
+from memory.policies.question import Question, read_as
 from memory.policies.ranking import closeness
 from memory.policies.typos import corrections, unknown_words
 from memory.ports.candidates import CandidateColumns
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import MAX_LIMIT
 
 if TYPE_CHECKING:

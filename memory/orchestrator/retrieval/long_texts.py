@@ -38,10 +38,10 @@ from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
 from memory.ports.candidates import CandidateColumns, Candidates, with_vectors
 from memory.ports.collections import Collection
-from memory.ports.nearness import exact_cosines
 from memory.ports.query import MAX_LIMIT, Where
 from memory.ports.record import PendingStep
 from memory.ports.store import Store
+from memory.ports.vector_scan import exact_cosines
 
 DEPTH = 3
 """So many times as many passages are asked for as entries: one entry has many that are

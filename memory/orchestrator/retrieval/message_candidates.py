@@ -17,12 +17,12 @@ from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.steps import step
-from memory.policies.asked import EntryQuery, SearchMode
-from memory.policies.asking import Question
+from memory.policies.entry_query import EntryQuery, SearchMode
+from memory.policies.question import Question
 from memory.policies.ranking.constants import CONTENT
 from memory.policies.ranking.fields import BESIDE
+from memory.ports.candidate_scan import stack_vectors
 from memory.ports.candidates import CandidateColumns, Candidates
-from memory.ports.gathering import stack_vectors
 from memory.ports.query import Condition, Ge, In, IsNull, Lt, Not, Or, Partitions, Tenant, all_of, within
 from memory.ports.record import Partition
 

@@ -26,8 +26,8 @@ from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.session_keys import session_key
 from memory.orchestrator.storage.steps import step
-from memory.policies.asked import EntryQuery, SearchMode
-from memory.policies.asking import Question, read
+from memory.policies.entry_query import EntryQuery, SearchMode
+from memory.policies.question import Question, read
 from memory.policies.ranking.preferences import Preferences
 from memory.ports.query import Condition, Partitions, Tenant
 from memory.ports.record import Key, Record

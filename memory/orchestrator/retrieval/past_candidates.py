@@ -15,13 +15,13 @@ from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.past_versions import entry_id
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
-from memory.policies.asked import EntryQuery
-from memory.policies.asking import Question
+from memory.policies.entry_query import EntryQuery
+from memory.policies.question import Question
 from memory.policies.visibility import filter_of
+from memory.ports.candidate_scan import head_fields, measure_heads
 from memory.ports.candidates import Candidates, Statistics
-from memory.ports.gathering import head_fields, measure_heads
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.heads import head_of
-from memory.ports.pace import iterate_cooperatively
 from memory.ports.query import within
 from memory.ports.record import Key, Record
 from memory.ports.store import Store

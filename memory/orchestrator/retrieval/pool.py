@@ -26,17 +26,17 @@ from memory.orchestrator.storage.deliveries import Deliveries
 from memory.orchestrator.storage.partial_answers import BROWSED, AnswerGaps
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
-from memory.policies.asked import EntryQuery
-from memory.policies.asking import Question
+from memory.policies.entry_query import EntryQuery
+from memory.policies.question import Question
 from memory.policies.ranking.fields import BESIDE, SELECT
 from memory.policies.routing import TIERS
 from memory.policies.visibility import filter_of
-from memory.ports.asking import condition
 from memory.ports.candidates import CandidateColumns, Candidates, concatenate, take_rows
-from memory.ports.nearness import best, by_nearness
 from memory.ports.query import Hit, Near, Search, all_of, within
+from memory.ports.query_evaluation import condition
 from memory.ports.record import Partition, Role
 from memory.ports.store import Store
+from memory.ports.vector_scan import best, by_nearness
 
 COPIES = frozenset({Role.REPLICA})
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from memory.domain.corrections import explain_subscripts
 from memory.domain.entry import Entry
+from memory.domain.results import Answer, ResultMixin, as_json
 from memory.domain.session import FoundMessage
-from memory.domain.shown import Answer, ResultMixin, as_json
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.embeddings.partition_indexes import PartitionIndexes
 from memory.orchestrator.entries.browsing import EntryBrowser
@@ -40,10 +40,10 @@ from memory.orchestrator.storage.partial_answers import AnswerGaps
 from memory.orchestrator.storage.past_versions import locate_each
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
-from memory.policies.asked import EntryQuery
-from memory.policies.asking import Question, read
+from memory.policies.entry_query import EntryQuery
 from memory.policies.expansion import Expansion
-from memory.policies.passages import fine_spans_of
+from memory.policies.passage_splitting import fine_spans_of
+from memory.policies.question import Question, read
 from memory.policies.rerank import Rerank
 from memory.policies.visibility import notes, predicate_of
 from memory.ports.candidates import CandidateColumns, concatenate

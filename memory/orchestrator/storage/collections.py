@@ -53,7 +53,7 @@ _ENTRY_FIELDS = (
     Field("conversation_id", FieldType.TEXT),
     Field("number_in_conversation", FieldType.INTEGER),
     Field("speaker", FieldType.TEXT),
-    Field("marks", FieldType.INTEGER),  # what its text shows at a glance: see `memory.policies.marks`
+    Field("marks", FieldType.INTEGER),  # what its text shows at a glance: see `memory.policies.text_features`
     Field("valid_from", FieldType.TIME),
     Field("valid_to", FieldType.TIME),
     Field("promoted_from_id", FieldType.TEXT),

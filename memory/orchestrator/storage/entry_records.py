@@ -30,8 +30,8 @@ from memory.domain.provenance import ORIGIN_KINDS, all_in, named_in
 from memory.domain.scope import Scope
 from memory.domain.time import micros, moment
 from memory.orchestrator.storage.collections import SAID, SEQUENCE
-from memory.policies.marks import marks_of
-from memory.policies.passages import fine_parts_of, is_long
+from memory.policies.passage_splitting import fine_parts_of, is_long
+from memory.policies.text_features import marks_of
 from memory.ports.record import FieldValue, JsonValue, Key, Record
 
 PINNED = "pinned"

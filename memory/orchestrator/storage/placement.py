@@ -19,9 +19,9 @@ from memory.orchestrator.storage.topology import Topology, not_a_home
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.clock import Clock
 from memory.ports.collections import Collection
+from memory.ports.full_scan import follow
 from memory.ports.query import Everywhere, Page, Query, Tenant
 from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Role, Stored, Tombstone
-from memory.ports.scanning import follow
 from memory.ports.store import Store
 from memory.ports.writes import Outcome, Put, Status, Write
 

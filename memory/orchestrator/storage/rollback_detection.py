@@ -19,7 +19,7 @@ from typing import Any
 
 from memory.domain import ids
 from memory.domain.errors import StoreError
-from memory.domain.shown import ResultMixin
+from memory.domain.results import ResultMixin
 from memory.domain.time import moment
 from memory.orchestrator.storage.collections import SETTINGS, SETTINGS_SCOPE, SYSTEM_TENANT
 from memory.orchestrator.storage.placement import Placement

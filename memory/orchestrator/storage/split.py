@@ -22,11 +22,11 @@ from memory.domain.errors import InvalidInput, NotOpen, Unsupported
 from memory.domain.ids import is_id
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.storage.concurrency import each_at_once
-from memory.ports.asking import merge_pages
 from memory.ports.candidates import CandidateColumns, Candidates, concatenate
 from memory.ports.capabilities import FLAGS, LIMITS, Capabilities
 from memory.ports.collections import Collection
 from memory.ports.due import DuePage, DueRow, cursor_at, place_of
+from memory.ports.full_scan import follow
 from memory.ports.heads import cut
 from memory.ports.query import (
     MAX_LIMIT,
@@ -43,9 +43,9 @@ from memory.ports.query import (
     Where,
     encode_partition,
 )
-from memory.ports.questions import check_limit
+from memory.ports.query_evaluation import merge_pages
+from memory.ports.query_validation import check_limit
 from memory.ports.record import Corrupt, JsonValue, Key, Partition, Record, Standing, Stored, Tombstone
-from memory.ports.scanning import follow
 from memory.ports.store import MOST_NAMED, Audit, Health, Store
 from memory.ports.writes import Delete, Newer, Outcome, Purge, Put, RaiseGeneration, Write
 

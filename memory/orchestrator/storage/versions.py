@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from memory.domain import ids
-from memory.domain.enriched import NOTES
+from memory.domain.enrichment import NOTES
 from memory.domain.time import micros
 from memory.ports.record import Key, Record, Role
 

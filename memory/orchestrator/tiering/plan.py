@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Protocol
 
 from memory.domain.errors import StoreError
-from memory.domain.shown import ResultMixin
+from memory.domain.results import ResultMixin
 from memory.orchestrator.storage.collections import ENTRIES, LEASES
 from memory.orchestrator.storage.lease import lease_key
 from memory.orchestrator.storage.placement import Placement

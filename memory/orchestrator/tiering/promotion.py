@@ -20,8 +20,8 @@ from memory.domain.errors import (
     StoreUnavailable,
 )
 from memory.domain.ids import is_id
+from memory.domain.results import ResultMixin
 from memory.domain.scope import Scope
-from memory.domain.shown import ResultMixin
 from memory.orchestrator.entries.accesses import Accesses
 from memory.orchestrator.entries.admission import NewEntry
 from memory.orchestrator.entries.derivation import Derivation
@@ -34,8 +34,8 @@ from memory.orchestrator.tiering.moves import MOST_AT_ONCE, MoveResult, TierMove
 from memory.orchestrator.tiering.plan import Forecast, PlanBuilder
 from memory.orchestrator.tiering.rules import EvaluationGaps, RuleEvaluator, RuleMatch
 from memory.policies.conditions import first_moment
-from memory.policies.facts import RecordFacts
 from memory.policies.promotion import USER, CustomRule, Decision, PromotionRule, Rule
+from memory.policies.record_facts import RecordFacts
 from memory.ports.collections import Collection
 from memory.ports.query import Head, within
 from memory.ports.record import Key, Partition, Record, Role

@@ -7,7 +7,7 @@ from dataclasses import replace
 from memory.orchestrator.storage.entry_records import said_by
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.tiering.dry_run import DryRunState, Walk
-from memory.policies.facts import Measure, Rank
+from memory.policies.record_facts import Measure, Rank
 from memory.ports.collections import Collection
 from memory.ports.query import And, Condition, Eq, Head, Order, Query, within
 from memory.ports.record import Partition, Record, Role

@@ -34,7 +34,7 @@ from memory.orchestrator.tiering.promotion import Promotion, PromotionReport
 from memory.orchestrator.tiering.ranks import OLDEST_FIRST, STANDING, Ranks
 from memory.orchestrator.tiering.rules import LOOKED_AT, facts_of, fields_of
 from memory.policies.conditions import first_moment
-from memory.policies.facts import RecordFacts
+from memory.policies.record_facts import RecordFacts
 from memory.policies.retention import (
     RetentionDecision,
     RetentionRule,

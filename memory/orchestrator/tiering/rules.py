@@ -16,8 +16,8 @@ from memory.orchestrator.storage.entry_records import entry_of
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.tiering.dry_run import DryRunState, Walk
 from memory.orchestrator.tiering.ranks import OLDEST_FIRST, STANDING, Ranks
-from memory.policies.facts import Fields, Rank, RecordFacts
 from memory.policies.promotion import CustomRule, Decision, Event, PromotionRule, Rule, decide, decide_copies
+from memory.policies.record_facts import Fields, Rank, RecordFacts
 from memory.policies.routing import TIERS
 from memory.ports.collections import Collection
 from memory.ports.query import (

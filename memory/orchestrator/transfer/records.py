@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from memory.domain import ids
-from memory.domain.enriched import NOTES
+from memory.domain.enrichment import NOTES
 from memory.domain.entry import ImportedDraft
 from memory.domain.errors import InvalidInput, RejectedByGate, StoreUnavailable
 from memory.domain.scope import Scope
@@ -43,10 +43,10 @@ from memory.orchestrator.storage.sources import with_notes, with_sources
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import kept_version, version_at
 from memory.orchestrator.trust.trust import Trust
-from memory.ports.checking import record_problem
 from memory.ports.collections import Collection
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.record import JsonValue, Key, Record, Tombstone
+from memory.ports.record_validation import record_problem
 from memory.ports.writes import Absent, Outcome, Put, Status
 
 WITH_A_FORM_OF_THEIR_OWN = frozenset({ENTRIES, RELATIONS})

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from memory.domain import ids
-from memory.domain.distrust import BlockedSource
+from memory.domain.blocked_source import BlockedSource
 from memory.domain.errors import CorruptRecord, InvalidInput, StoreError
 from memory.domain.provenance import ORIGIN_KINDS, parts_of
 from memory.domain.time import micros, moment

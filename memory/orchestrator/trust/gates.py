@@ -20,7 +20,7 @@ from memory.domain.errors import InvalidInput, RejectedByGate
 from memory.domain.provenance import ORIGIN_KINDS, Provenance
 from memory.orchestrator.storage.callbacks import is_async
 from memory.orchestrator.storage.placement import Placement
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 
 Verdict: TypeAlias = bool | str | Mapping[str, Any] | None
 """True lets it be written; False refuses it, and so does a text, which says why. What

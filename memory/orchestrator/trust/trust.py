@@ -14,8 +14,8 @@ from memory.orchestrator.storage.entry_records import apply_changes, entry_of
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.trust.blocked_sources import BlockedSources, visible
 from memory.orchestrator.trust.gates import Draft, Gates
-from memory.ports.asking import condition
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
+from memory.ports.query_evaluation import condition
 from memory.ports.record import Record
 
 AT_A_TIME = 500

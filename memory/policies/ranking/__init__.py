@@ -7,7 +7,7 @@ own modules. `closeness` looks at where words stand in the best texts; `fusion` 
 whole rankings. Constants, each with its source, are in `constants`.
 """
 
-from memory.policies.ranking.closeness import closeness
 from memory.policies.ranking.fusion import fuse
+from memory.policies.ranking.proximity import closeness
 
 __all__ = ["closeness", "fuse"]

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from memory.policies.asking import Question
+from memory.policies.question import Question
 from memory.policies.ranking import constants as c
 from memory.policies.ranking.preferences import Preferences
 from memory.policies.ranking.score import Scores

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memory.policies.asked import EntryQuery
-from memory.policies.asking import Question
+from memory.policies.entry_query import EntryQuery
+from memory.policies.question import Question
 from memory.policies.ranking.boosts import boost_multipliers
 from memory.policies.ranking.relevance import EmbedderScale, Relevance, relevance
 from memory.policies.ranking.score import ScoredPool, Scores, score

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memory.policies.asked import SearchMode
-from memory.policies.ranking.calibrated import LEXICAL, Calibration, Constants, EmbedderCalibration
-from memory.policies.ranking.shown import percentage
+from memory.policies.entry_query import SearchMode
+from memory.policies.ranking.calibration import LEXICAL, Calibration, Constants, EmbedderCalibration
+from memory.policies.ranking.formatting import percentage
 
 Scores = npt.NDArray[np.float64]
 

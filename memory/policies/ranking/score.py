@@ -21,9 +21,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from memory.policies import marks
-from memory.policies.asking import Question, mentioned_speakers
+from memory.policies import text_features
 from memory.policies.dates import period_of
+from memory.policies.question import Question, mentioned_speakers
 from memory.policies.ranking import constants as c
 from memory.policies.ranking.relevance import Evidence
 from memory.ports.candidates import CandidateColumns
@@ -55,7 +55,7 @@ def score(question: Question, pool: CandidateColumns, near: bytes | None, now: d
     rare = _rarities(question, pool)
     sure: Scores = np.where(question.correction_mask, c.CORRECTED, 1.0)
     own = pool.counts * sure / c.CONTENT
-    asks = _shows(pool, marks.ASKS)
+    asks = _shows(pool, text_features.ASKS)
     norm: Scores = (
         c.K1 * (1 - c.LENGTH + c.LENGTH * pool.lengths.astype(np.float64) / max(_average(pool), 1e-9))
     )[:, None]
@@ -70,7 +70,7 @@ def score(question: Question, pool: CandidateColumns, near: bytes | None, now: d
         "semantic": c.WINDOW * _in_parts(window),
         "own_semantic": c.OWN_MEANING * _in_parts(cosine),
         "speaker": c.SPEAKER * _speaker_scores(question, pool),
-        "asks": c.ENDS_ASKING * _shows(pool, marks.ENDS_ASKING),
+        "asks": c.ENDS_ASKING * _shows(pool, text_features.ENDS_ASKING),
         "session": c.SESSION * _in_parts(_sessions(pool, in_context)),
         "length": c.LENGTHY * np.log1p(np.minimum(pool.lengths, c.LONGEST)),
         "date": _date_scores(question, pool, now),
@@ -78,7 +78,7 @@ def score(question: Question, pool: CandidateColumns, near: bytes | None, now: d
     }
     total: Scores = sum(terms.values(), np.zeros(len(pool)))
     terms["answers"] = c.ANSWERS * np.where(
-        neighbours.of(_shows(pool, marks.ENDS_ASKING), -1) > 0, neighbours.of(total, -1), 0.0
+        neighbours.of(_shows(pool, text_features.ENDS_ASKING), -1) > 0, neighbours.of(total, -1), 0.0
     )
     share = np.where(with_others > 0, rare * sure, 0.0).sum(axis=1) / max(rare.sum(), 1e-9)
     numbered = np.array([number is not None for number in pool.fields["number_in_conversation"]], bool)

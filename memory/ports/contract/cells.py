@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar, cast
 import pytest
 from _pytest.mark import ParameterSet
 
-from memory.ports.contract import lending
+from memory.ports.contract import store_reuse
 from memory.ports.contract.harness import Harness
 
 Test = TypeVar("Test", bound=Callable[..., Any])
@@ -171,5 +171,5 @@ class _Places:
         if "store" not in self._given:
             yield own
             return
-        async with lending.store(harness, lent=not own) as store:
+        async with store_reuse.store(harness, lent=not own) as store:
             yield {**own, "store": store}

@@ -162,10 +162,10 @@ _ALL = (
     Clause(
         "refused.record",
         "What no store keeps of a record is rejected, and what stood there stands.",
-        "memory.ports.checking",
+        "memory.ports.record_validation",
     ),
-    Clause("refused.writes", "So it is in every kind of write.", "memory.ports.checking"),
-    Clause("refused.names", "Half a character in a name is refused.", "memory.ports.checking"),
+    Clause("refused.writes", "So it is in every kind of write.", "memory.ports.record_validation"),
+    Clause("refused.names", "Half a character in a name is refused.", "memory.ports.record_validation"),
     Clause(
         "refused.ids",
         "A record has an id of its partition; what is no id stands in no write and no question.",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from memory.ports.contract import lending
+from memory.ports.contract import store_reuse
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.plugin import depth_of
 from memory.ports.store import Store
@@ -27,7 +27,7 @@ def harness(request: pytest.FixtureRequest, contract_harness: type[Harness], tmp
 @pytest_asyncio.fixture
 async def store(request: pytest.FixtureRequest, harness: Harness) -> AsyncIterator[Store]:
     """A fresh store, open with every collection."""
-    async with lending.store(
+    async with store_reuse.store(
         harness, lent="harness" not in inspect.signature(request.function).parameters
     ) as made:
         yield made

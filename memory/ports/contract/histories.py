@@ -23,6 +23,7 @@ from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAM
 from memory.ports.contract.harness import STEMMING, Harness
 from memory.ports.contract.random_work import IDS, PLACES, RandomWork
 from memory.ports.contract.support import T0
+from memory.ports.full_scan import follow
 from memory.ports.query import (
     MAX_LIMIT,
     Eq,
@@ -39,7 +40,6 @@ from memory.ports.query import (
     Tenant,
 )
 from memory.ports.record import Key, PendingStep, Record, Role
-from memory.ports.scanning import follow
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Always, Annotate, AtVersion, Delete, Newer, Purge, Put, Release, Write
 

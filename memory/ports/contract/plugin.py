@@ -97,7 +97,7 @@ def add_harnesses(config: pytest.Config, *harnesses: type[Harness]) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if FIXTURE not in metafunc.fixturenames:
         return
-    from memory.ports.contract.judges import MARK, fits
+    from memory.ports.contract.capability_tests import MARK, fits
 
     harnesses = metafunc.config.stash[HARNESSES]
     if not harnesses:
@@ -113,7 +113,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not any(map(_of_contract, items)):
         return
-    from memory.ports.contract.judges import untested_capabilities
+    from memory.ports.contract.capability_tests import untested_capabilities
 
     if missing := [*untested_capabilities(), *_citation_problems(items)]:
         raise pytest.UsageError("the contract has holes: " + "; ".join(missing))
@@ -143,7 +143,7 @@ def depth_of(config: pytest.Config, item: pytest.Item, harness: type[Harness]) -
 
 def asked_of_primary(config: pytest.Config, item: pytest.Item, harness: type[Harness]) -> bool:
     """Whether this run asks the harness's primary the same."""
-    from memory.ports.contract.judges import MARK, fits
+    from memory.ports.contract.capability_tests import MARK, fits
 
     primary = next((one for one in config.stash[HARNESSES] if one.name == harness.primary), None)
     return primary is not None and all(fits(mark, primary) for mark in item.iter_markers(MARK))
@@ -193,7 +193,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    if (lending := sys.modules.get("memory.ports.contract.lending")) is not None:
+    if (lending := sys.modules.get("memory.ports.contract.store_reuse")) is not None:
         lending.give_back()
 
 
@@ -249,8 +249,8 @@ def _citation_problems(items: list[pytest.Item]) -> list[str]:
     """Tests of the contract's own that prove no clause, and clauses that no test
     proves.
     """
+    from memory.ports.contract.capability_tests import uncited_clauses
     from memory.ports.contract.clauses import MARK
-    from memory.ports.contract.judges import uncited_clauses
 
     own = [
         item

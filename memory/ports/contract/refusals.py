@@ -1,7 +1,7 @@
 """What every store refuses alike: one table. Each row is a record, or a write, that no
 store keeps, and the name its refusal must tell.
 
-`memory.ports.checking` says the same in code, for adapters that stand on `BaseStore`; a
+`memory.ports.record_validation` says the same in code, for adapters that stand on `BaseStore`; a
 store of other make is held to the table all the same. `LAWFUL` is the other half: what
 lies just inside and is kept exactly. `QUESTIONS` are filters that no store asks, each
 with three neighbours that every store answers.

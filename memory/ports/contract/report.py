@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memory.ports.capabilities import CACHE_NEEDS, FLAGS, HOME_NEEDS, Capabilities
+from memory.ports.contract.capability_tests import MARK, fits
 from memory.ports.contract.clauses import CLAUSES, EDITION, Clause
 from memory.ports.contract.clauses import MARK as CLAUSE_MARK
-from memory.ports.contract.judges import MARK, fits
 
 if TYPE_CHECKING:
     from memory.ports.contract.harness import Harness

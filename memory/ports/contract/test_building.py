@@ -12,9 +12,9 @@ import pytest
 
 from memory.domain.errors import ConfigError
 from memory.ports.adapter import Adapter
+from memory.ports.contract.capability_tests import needs_urls
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs_urls
 
 SECRET = "hunter2-cormorant"  # noqa: S105
 _TOUCHES = frozenset(

@@ -11,13 +11,12 @@ from dataclasses import replace
 import pytest
 
 from memory.domain.errors import InvalidInput
-from memory.ports.asking import lets_through, value_of
 from memory.ports.candidates import CandidateColumns, Candidates, Neighbourhood, Statistics, none_of
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,
@@ -29,7 +28,6 @@ from memory.ports.contract.support import (
     put,
     record,
 )
-from memory.ports.nearness import by_nearness
 from memory.ports.query import (
     VECTOR,
     WORDS,
@@ -44,9 +42,11 @@ from memory.ports.query import (
     Words,
     within,
 )
+from memory.ports.query_evaluation import lets_through, value_of
 from memory.ports.record import Partition, Record, Role, pack_vector
 from memory.ports.store import Store
 from memory.ports.text import count_words, words
+from memory.ports.vector_scan import by_nearness
 from memory.ports.writes import AtVersion, Newer, Release
 
 WORDS_SAID = "lantern harbour walrus penguin deploy the connection fly river".split()

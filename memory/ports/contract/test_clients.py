@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,

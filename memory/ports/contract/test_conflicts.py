@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
-from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,

@@ -12,12 +12,11 @@ from itertools import product
 import pytest
 
 from memory.domain.errors import InvalidInput
-from memory.ports.asking import lets_through
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,
@@ -39,6 +38,7 @@ from memory.ports.contract.support import (
     ways,
 )
 from memory.ports.query import And, Eq, Ge, Gt, IsNull, Not, Or, Query, Search, within
+from memory.ports.query_evaluation import lets_through
 from memory.ports.record import Partition, PendingStep, Role, Tombstone, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import Annotate, Purge, RaiseGeneration

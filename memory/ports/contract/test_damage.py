@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
+from memory.ports.contract.capability_tests import needs, works
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs, works
 from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,

@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 
 from memory.ports.collections import Collection, Field, FieldType, TextPart
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     HERE,
     T0,

@@ -10,9 +10,9 @@ import pytest
 
 from memory.domain.errors import InvalidInput, Unsupported
 from memory.ports.collections import Collection
+from memory.ports.contract.capability_tests import needs, without
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
-from memory.ports.contract.judges import needs, without
 from memory.ports.contract.support import FOREIGN, T0, apply_all, delete, key_of, put, record, release
 from memory.ports.due import DueReason, DueRow
 from memory.ports.record import PendingStep, Role

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from memory.ports.contract.capability_tests import needs, needs_files
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs, needs_files
 from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from memory.ports.asking import lets_through
 from memory.ports.collections import Collection
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
-from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,
@@ -55,6 +54,7 @@ from memory.ports.query import (
     Where,
     within,
 )
+from memory.ports.query_evaluation import lets_through
 from memory.ports.record import FieldValue, Key, Partition, PendingStep, Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Newer, Status

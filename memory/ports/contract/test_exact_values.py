@@ -17,12 +17,12 @@ import pytest
 import pytest_asyncio
 
 from memory.ports.collections import Field, FieldType
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.exact_values import COUNT, EVERY_TYPE, ExactValues
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     HERE,
     apply_all,

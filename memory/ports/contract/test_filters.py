@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, T0, apply_all, id_of, put, query_ids, record, ways
 from memory.ports.query import (
     And,

@@ -9,11 +9,11 @@ import pytest
 
 from memory.domain.errors import Unsupported
 from memory.ports.capabilities import Capabilities
+from memory.ports.contract.capability_tests import needs, refuses, works
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs, refuses, works
 from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,
@@ -32,7 +32,7 @@ from memory.ports.contract.support import (
     release,
     search_hits,
 )
-from memory.ports.pace import AT_A_TIME
+from memory.ports.cooperative import AT_A_TIME
 from memory.ports.query import (
     MAX_LIMIT,
     Eq,

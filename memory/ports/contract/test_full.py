@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from memory.domain.errors import StoreFull
+from memory.ports.contract.capability_tests import needs, needs_limited_space
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs, needs_limited_space
 from memory.ports.contract.support import (
     ELSEWHERE,
     apply_all,

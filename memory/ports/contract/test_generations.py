@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from memory.ports.collections import Collection
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, SAMPLES
-from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,

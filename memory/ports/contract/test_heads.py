@@ -11,9 +11,9 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports import lexical
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, PLAIN, SAMPLES
-from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,
@@ -26,6 +26,7 @@ from memory.ports.contract.support import (
     selections,
     ways,
 )
+from memory.ports.full_scan import scan
 from memory.ports.heads import head_of
 from memory.ports.query import (
     VECTOR,
@@ -41,7 +42,6 @@ from memory.ports.query import (
     within,
 )
 from memory.ports.record import PendingStep, Record, Role, pack_vector
-from memory.ports.scanning import scan
 from memory.ports.store import Store
 
 

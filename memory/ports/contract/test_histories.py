@@ -14,12 +14,12 @@ from importlib.metadata import entry_points
 
 import pytest
 
+from memory.ports.contract.capability_tests import needs_tiny
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.depth import FULL, Depth
 from memory.ports.contract.harness import Harness
 from memory.ports.contract.histories import Play, Step, history, script, shrunk
-from memory.ports.contract.judges import needs_tiny
 from memory.ports.store import Store
 
 SECONDS = 20

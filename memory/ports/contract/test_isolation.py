@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, PLAIN, SAMPLES
-from memory.ports.contract.judges import needs
-from memory.ports.contract.names import FAMILIES, partitions
+from memory.ports.contract.hostile_names import FAMILIES, partitions
 from memory.ports.contract.support import (
     HERE,
     apply_all,

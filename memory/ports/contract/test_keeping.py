@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,

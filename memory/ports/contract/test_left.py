@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import InvalidInput
-from memory.ports.asking import lets_through
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.judges import needs
 from memory.ports.contract.support import HERE, T0, apply_all, delete, id_of, key_of, put, record, release
 from memory.ports.query import (
     MAX_LIMIT,
@@ -33,6 +32,7 @@ from memory.ports.query import (
     RowType,
     within,
 )
+from memory.ports.query_evaluation import lets_through
 from memory.ports.record import Corrupt, Mark, PendingStep, Record, Standing, Tombstone
 from memory.ports.store import Store
 

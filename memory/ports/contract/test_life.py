@@ -11,11 +11,11 @@ import pytest
 
 from memory.domain.errors import InvalidInput, NotOpen
 from memory.ports.collections import Collection, Field, FieldType
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     HERE,
     T0,

@@ -11,10 +11,10 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.base import record_bytes
+from memory.ports.contract.capability_tests import refuses, works
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, SAMPLES
-from memory.ports.contract.judges import refuses, works
 from memory.ports.contract.support import (
     apply_all,
     fetch_record,

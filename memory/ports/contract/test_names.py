@@ -13,11 +13,11 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import Collection
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.judges import needs
-from memory.ports.contract.names import (
+from memory.ports.contract.hostile_names import (
     FAMILIES,
     NAMES,
     SINGLE,

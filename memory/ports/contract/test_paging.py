@@ -13,10 +13,10 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.domain.ids import derived_id
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
-from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import InvalidInput, Unsupported
+from memory.ports.contract.capability_tests import needs, without
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs, without
-from memory.ports.contract.names import FAMILIES, partitions
+from memory.ports.contract.hostile_names import FAMILIES, partitions
 from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,

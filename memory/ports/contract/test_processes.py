@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from memory.ports.contract.capability_tests import needs, needs_address
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs, needs_address
 from memory.ports.contract.other_process import COUNTED, change, increment, snapshot
 from memory.ports.contract.support import apply_all, fetch_record, put, record
 from memory.ports.store import Store

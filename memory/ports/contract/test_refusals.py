@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import InvalidInput
-from memory.ports.asking import lets_through
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import MORE_SAMPLES, PLAIN, SAMPLES
-from memory.ports.contract.judges import needs
 from memory.ports.contract.refusals import (
     EARLY,
     FOREIGN_IDS,
@@ -55,6 +54,7 @@ from memory.ports.contract.support import (
     ways,
 )
 from memory.ports.query import MAX_LIMIT, MAX_ORDERS, Eq, Has, Order, Query, Search, within
+from memory.ports.query_evaluation import lets_through
 from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Key, Partition, PendingStep, Record, pack_vector
 from memory.ports.store import Store
 from memory.ports.writes import (

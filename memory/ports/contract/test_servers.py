@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import StoreUnavailable
+from memory.ports.contract.capability_tests import needs, needs_server, without
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs, needs_server, without
 from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,

@@ -11,11 +11,11 @@ from importlib.metadata import entry_points
 import pytest
 import pytest_asyncio
 
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.harness import STEMMING, Harness
 from memory.ports.contract.histories import upward
-from memory.ports.contract.judges import needs
 from memory.ports.contract.random_work import IDS, PLACES, RandomWork
 from memory.ports.contract.support import T0, everything_of
 from memory.ports.heads import head_of

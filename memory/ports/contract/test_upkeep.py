@@ -11,11 +11,11 @@ import pytest
 
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import Collection
+from memory.ports.contract.capability_tests import needs, needs_derived_damage
 from memory.ports.contract.cells import cells
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, PLAIN, SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs, needs_derived_damage
 from memory.ports.contract.support import (
     ELSEWHERE,
     FOREIGN,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from memory.ports.contract.capability_tests import needs
 from memory.ports.contract.clauses import clause
 from memory.ports.contract.collections import SAMPLES
 from memory.ports.contract.harness import Harness
-from memory.ports.contract.judges import needs
 from memory.ports.contract.support import (
     ELSEWHERE,
     HERE,
@@ -27,6 +27,7 @@ from memory.ports.contract.support import (
     put,
     record,
 )
+from memory.ports.full_scan import scan
 from memory.ports.query import (
     MAX_LIMIT,
     Eq,
@@ -42,7 +43,6 @@ from memory.ports.query import (
     within,
 )
 from memory.ports.record import Corrupt, Record, Tombstone, pack_vector
-from memory.ports.scanning import scan
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Newer, RaiseGeneration, Write
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memory import Memory, MemoryManager, Message, NamedStore
-from memory.facade.manager import EveryNTurns, ExtractedFact, Extraction, Injection, ModelExtractor
+from memory.agents.manager import EveryNTurns, ExtractedFact, Extraction, Injection, ModelExtractor
 from memory.ports.advisor import Prompt
 
 HEARD, NOTED = "heard", "noted"

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from memory.facade.manager.injection import Injection
-from memory.facade.manager.recording import Attachment
-from memory.facade.manager.spool import Log, Position
+from memory.agents.manager.injection import Injection
+from memory.agents.manager.recording import Attachment
+from memory.agents.manager.spool import Log, Position
 from tests.month.mutants import OWNERS, Method, mutant
 
 OWNERS |= {owner.__name__: owner for owner in (Attachment, Injection)} | {"Spool": Log}

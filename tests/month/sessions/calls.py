@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from memory import Memory, Message, Session
-from memory.policies.onward import ExitedMessages
+from memory.policies.window_exit import ExitedMessages
 from tests.month.clock import MonthClock
 from tests.month.learning.calls import CALLS
 from tests.month.sessions.talk import REMEMBER

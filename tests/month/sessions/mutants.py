@@ -7,8 +7,8 @@ from typing import Any
 
 from memory import Memory, Message, Session
 from memory.domain.session import ErasedUser, HistoryPage
-from memory.facade.admin import Admin
-from memory.facade.sessions import Sessions
+from memory.facade.resources.admin import Admin
+from memory.facade.resources.sessions import Sessions
 from tests.month.mutants import Method, mutant
 
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memory.policies.thresholds import MessageThreshold, TurnThreshold
+from memory.policies.compaction_thresholds import MessageThreshold, TurnThreshold
 from memory.policies.window import TokenThreshold
 from tests.month.operations import Gone, Operation, operation, resolved
 from tests.month.said import Said, Wrong

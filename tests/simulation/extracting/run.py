@@ -14,13 +14,13 @@ from datetime import timedelta
 from random import Random
 
 from memory.adapters.in_memory import InMemoryStore
+from memory.agents.manager import EveryNTurns, EveryTurn, Extraction, MemoryManager, NamedStore, Recording
+from memory.agents.manager.manager import NAMESPACE
+from memory.agents.manager.spool import Buffer
 from memory.domain.errors import MemoryTiersError
-from memory.facade.config import MemoryConfig
-from memory.facade.manager import EveryNTurns, EveryTurn, Extraction, MemoryManager, NamedStore, Recording
-from memory.facade.manager.manager import NAMESPACE
-from memory.facade.manager.spool import Buffer
+from memory.facade.config.settings import MemoryConfig
 from memory.facade.memory import Memory
-from memory.facade.session import Session
+from memory.facade.resources.session import Session
 from memory.orchestrator.storage.kinds import KINDS
 from memory.orchestrator.storage.steps import step
 from tests.simulation.extracting.elsewhere import RECORDING, STRIKE, Hears, Notes, everything

@@ -4,7 +4,7 @@ notice, by the name of what goes wrong then.
 
 from __future__ import annotations
 
-from memory.facade.manager import manager, recording, spool
+from memory.agents.manager import manager, recording, spool
 from tests.support.slips import Slip
 
 SLIPS: dict[str, Slip] = {

@@ -31,7 +31,7 @@ from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from memory.orchestrator.entries import graph
 from memory.orchestrator.entries.relations import LABELS, Relation, RelationVisibility
 from memory.orchestrator.storage.collections import ENTRIES, RELATIONS
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.ports.record import Key, Record, Role
 from tests.simulation.faults import CLOCK_ERROR
 from tests.simulation.linking.model import model_of

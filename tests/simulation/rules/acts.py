@@ -23,7 +23,7 @@ from memory.domain.errors import (
     StoreError,
     TooMuchContention,
 )
-from memory.domain.hold import LegalHold, Over
+from memory.domain.legal_hold import LegalHold, Over
 from memory.domain.scope import Scope
 from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.budgets import Allowance

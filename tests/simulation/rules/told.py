@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
-from memory.domain.hold import Over
+from memory.domain.legal_hold import Over
 from memory.ports.record import Key, Partition, Record
 from tests.simulation.faults import LATEST
 

@@ -16,9 +16,9 @@ from memory.domain.session import HistoryItem
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.window.history import HistoryQuery
-from memory.policies.onward import ExitedMessages
-from memory.policies.reading import ContextRequest
-from memory.policies.thresholds import MessageThreshold
+from memory.policies.compaction_thresholds import MessageThreshold
+from memory.policies.context import ContextRequest
+from memory.policies.window_exit import ExitedMessages
 from memory.ports.record import Record
 from tests.simulation.faults import Process, WorkerCrashed
 from tests.simulation.loop import seeded

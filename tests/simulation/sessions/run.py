@@ -17,7 +17,7 @@ from memory.adapters.wrappers.timeout import Timeout
 from memory.domain.errors import MemoryTiersError
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.topology import Topology
-from memory.policies.onward import WindowExitFunction
+from memory.policies.window_exit import WindowExitFunction
 from memory.ports.collections import Collection
 from memory.ports.record import Record
 from memory.ports.store import Store

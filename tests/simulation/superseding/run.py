@@ -20,7 +20,7 @@ from random import Random
 from typing import Any
 
 from memory.domain import ids
-from memory.domain.checked import Resolution
+from memory.domain.conflicts import Resolution
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreError, TooMuchContention
 from memory.domain.scope import Scope

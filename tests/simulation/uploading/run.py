@@ -34,7 +34,7 @@ from memory.domain.errors import (
     TooMuchContention,
 )
 from memory.domain.scope import Scope
-from memory.facade.config import MemoryConfig
+from memory.facade.config.settings import MemoryConfig
 from memory.facade.memory import Memory
 from memory.orchestrator.conversations.blobs import manifests
 from memory.orchestrator.engine import Engine

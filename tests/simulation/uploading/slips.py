@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memory.facade import access
+from memory.facade.runtime import access
 from memory.orchestrator.conversations import conversation
 from memory.orchestrator.conversations.blobs import balances, manifests, reservations, uploads
 from memory.orchestrator.erasure import erasure

@@ -13,7 +13,7 @@ import pytest
 from memory.ports.collections import LARGE_AT_ONCE
 from memory.ports.contract.collections import PLAIN, SAMPLES
 from memory.ports.contract.support import HERE, apply_all, put, record
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Query, within
 from memory.ports.store import Store
 

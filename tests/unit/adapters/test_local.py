@@ -14,7 +14,7 @@ import pytest
 from memory.ports.adapter import Adapter
 from memory.ports.contract.collections import DECLARED
 from memory.ports.contract.support import apply_all, fetch_record, put, record
-from memory.ports.local import LOCAL_SCHEMES, local_path, local_url
+from memory.ports.local_paths import LOCAL_SCHEMES, local_path, local_url
 from memory.ports.store import Store
 
 EVERY_LOCAL = [

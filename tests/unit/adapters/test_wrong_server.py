@@ -14,8 +14,8 @@ from memory.adapters.redis.store import RedisStore
 from memory.adapters.sql.mysql.store import MySqlStore
 from memory.adapters.sql.postgresql.store import PostgresStore
 from memory.domain.errors import ConfigError
-from memory.ports.answering import what_answers
 from memory.ports.contract.collections import DECLARED
+from memory.ports.server_probe import what_answers
 from memory.ports.store import Store
 from tests.support import mongo_servers, mysql_servers, postgres_servers, redis_servers, servers
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from memory import Scope
-from memory.cli.drawing import HEIGHT, ROW, TITLE, WIDTH, cut, draw, places
+from memory.cli.graph_drawing import HEIGHT, ROW, TITLE, WIDTH, cut, draw, places
 from memory.domain.entry import Entry, EntryType
 from memory.orchestrator.entries.graph import MOST_NODES, Expansion, Node
 from memory.orchestrator.entries.relations import LABELS, Relation

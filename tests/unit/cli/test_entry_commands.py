@@ -11,7 +11,7 @@ import pytest
 
 from memory import BlockingMemory
 from memory.orchestrator.retrieval.search import SearchResult
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.policies.ranking.preferences import Preferences
 from tests.unit.cli.conftest import CommandLine
 

@@ -10,9 +10,9 @@ import pytest
 import typer
 
 from memory.cli.command import Cli, run
-from memory.cli.exits import classify_error
+from memory.cli.exit_codes import classify_error
 from memory.domain import errors
-from memory.domain.hold import LegalHold
+from memory.domain.legal_hold import LegalHold
 from tests.unit.cli.conftest import CommandLine
 
 HOLD = LegalHold("case-17", "user", "ada", "a lawsuit", None, datetime(2026, 3, 1, tzinfo=UTC))

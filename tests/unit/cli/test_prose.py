@@ -17,9 +17,9 @@ import pytest
 
 from memory.cli.command import Cli, run
 from memory.domain.errors import StoreFull, StoreUnavailable
-from memory.facade.admin import Admin
 from memory.facade.memory import Memory
 from memory.facade.reports import Stats
+from memory.facade.resources.admin import Admin
 from memory.orchestrator.entries.entries import Entries
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.record import Key, PendingStep, Record

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memory.facade.config import MemoryConfig, load
+from memory.facade.config.settings import MemoryConfig, load
 from tests.unit.cli.conftest import CommandLine
 
 

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from memory import Entry, EntryType, Scope
-from memory.domain.checked import ConflictReport
+from memory.domain.conflicts import ConflictReport
 from memory.domain.entry import EntryDraft
 from memory.orchestrator.storage.entry_records import entry_of, record_of
 from memory.ports.record import Key

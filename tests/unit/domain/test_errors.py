@@ -28,7 +28,7 @@ from memory.domain.errors import (
     StoreFull,
     Unsupported,
 )
-from memory.domain.hold import LegalHold
+from memory.domain.legal_hold import LegalHold
 from memory.ports.contract.cells import cells
 from memory.ports.record import Key
 

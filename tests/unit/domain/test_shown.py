@@ -11,8 +11,8 @@ import pytest
 
 from memory.domain.entry import Entry
 from memory.domain.message import Message, Role
+from memory.domain.results import cut
 from memory.domain.session import HistoryItem
-from memory.domain.shown import cut
 from memory.facade.memory import Memory
 
 LONG = "the ferry runs on Sundays and " * 2_000

@@ -17,7 +17,7 @@ import pytest
 from memory import BlockingMemory, ConfigError, FoundEntry, FoundMessage, InvalidInput, Memory, SearchResult
 from memory.adapters.advisors.function import AT_ONCE, FunctionAdvisor, FunctionReranker
 from memory.policies import expansion, rerank
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.ports.advisor import Prompt
 
 ADA = "user:ada"

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from memory.domain.errors import ConfigError
 from memory.domain.time import parse_duration, show_duration
-from memory.facade.config import MemoryConfig, default_url
-from memory.facade.values import mask_url
+from memory.facade.config.settings import MemoryConfig, default_url
+from memory.facade.config.values import mask_url
 from memory.policies.promotion import DEFAULT_RULES
 
 SECRETS = [

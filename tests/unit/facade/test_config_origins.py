@@ -11,9 +11,9 @@ import pytest
 
 from memory import BlockingMemory
 from memory.domain.errors import ConfigError
-from memory.facade import build
-from memory.facade.config import MemoryConfig, load
-from memory.facade.values import installed_schemes
+from memory.facade.config.settings import MemoryConfig, load
+from memory.facade.config.values import installed_schemes
+from memory.facade.runtime import build
 
 FILE = """\
 tenant = "from-file"  # a comment

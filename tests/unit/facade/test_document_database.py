@@ -9,7 +9,7 @@ import pytest
 
 from memory.adapters.mongo.config import MongoConfig, parse
 from memory.domain.errors import ConfigError
-from memory.facade.config import MemoryConfig, load
+from memory.facade.config.settings import MemoryConfig, load
 
 pytestmark = pytest.mark.behaviour("B85")
 

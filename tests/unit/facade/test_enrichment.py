@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from memory import BlockingMemory, ConfigError, Memory, MemoryConfig
 from memory.adapters.wrappers.telemetry import EnrichmentMetrics
-from memory.domain.enriched import AutoTag
+from memory.domain.enrichment import AutoTag
 from memory.ports.advisor import Advice, Prompt
 
 ADA = "user:ada"

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import NotOpen, WrongEventLoop
-from memory.facade.blocking import BlockingMemory
 from memory.facade.memory import Memory
+from memory.sync.blocking import BlockingMemory
 from tests.support.backends import marks_of
 from tests.support.depth import beyond
 from tests.support.placings import STORIES, forget
@@ -131,7 +131,7 @@ async def test_while_its_loop_runs_another_loop_is_refused_and_may_close_it(sqli
 async def test_closing_comes_back_while_the_loop_that_owns_it_is_held_up(
     sqlite: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memory.facade.life.PATIENCE", 0.05)
+    monkeypatch.setattr("memory.facade.runtime.lifecycle.PATIENCE", 0.05)
     memory, released = Memory(sqlite, embedder="none"), threading.Event()
     async with _opened_elsewhere(memory) as loop:
         loop.call_soon_threadsafe(released.wait)

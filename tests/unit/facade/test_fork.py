@@ -33,7 +33,7 @@ from memory import (
     NamedStore,
 )
 from memory.facade.worker import Worker
-from memory.ports.forks import ForkGuard
+from memory.ports.fork_guard import ForkGuard
 from tests.support.backends import marks_of
 from tests.support.placings import PLACINGS, forget
 

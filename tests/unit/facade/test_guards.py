@@ -14,8 +14,8 @@ import pytest
 from memory import Memory
 from memory.adapters.wrappers.base import Wrapper
 from memory.domain.errors import ConfigError
-from memory.facade.build import build_engine
-from memory.facade.config import MemoryConfig, load
+from memory.facade.config.settings import MemoryConfig, load
+from memory.facade.runtime.build import build_engine
 from memory.ports.clock import system_clock
 
 URL = "memory://"

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from memory import BlockingMemory
-from memory.facade.build import build_engine
-from memory.facade.config import MemoryConfig
+from memory.facade.config.settings import MemoryConfig
 from memory.facade.reports import examine
+from memory.facade.runtime.build import build_engine
 from memory.ports.clock import system_clock
 
 pytestmark = pytest.mark.backend("sqlite")

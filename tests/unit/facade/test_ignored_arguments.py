@@ -21,7 +21,7 @@ from memory import (
     SessionOwnerMismatch,
     StoreUnavailable,
 )
-from memory.facade.config import load
+from memory.facade.config.settings import load
 
 ADA = Scope.user("ada")
 

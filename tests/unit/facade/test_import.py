@@ -23,9 +23,9 @@ import pytest
 from memory import BlockingMemory, Conflict, EntryDraft, InvalidInput, Memory, Provenance, QuotaExceeded
 from memory.domain.ids import new_id
 from memory.domain.time import micros
-from memory.facade import importing
-from memory.facade.importing import BadFile, ImportReport
-from memory.facade.transfer import BadLine
+from memory.facade.transfer import importer
+from memory.facade.transfer.importer import BadFile, ImportReport
+from memory.facade.transfer.lines import BadLine
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Key, Record
@@ -295,7 +295,7 @@ async def kept_in(store: Any) -> list[Record]:
 async def test_an_import_that_is_cut_off_anywhere_can_be_repeated(
     new: Maker, monkeypatch: pytest.MonkeyPatch, same_ids: bool
 ) -> None:
-    monkeypatch.setattr(importing, "BATCH", 4)
+    monkeypatch.setattr(importer, "BATCH", 4)
     here, there, whole = await new("here"), await new("there"), await new("whole")
     await lived_in(here)
     lines = await lines_of(here)
@@ -628,7 +628,7 @@ REFUSED_BY_WRITES: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any
 async def test_a_line_that_a_write_would_refuse_is_found_before_anything_is_written(
     new: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "BATCH", 1)
+    monkeypatch.setattr(importer, "BATCH", 1)
     here = await new("here")
     one, two = (
         await here.write("first", scope="user:ada", source="chat"),
@@ -862,7 +862,7 @@ async def test_what_can_be_imported_is_a_path_a_file_or_lines_in_any_form(new: M
 async def test_what_is_read_once_goes_through_a_file_and_only_ids_are_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "IN_MEMORY", 1_000)
+    monkeypatch.setattr(importer, "IN_MEMORY", 1_000)
     held: list[int] = []
 
     def look(done: int, total: int) -> None:

@@ -20,7 +20,7 @@ from memory import (
     Memory,
     SemanticProvider,
 )
-from memory.facade.config import MemoryConfig, load
+from memory.facade.config.settings import MemoryConfig, load
 
 TEA = {"role": "user", "content": "Ada prefers tea with milk", "id": "m1"}
 FERRY = {"role": "user", "content": "The ferry left the harbour", "id": "m2"}

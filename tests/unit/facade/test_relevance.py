@@ -13,8 +13,8 @@ import pytest
 from memory import InvalidInput, Memory, MemoryManager, NamedStore
 from memory.adapters.embedders.function import FunctionEmbedder
 from memory.adapters.embedders.wordllama import WordLlamaEmbedder
-from memory.facade.manager import Injection
-from memory.policies.ranking.calibrated import EMBEDDERS
+from memory.agents.manager import Injection
+from memory.policies.ranking.calibration import EMBEDDERS
 
 Way: TypeAlias = Literal["hybrid", "semantic"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from memory import Memory, MemoryConfig
 from memory.domain.errors import ConfigError
-from memory.facade.config import load
+from memory.facade.config.settings import load
 
 
 def settings(**route: Any) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from memory import (
     RecordFacts,
     ScopeExceeds,
 )
-from memory.facade.config import MemoryConfig
+from memory.facade.config.settings import MemoryConfig
 from tests.acceptance.support import Clock
 from tests.support.readme import RULES, blocks
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from memory import Memory, Scope
-from memory.facade.blocking import BlockingMemory
 from memory.orchestrator.retrieval.search import SearchResult
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.policies.ranking.preferences import Preferences
 from memory.policies.routing import TIERS
+from memory.sync.blocking import BlockingMemory
 
 ADA = Scope.user("ada")
 CONFIG = {

@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from memory.domain.errors import ConfigError, MemoryTiersError
-from memory.facade.build import build_engine
-from memory.facade.config import MemoryConfig
+from memory.facade.config.settings import MemoryConfig
+from memory.facade.config.values import is_broken_url, mask_options, mask_url
 from memory.facade.reports import examine
-from memory.facade.values import is_broken_url, mask_options, mask_url
+from memory.facade.runtime.build import build_engine
 from memory.ports.clock import system_clock
 from memory.ports.contract.cells import cells
 from tests.support.depth import drawn

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from memory import Memory, MessageThreshold, NotFound, Session, SessionOwnerMismatch
-from memory.facade.providers.provider import SessionProvider
-from memory.facade.runs import Runs
-from memory.facade.tasks import Tasks
+from memory.agents.providers.provider import SessionProvider
+from memory.facade.resources.runs import Runs
+from memory.facade.resources.tasks import Tasks
 
 WORDS = "secretword 555-0199"
 Call = Callable[[Any], Awaitable[object]]

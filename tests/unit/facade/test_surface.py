@@ -11,10 +11,10 @@ from typing import Any, get_type_hints
 import pytest
 
 from memory import Memory
-from memory.facade.admin import Admin
-from memory.facade.holding import LegalHolds
 from memory.facade.memory import NOUNS
-from memory.facade.view import ScopedMemory
+from memory.facade.resources.admin import Admin
+from memory.facade.resources.legal_holds import LegalHolds
+from memory.facade.scoped import ScopedMemory
 
 SURFACE = {
     "Memory": "browse close compact delete enrichment for_tenant get maintain open promote retrieve scoped search search_messages "

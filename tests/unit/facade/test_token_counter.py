@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memory import ConfigError, InvalidInput, Memory
-from memory.facade.config import MemoryConfig
+from memory.facade.config.settings import MemoryConfig
 from memory.policies.tokens import MESSAGE_TOKENS, DefaultCounter, FunctionCounter
 
 MESSAGE = {"role": "user", "content": "one two three", "id": "u1"}

@@ -14,7 +14,7 @@ import pytest
 from memory.domain.entry import Contributor, Entry, EntryType, ImportedDraft
 from memory.domain.ids import keyed_id, new_id
 from memory.domain.scope import Scope
-from memory.facade.transfer import (
+from memory.facade.transfer.lines import (
     FORMAT,
     BadLine,
     IdMapping,

@@ -12,8 +12,9 @@ from typing import Any, Self, get_args, get_type_hints
 import pytest
 
 from memory import Memory
-from memory.facade import blocking as twins
-from memory.facade.blocking import (
+from memory.facade.memory import NOUNS
+from memory.sync import blocking as twins
+from memory.sync.blocking import (
     BlockingBufferProvider,
     BlockingCompositeProvider,
     BlockingMemory,
@@ -21,8 +22,7 @@ from memory.facade.blocking import (
     BlockingSlidingWindowProvider,
     BlockingSummarizingProvider,
 )
-from memory.facade.memory import NOUNS
-from memory.facade.sync_wrapper import SyncWrapper, blocking_class, is_async
+from memory.sync.wrapper import SyncWrapper, blocking_class, is_async
 from tests.unit.facade.test_surface import methods_of
 from tools.blocking_stub import STUB, TWINS, stub
 
@@ -206,7 +206,7 @@ def test_every_noun_works_in_its_blocking_form(memory: Any) -> None:
     ]
     assert memory.admin.route("user:ada").tier == "mid"
     assert memory.scoped("user:ada").erase() == 2
-    assert repr(memory.admin).startswith("<memory.facade.admin.BlockingAdmin ")
+    assert repr(memory.admin).startswith("<memory.facade.resources.admin.BlockingAdmin ")
     assert repr(memory) == "<BlockingMemory tenant='default' open>"
 
 

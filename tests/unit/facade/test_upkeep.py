@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memory.facade.memory import Memory
-from memory.facade.upkeep import SweepTask
+from memory.facade.runtime.background import SweepTask
 from memory.orchestrator.maintenance.sweeps import Maintenance, SweepReport
 from memory.orchestrator.storage.budgets import UNLIMITED, Allowance
 

@@ -16,19 +16,19 @@ from unittest.mock import patch
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import LegalHoldActive, NotFound, QuotaExceeded
-from memory.domain.hold import LegalHold
+from memory.domain.legal_hold import LegalHold
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, SESSIONS
 from memory.orchestrator.tiering.plan import Plan
 from memory.orchestrator.tiering.promotion import PromotionReport
-from memory.policies.facts import RecordFacts
-from memory.policies.onward import ExitedMessages
 from memory.policies.promotion import CustomRule, Decision, PromotionRule
 from memory.policies.quotas import Quota
+from memory.policies.record_facts import RecordFacts
 from memory.policies.retention import RetentionRule
 from memory.policies.single_conditions import HasTag, IdleFor, OlderThan, ScopeExceeds, ScopeKindIs
+from memory.policies.window_exit import ExitedMessages
 from memory.ports.collections import Collection
 from memory.ports.query import Count, Query
 from memory.ports.record import Partition, Record

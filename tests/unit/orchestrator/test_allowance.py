@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memory.domain.hold import LegalHold, Over
+from memory.domain.legal_hold import LegalHold, Over
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.budgets import Allowance, BudgetExhausted

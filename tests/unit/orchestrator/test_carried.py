@@ -12,10 +12,10 @@ from dataclasses import replace
 import pytest
 
 from memory.domain.entry import CARRIED, Entry, EntryDraft, ImportedDraft, MessageDraft
-from memory.facade.transfer import ImportOptions, MessageLine, exported_entry, read
+from memory.facade.transfer.lines import ImportOptions, MessageLine, exported_entry, read
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.storage.entry_records import request_digest
-from memory.policies.marks import ASKS, ENDS_ASKING, HAS_PLACE
+from memory.policies.text_features import ASKS, ENDS_ASKING, HAS_PLACE
 from memory.ports.record import FieldValue, Record
 from memory.ports.writes import AtVersion, Put
 from tests.unit.orchestrator.world import TENANT, USER, World

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from memory.adapters.embedders.wordllama import WordLlamaEmbedder
-from memory.domain.checked import ConflictReport, Resolution
+from memory.domain.conflicts import ConflictReport, Resolution
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, InvalidInput
 from memory.domain.scope import Scope

@@ -12,7 +12,7 @@ import pytest
 from memory.domain.entry import Entry
 from memory.domain.errors import CorruptRecord
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.ports.record import Corrupt, Key
 from tests.unit.orchestrator.world import ORG, SESSION, TENANT, USER, World
 

@@ -14,7 +14,7 @@ import pytest
 
 from memory.domain.errors import StoreUnavailable
 from memory.orchestrator.storage.settings import EngineSettings
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.ports.embedder import Fingerprint
 from memory.ports.record import Key, pack_vector
 from tests.unit.orchestrator.world import DURABLE, ORG, SESSION, TENANT, USER, Flaky, World

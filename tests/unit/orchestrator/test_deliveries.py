@@ -19,7 +19,7 @@ from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import Scope
 from memory.orchestrator.storage.settings import EngineSettings
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.ports.embedder import Fingerprint
 from memory.ports.record import Record, pack_vector
 from tests.support.delivered import undelivered

@@ -16,10 +16,10 @@ from memory.orchestrator.enrichment.enrichment import ENRICH
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.tiering import retention, session_ends
 from memory.orchestrator.tiering import rules as judging
-from memory.policies.onward import ExitedMessages
 from memory.policies.promotion import PromotionRule
 from memory.policies.retention import RetentionRule
 from memory.policies.single_conditions import IdleFor
+from memory.policies.window_exit import ExitedMessages
 from memory.ports.record import Key, PendingStep, Record
 from memory.ports.record import Role as CopyRole
 from memory.ports.writes import Annotate

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from memory.domain.distrust import BlockedSource
-from memory.domain.enriched import NOTES, Pass
+from memory.domain.blocked_source import BlockedSource
+from memory.domain.enrichment import NOTES, Pass
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import MemoryTiersError
 from memory.domain.scope import Scope

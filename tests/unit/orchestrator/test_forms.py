@@ -30,7 +30,7 @@ from memory.orchestrator.storage.split import Share, SplitStore
 from memory.orchestrator.storage.topology import Topology
 from memory.orchestrator.trust.blocked_sources import of_origin
 from memory.policies import visibility
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.policies.visibility import FILTERED
 from memory.ports.query import Condition, Not, Or
 from memory.ports.record import Key

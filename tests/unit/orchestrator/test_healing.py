@@ -11,12 +11,12 @@ import pytest
 
 from memory.adapters.in_memory.store import InMemoryStore
 from memory.domain.errors import StoreUnavailable
-from memory.domain.hold import LegalHold
+from memory.domain.legal_hold import LegalHold
 from memory.orchestrator.conversations.log.passages import Where
 from memory.orchestrator.maintenance import repair as healing
 from memory.orchestrator.maintenance import vector_rebuild
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, RELATIONS
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.ports.record import Key
 from memory.ports.writes import Newer, Put
 from tests.support.long_texts import astray

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from memory.domain.errors import CorruptRecord, LegalHoldActive, StoreUnavailable
-from memory.domain.hold import LegalHold, Over
+from memory.domain.legal_hold import LegalHold, Over
 from memory.domain.scope import Scope
 from memory.orchestrator.conversations.tasks.tasks import TaskDraft
 from memory.orchestrator.engine import Engine

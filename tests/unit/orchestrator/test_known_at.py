@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.policies.visibility import PRESENT
 from tests.unit.orchestrator.world import DURABLE, HOUR, SESSION, TENANT, USER, VOLATILE, World
 

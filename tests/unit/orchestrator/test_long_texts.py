@@ -23,9 +23,9 @@ from memory.orchestrator.erasure import erasure
 from memory.orchestrator.storage import entry_records, outbox
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_PASSAGES, MODEL, SAID
 from memory.orchestrator.storage.kinds import KINDS, Kind, Kinds
-from memory.policies import passages as policy
-from memory.policies.asked import EntryQuery
-from memory.policies.passages import FINE, PART, fine_parts_of
+from memory.policies import passage_splitting as policy
+from memory.policies.entry_query import EntryQuery
+from memory.policies.passage_splitting import FINE, PART, fine_parts_of
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 from memory.ports.embedder import Fingerprint

@@ -16,7 +16,14 @@ import pytest
 from memory.domain.ids import new_id
 from memory.domain.scope import Scope
 from memory.domain.time import micros
-from memory.facade.transfer import IdMapping, MessageLine, RecordLine, exported_entry, exported_record, read
+from memory.facade.transfer.lines import (
+    IdMapping,
+    MessageLine,
+    RecordLine,
+    exported_entry,
+    exported_record,
+    read,
+)
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.kinds import KINDS, Kind, Kinds
 from memory.orchestrator.storage.outbox import replicas

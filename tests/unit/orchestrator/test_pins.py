@@ -22,7 +22,7 @@ from memory.orchestrator.erasure import erasure
 from memory.orchestrator.storage import entry_records
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.storage.settings import EngineSettings
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from tests.support.slips import Slip
 from tests.unit.orchestrator.world import DAY, TENANT, USER, World
 

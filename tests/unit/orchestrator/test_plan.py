@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from memory.domain.entry import Entry, EntryDraft
-from memory.domain.hold import LegalHold
+from memory.domain.legal_hold import LegalHold
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.time import micros

@@ -10,7 +10,7 @@ import pytest
 from memory.adapters.in_memory import InMemoryStore
 from memory.domain.entry import EntryDraft
 from memory.domain.errors import InvalidInput, QuotaExceeded
-from memory.domain.hold import LegalHold
+from memory.domain.legal_hold import LegalHold
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.policies.quotas import Quota

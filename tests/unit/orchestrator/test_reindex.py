@@ -18,7 +18,7 @@ from memory.orchestrator.engine import Engine
 from memory.orchestrator.retrieval.choosing import AT_LEAST
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, MODEL, PASSAGES
 from memory.orchestrator.storage.settings import EngineSettings
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.ports.query import Tenant
 from memory.ports.record import Key, Role
 from memory.ports.writes import AtVersion, Put

@@ -14,7 +14,7 @@ import pytest
 
 from memory.domain.entry import Entry, EntryDraft, EntryType
 from memory.domain.errors import NotFound
-from memory.domain.hold import LegalHold
+from memory.domain.legal_hold import LegalHold
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
 from memory.domain.time import moment
@@ -26,10 +26,10 @@ from memory.orchestrator.storage.settings import EngineSettings
 from memory.orchestrator.storage.topology import Topology
 from memory.orchestrator.tiering.retention import RetentionReport
 from memory.orchestrator.tiering.rules import facts_of
-from memory.policies.onward import ExitedMessages
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule
 from memory.policies.retention import RetentionRule, decide_retention, decide_version
 from memory.policies.single_conditions import HasTag
+from memory.policies.window_exit import ExitedMessages
 from memory.ports.record import Record
 from memory.ports.record import Role as CopyRole
 from tests.support.depth import drawn

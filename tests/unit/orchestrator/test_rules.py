@@ -17,8 +17,8 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.tiering.rules import EvaluationGaps
 from memory.policies.conditions import RuleCondition
-from memory.policies.facts import RecordFacts
 from memory.policies.promotion import CustomRule, Decision, PromotionRule
+from memory.policies.record_facts import RecordFacts
 from memory.policies.single_conditions import HasTag, ScopeExceeds
 from tests.unit.orchestrator.world import HOUR, ORG, SESSION, TENANT, USER, World, held
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from memory.domain.errors import ScratchpadFull, StoreUnavailable
-from memory.domain.hold import LegalHold
+from memory.domain.legal_hold import LegalHold
 from memory.orchestrator.entries import scratchpads
 from memory.orchestrator.storage.collections import SCRATCHPADS
 from memory.ports.query import Query, within

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from memory.orchestrator.storage.collections import ENTRIES, SEQUENCE
-from memory.policies.asked import EntryQuery
-from memory.policies.pages import place_of
+from memory.policies.browse_cursor import place_of
+from memory.policies.entry_query import EntryQuery
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Record
 from memory.ports.writes import AtVersion, Put

@@ -21,7 +21,7 @@ from memory.orchestrator.storage.kinds import KINDS
 from memory.orchestrator.storage.split import Share, SplitStore
 from memory.orchestrator.storage.topology import Topology, refuse_away
 from memory.orchestrator.tiering.moves import MoveResult
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.support import FOREIGN, HERE, apply_all, delete, id_of, key_of, put, record
 from memory.ports.query import MAX_LIMIT, Everywhere, Order, Query, RowType, Tenant, within

@@ -18,7 +18,7 @@ import pytest
 
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, CorruptRecord, LegalHoldActive, NotFound, StoreUnavailable
-from memory.domain.hold import LegalHold
+from memory.domain.legal_hold import LegalHold
 from memory.domain.scope import Scope, ScopeKind
 from memory.orchestrator.conversations import sessions
 from memory.orchestrator.conversations.conversation import Conversation

@@ -22,12 +22,12 @@ from memory.orchestrator.retrieval.pool import build_pool
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_PASSAGES
 from memory.orchestrator.storage.kinds import KINDS
 from memory.orchestrator.storage.topology import Topology
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
+from memory.ports.candidate_scan import measure_heads
 from memory.ports.candidates import Candidates, Statistics
 from memory.ports.capabilities import CACHE_NEEDS, Capabilities
 from memory.ports.collections import Collection
 from memory.ports.embedder import Embedder, Fingerprint
-from memory.ports.gathering import measure_heads
 from memory.ports.query import Head, within
 from memory.ports.record import Key, Partition, Record, Role, pack_vector
 from memory.ports.store import Store

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from memory.domain.distrust import BlockedSource
+from memory.domain.blocked_source import BlockedSource
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import CorruptRecord, InvalidInput, RejectedByGate, StoreError, StoreUnavailable
-from memory.domain.hold import LegalHold
-from memory.domain.rolled_back import RevertReport
+from memory.domain.legal_hold import LegalHold
+from memory.domain.revert_report import RevertReport
 from memory.domain.scope import Scope
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment.superseding import SupersedeRequest
@@ -26,7 +26,7 @@ from memory.orchestrator.storage.collections import ENTRY_VERSIONS, OPERATIONS, 
 from memory.orchestrator.storage.settings import EngineSettings
 from memory.orchestrator.trust import blocked_sources
 from memory.orchestrator.trust.gates import GateRunner, lets_out
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from tests.support.depth import beyond
 from tests.unit.orchestrator.world import SESSION, TENANT, USER, Flaky, World
 

@@ -9,7 +9,7 @@ import pytest
 
 from memory.domain.entry import Entry, EntryDraft
 from memory.domain.errors import Conflict, LegalHoldActive, StoreError
-from memory.domain.hold import LegalHold
+from memory.domain.legal_hold import LegalHold
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.enrichment.superseding import SupersedeRequest
 from tests.unit.orchestrator.world import DURABLE, HOUR, TENANT, USER, World

@@ -24,11 +24,11 @@ from memory.orchestrator.storage.kinds import KINDS, Kinds
 from memory.orchestrator.storage.settings import EngineSettings
 from memory.orchestrator.storage.steps import current_step
 from memory.orchestrator.storage.topology import Topology
-from memory.policies.asked import EntryQuery
-from memory.policies.onward import WindowExitFunction
+from memory.policies.entry_query import EntryQuery
 from memory.policies.promotion import DEFAULT_RULES, CustomRule, PromotionRule
 from memory.policies.quotas import Quota
 from memory.policies.retention import RetentionRule
+from memory.policies.window_exit import WindowExitFunction
 from memory.ports.advisor import Advisor
 from memory.ports.base import BaseStore
 from memory.ports.capabilities import Capabilities

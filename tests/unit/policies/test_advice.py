@@ -15,7 +15,7 @@ from memory.domain.entry import Entry
 from memory.domain.errors import InvalidInput
 from memory.domain.scope import Scope
 from memory.policies import expansion, rerank
-from memory.policies.advice import QUESTION_BYTES, REPLY_CHARS, quote_text, read_reply
+from memory.policies.advisor_prompts import QUESTION_BYTES, REPLY_CHARS, quote_text, read_reply
 from memory.policies.expansion import Expansion, fuse_rankings, paraphrases
 
 THEN = datetime(2026, 3, 1, tzinfo=UTC)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.domain.message import Message
-from memory.policies.aligning import align_messages, begins_at, behind, merge_messages
+from memory.policies.message_alignment import align_messages, begins_at, behind, merge_messages
 from tests.unit.policies.talk import said
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=12)

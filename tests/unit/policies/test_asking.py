@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import pytest
 
-from memory.policies import marks
-from memory.policies.asking import MOST_STEMS, mentioned_speakers, read
+from memory.policies import text_features
 from memory.policies.cues import expected_marks, intents
-from memory.policies.marks import marks_of
+from memory.policies.question import MOST_STEMS, mentioned_speakers, read
+from memory.policies.text_features import marks_of
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,13 @@ def test_of_a_question_as_long_as_a_page_the_first_content_words_are_looked_for(
 
 def test_a_long_text_shows_what_its_beginning_shows_and_how_it_ends() -> None:
     late = "x " * 5_000 + "It was in Lisbon: 40 photo days?"
-    assert marks_of(late) == marks.ASKS | marks.ENDS_ASKING
+    assert marks_of(late) == text_features.ASKS | text_features.ENDS_ASKING
     assert (
         marks_of("It was in Lisbon: 40 photo days. " + "x " * 5_000)
-        == marks.HAS_NUMBER | marks.HAS_PICTURE | marks.HAS_PLACE | marks.HAS_TIME
+        == text_features.HAS_NUMBER
+        | text_features.HAS_PICTURE
+        | text_features.HAS_PLACE
+        | text_features.HAS_TIME
     )
 
 
@@ -104,8 +107,11 @@ def test_a_cue_next_to_a_sign_is_a_cue_and_inside_a_word_is_none() -> None:
 
 
 def test_cues_name_what_an_answer_shows() -> None:
-    assert dict(expected_marks("When did it end?")) == {marks.HAS_TIME: 0.5}
-    assert dict(expected_marks("how many dogs, and where?")) == {marks.HAS_NUMBER: 0.4, marks.HAS_PLACE: 0.6}
+    assert dict(expected_marks("When did it end?")) == {text_features.HAS_TIME: 0.5}
+    assert dict(expected_marks("how many dogs, and where?")) == {
+        text_features.HAS_NUMBER: 0.4,
+        text_features.HAS_PLACE: 0.6,
+    }
     assert expected_marks("whenever") == ()
 
 
@@ -114,16 +120,16 @@ def test_cues_name_what_an_answer_shows() -> None:
     [
         ("", 0),
         ("plain words", 0),
-        ("Really? No.", marks.ASKS),
-        ('"Really?" ', marks.ASKS | marks.ENDS_ASKING),
-        ("本当？", marks.ASKS | marks.ENDS_ASKING),
-        ("two of 3", marks.HAS_NUMBER),
-        ("a photo of it", marks.HAS_PICTURE),
-        ("back from Porto", marks.HAS_PLACE),
+        ("Really? No.", text_features.ASKS),
+        ('"Really?" ', text_features.ASKS | text_features.ENDS_ASKING),
+        ("本当？", text_features.ASKS | text_features.ENDS_ASKING),
+        ("two of 3", text_features.HAS_NUMBER),
+        ("a photo of it", text_features.HAS_PICTURE),
+        ("back from Porto", text_features.HAS_PLACE),
         ("back from porto", 0),
-        ("see you tomorrow", marks.HAS_TIME),
+        ("see you tomorrow", text_features.HAS_TIME),
         ("I may go", 0),
-        ("since May", marks.HAS_TIME),
+        ("since May", text_features.HAS_TIME),
     ],
 )
 def test_marks(text: str, shown: int) -> None:

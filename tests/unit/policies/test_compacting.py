@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
-from memory.policies.compacting import (
+from memory.policies.list_compaction import (
     CompactionSettings,
     TokenBudget,
     append_message,
@@ -24,8 +24,8 @@ from memory.policies.compacting import (
     summary_of,
     token_budget,
 )
+from memory.policies.message_importance import duplicates, importance, similarity
 from memory.policies.tokens import DefaultCounter
-from memory.policies.weighing import duplicates, importance, similarity
 from memory.policies.window import blocks
 from tests.support.depth import drawn
 from tests.unit.policies.talk import answer, asks, said, talks

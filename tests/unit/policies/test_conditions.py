@@ -20,12 +20,12 @@ from memory.domain.errors import InvalidInput
 from memory.domain.ids import new_id
 from memory.domain.scope import ScopeKind
 from memory.domain.time import parse_duration
-from memory.facade.build import build_store
-from memory.facade.config import ServingStore
+from memory.facade.config.settings import ServingStore
+from memory.facade.runtime.build import build_store
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.policies.condition_tables import MOST_CONDITIONS, MOST_LEVELS, condition_of
 from memory.policies.conditions import AllOf, AnyOf, NoneOf, RuleCondition, first_moment
-from memory.policies.facts import Fields, Rank, RecordFacts
+from memory.policies.record_facts import Fields, Rank, RecordFacts
 from memory.policies.routing import TIERS
 from memory.policies.single_conditions import (
     AccessCountAtLeast,
@@ -39,9 +39,9 @@ from memory.policies.single_conditions import (
     TierIs,
     TypeIs,
 )
+from memory.ports.full_scan import scan
 from memory.ports.query import SYSTEM_FIELDS, And, Everywhere, Not, Query
 from memory.ports.record import Key, Record
-from memory.ports.scanning import scan
 from memory.ports.store import Store
 from memory.ports.writes import Absent, Annotate, Put
 from tests.support.depth import drawn

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.policies.passages import PART, parts_of
+from memory.policies.passage_splitting import PART, parts_of
 
 SENTENCE = "The ferry leaves from the third pier at nine and is never late. "
 

@@ -16,12 +16,12 @@ from memory.domain.errors import InvalidInput
 from memory.domain.scope import ScopeKind
 from memory.orchestrator.storage.collections import ENTRIES
 from memory.orchestrator.storage.kinds import KINDS
-from memory.policies.facts import RecordFacts
 from memory.policies.promotion import DEFAULT_RULES, PromotionRule, decide
 from memory.policies.ranking import fuse
+from memory.policies.record_facts import RecordFacts
 from memory.policies.routing import TIERS, is_later_tier
-from memory.ports.by_words import rank_by_words
 from memory.ports.heads import head_of
+from memory.ports.lexical_scan import rank_by_words
 from memory.ports.query import WORDS
 from memory.ports.record import Key, Record
 

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memory.policies.asked import EntryQuery
-from memory.policies.asking import Question, read
-from memory.policies.marks import marks_of
+from memory.policies.entry_query import EntryQuery
+from memory.policies.question import Question, read
 from memory.policies.ranking import closeness
 from memory.policies.ranking.boosts import boost_multipliers, decay
-from memory.policies.ranking.calibrated import Calibration, Constants, EmbedderCalibration
+from memory.policies.ranking.calibration import Calibration, Constants, EmbedderCalibration
 from memory.policies.ranking.fields import SELECT
 from memory.policies.ranking.order import rank
 from memory.policies.ranking.preferences import Preferences
 from memory.policies.ranking.relevance import EmbedderScale
 from memory.policies.ranking.score import score
+from memory.policies.text_features import marks_of
 from memory.ports.candidates import CandidateColumns, Statistics
 from memory.ports.record import Role, pack_vector
 from memory.ports.text import words

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memory.domain.errors import InvalidInput
-from memory.policies.facts import RecordFacts
+from memory.policies.record_facts import RecordFacts
 from memory.policies.retention import RetentionRule, decide_retention, decide_version
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from memory.domain.message import Message, Role
-from memory.policies.thresholds import archived_by
+from memory.policies.compaction_thresholds import archived_by
 from memory.policies.tokens import DefaultCounter, message_tokens
 from memory.policies.window import TokenThreshold, arrange, fit_to_budget, from_user, split_by_tokens
 from tests.unit.policies.talk import answer, asks, said

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from memory.policies.asking import read, read_as
+from memory.policies.question import read, read_as
 from memory.policies.typos import (
     LONG,
     MOST_WORDS,

@@ -12,7 +12,7 @@ import pytest
 from memory.domain.scope import Scope
 from memory.domain.time import micros
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.policies.visibility import PRESENT, is_active, is_current, is_expired, predicate_of, was_stored
 from memory.ports.record import FieldValue, Key, Record
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.domain.errors import InvalidInput
-from memory.ports.asking import condition, lets_through
 from memory.ports.contract.cells import cells
 from memory.ports.query import And, Condition, Eq, Ge, Gt, Has, In, IsNull, Le, Lt, Not, Or, StartsWith
+from memory.ports.query_evaluation import condition, lets_through
 from memory.ports.record import Key, Mark, PendingStep, Record, Role, Standing, Tombstone
 from tests.support.depth import drawn
 

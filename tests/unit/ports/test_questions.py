@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from memory.domain.errors import InvalidInput
 from memory.orchestrator.storage.collections import ENTRIES
-from memory.ports.asking import lets_through
 from memory.ports.contract.refusals import nested_filter
 from memory.ports.contract.support import record
 from memory.ports.query import MAX_FILTER_DEPTH, And, Condition, Eq, Ge, In, Lt, Not, Or, StartsWith
-from memory.ports.questions import prepare_filter, text_range
+from memory.ports.query_evaluation import lets_through
+from memory.ports.query_validation import prepare_filter, text_range
 from tests.support.depth import drawn
 
 LAST = "\U0010ffff"

@@ -18,10 +18,10 @@ from memory.ports.candidates import CandidateColumns, Candidates, Neighbourhood
 from memory.ports.contract.collections import DECLARED, PLAIN, SAMPLES
 from memory.ports.contract.support import ELSEWHERE, HERE, T0, apply_all, delete, id_of, put, record
 from memory.ports.contract.test_candidates import QUESTIONS, random_record
+from memory.ports.partition_candidates import candidates_of
+from memory.ports.partition_index import PartitionIndex
 from memory.ports.query import Eq, within
 from memory.ports.record import Partition, PendingStep, Record, pack_vector
-from memory.ports.scored import PartitionIndex
-from memory.ports.scoring import candidates_of
 from memory.ports.writes import Newer
 from tests.support import depth
 

@@ -9,9 +9,9 @@ import random
 import numpy as np
 import pytest
 
-from memory.ports.nearness import exact_cosines
 from memory.ports.record import pack_vector
-from memory.ports.units import UnitVectors
+from memory.ports.unit_vectors import UnitVectors
+from memory.ports.vector_scan import exact_cosines
 
 
 def _drawn(chance: random.Random) -> bytes:

@@ -17,8 +17,8 @@ from memory.adapters.sql.naming import TableNames
 from memory.adapters.sql.server.batch import Batch, check_names, put_row
 from memory.ports.batch import ResolvedWrite, WriteCollision, slot_of
 from memory.ports.collections import Collection
-from memory.ports.deciding import decide
 from memory.ports.rows import row_of
+from memory.ports.write_decision import decide
 from memory.ports.writes import Absent, Annotate, Outcome, Put, RaiseGeneration, Status, Write
 
 

@@ -21,9 +21,9 @@ from memory.adapters.sql.server.candidates import nearest
 from memory.adapters.sql.several import portions
 from memory.adapters.sql.shapes import Shape, Values
 from memory.ports import lexical
+from memory.ports.candidate_scan import head_fields, measure_heads, neighbours, place_of
 from memory.ports.candidates import CandidateColumns, Candidates, Neighbourhood, Statistics, none_of
-from memory.ports.gathering import head_fields, measure_heads, neighbours, place_of
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Head, Partitions
 from memory.ports.text import query_words
 

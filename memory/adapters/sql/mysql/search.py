@@ -27,7 +27,7 @@ from memory.adapters.sql.table import Columns
 from memory.ports import candidates, lexical
 from memory.ports.bm25 import Ints, norms, term_scores
 from memory.ports.collections import Collection
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Everywhere, Head, Hit, RowType, Search, Words
 from memory.ports.record import Role
 from memory.ports.text import query_words, rarity

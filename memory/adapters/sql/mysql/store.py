@@ -31,13 +31,13 @@ from memory.adapters.sql.naming import TableNames, form_and_format
 from memory.adapters.sql.server.store import AuditPage, ServerStore
 from memory.adapters.sql.several import in_list
 from memory.domain.errors import MemoryTiersError, NotOpen
-from memory.ports.answering import expect_server
 from memory.ports.batch import BatchRollback, WriteCollision
 from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search
 from memory.ports.record import JsonValue, Record
+from memory.ports.server_probe import expect_server
 from memory.ports.storable import Unstorable
 from memory.ports.store import Health
 from memory.ports.writes import Absent, Annotate, Outcome, Put, RaiseGeneration, Status, Write

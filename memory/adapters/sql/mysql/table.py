@@ -35,7 +35,7 @@ from memory.ports import lexical
 from memory.ports.batch import StoredRow
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Everywhere, Order, Tenant, Where
 from memory.ports.record import Key
 from memory.ports.rows import CORRUPT, RECORD, Row, corrupt_row

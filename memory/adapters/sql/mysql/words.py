@@ -26,7 +26,7 @@ from memory.adapters.sql.naming import TableNames
 from memory.adapters.sql.several import in_list, packets, pad_to_power_of_two, portions
 from memory.ports import lexical
 from memory.ports.collections import Collection
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 
 BUCKETS = 512
 ROWS = 64

@@ -24,11 +24,11 @@ from memory.adapters.sql.server.batch import Batch, check_names, put_row
 from memory.adapters.sql.server.store import WriteContention
 from memory.ports.batch import ResolvedWrite, WriteCollision, slot_of
 from memory.ports.collections import Collection
-from memory.ports.deciding import Decision, decide
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.record import Key, Tombstone
 from memory.ports.rows import TOMBSTONE, Row, row_of
 from memory.ports.storable import Unstorable
+from memory.ports.write_decision import Decision, decide
 from memory.ports.writes import (
     Absent,
     Annotate,

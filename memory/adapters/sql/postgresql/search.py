@@ -26,11 +26,11 @@ from memory.adapters.sql.table import Columns
 from memory.ports import lexical
 from memory.ports.bm25 import Scores, norms, rarities, term_scores
 from memory.ports.collections import Collection
-from memory.ports.nearness import exact_cosines
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Condition, Hit, Near, Partitions, RowType, Search, Where, Words
 from memory.ports.record import Key, Role
 from memory.ports.text import query_words
+from memory.ports.vector_scan import exact_cosines
 
 RECORDS = frozenset({RowType.RECORD})
 

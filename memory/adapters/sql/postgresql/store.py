@@ -31,13 +31,13 @@ from memory.adapters.sql.postgresql.settings import Settings
 from memory.adapters.sql.postgresql.table import PgTable
 from memory.adapters.sql.postgresql.thresholds import THRESHOLDS, Thresholds
 from memory.adapters.sql.server.store import AuditPage, ServerStore
-from memory.ports.answering import expect_server
 from memory.ports.batch import BatchRollback
 from memory.ports.candidates import CandidateColumns, Candidates
 from memory.ports.capabilities import Capabilities
 from memory.ports.collections import Collection
 from memory.ports.query import Hit, Search
 from memory.ports.record import JsonValue
+from memory.ports.server_probe import expect_server
 from memory.ports.store import Health
 from memory.ports.writes import Outcome, Put, Write
 

@@ -33,7 +33,7 @@ from memory.domain.time import micros
 from memory.ports.batch import StoredRow
 from memory.ports.clock import system_clock
 from memory.ports.collections import Collection
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Everywhere, Tenant, Where
 from memory.ports.record import Key
 from memory.ports.rows import CORRUPT, Row, corrupt_row

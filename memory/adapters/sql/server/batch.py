@@ -25,7 +25,7 @@ from memory.ports.batch import (
     partition_of,
 )
 from memory.ports.collections import Collection
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.record import Key, Partition
 from memory.ports.rows import Row, row_of
 from memory.ports.storable import Unstorable

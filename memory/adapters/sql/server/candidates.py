@@ -14,11 +14,11 @@ from memory.adapters.sql.questions import question, values_and_shapes
 from memory.adapters.sql.selection import Selection
 from memory.adapters.sql.shapes import Shape
 from memory.adapters.sql.table import Columns, Table
+from memory.ports.candidate_scan import head_fields, measure_heads
 from memory.ports.candidates import CandidateColumns, Candidates, Statistics
-from memory.ports.gathering import head_fields, measure_heads
-from memory.ports.nearness import exact_cosines
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import RowType
+from memory.ports.vector_scan import exact_cosines
 
 _RECORDS = frozenset({RowType.RECORD})
 

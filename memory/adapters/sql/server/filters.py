@@ -12,7 +12,7 @@ from memory.adapters.sql.codec import TypeTable
 from memory.adapters.sql.shapes import FALSE, NOTHING, NUMBERS, Shape, Shaper, Values
 from memory.domain.errors import InvalidInput
 from memory.ports.collections import Collection, FieldType
-from memory.ports.comparing import suits
+from memory.ports.comparisons import suits
 from memory.ports.query import Eq, Ge, Gt, In, Le, Lt
 from memory.ports.record import FieldValue
 

@@ -24,9 +24,9 @@ from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable, table_of
 from memory.domain.ids import is_id
 from memory.ports.bm25 import Scores
+from memory.ports.candidate_scan import stack_vectors
 from memory.ports.candidates import CandidateColumns, Candidates, Neighbourhood, none_of
-from memory.ports.comparing import SYSTEM_TYPES
-from memory.ports.gathering import stack_vectors
+from memory.ports.comparisons import SYSTEM_TYPES
 from memory.ports.query import Everywhere
 from memory.ports.record import Role
 

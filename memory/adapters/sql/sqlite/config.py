@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 
 from memory.adapters.sql.thresholds import SqlThresholds
 from memory.ports.capabilities import Capabilities
-from memory.ports.local import absolute_path, local_path
+from memory.ports.local_paths import absolute_path, local_path
 from memory.ports.options import SecondsOrZero, Shouted, StoreOptions, Whole, wrong
 from memory.ports.record import JsonValue
 
@@ -49,7 +49,7 @@ class Thresholds(SqlThresholds):
     deleted_at_once: int = 256
     """Rows read at once to leave tombstones in their places."""
     block: int = 8192
-    """Numbers of vectors that are multiplied at once, see `memory.ports.units`."""
+    """Numbers of vectors that are multiplied at once, see `memory.ports.unit_vectors`."""
     limits_written_out: int = 0
     """None is: SQLite chooses other indexes where it knows the limit."""
     log_pages: int = 4000
@@ -87,7 +87,7 @@ class SqliteConfig(StoreOptions):
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> SqliteConfig:
     """The config of `sqlite:///relative`, `sqlite:////absolute` or `sqlite:///:memory:`
-    (see `memory.ports.local`), with options in the query part or apart.
+    (see `memory.ports.local_paths`), with options in the query part or apart.
     """
     scheme, colon, rest = url.partition(":")
     if scheme != "sqlite" or not colon:

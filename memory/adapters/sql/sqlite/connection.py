@@ -29,7 +29,7 @@ from memory.adapters.sql.sqlite.session import DeclaredCollections, Session
 from memory.adapters.sql.sqlite.worker import Worker, attempt
 from memory.domain.errors import ConfigError, NotOpen, StoreError, StoreFull, StoreUnavailable
 from memory.ports.collections import Collection
-from memory.ports.forks import keep_alive
+from memory.ports.fork_guard import keep_alive
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Protocol
 from weakref import WeakSet
 
-from memory.ports.forks import keep_alive
+from memory.ports.fork_guard import keep_alive
 
 REST_SECONDS = 5.0
 """How long a fork waits for the jobs under way. After that the child may not open their

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable
 from memory.ports.record import Role
-from memory.ports.units import UnitVectors
+from memory.ports.unit_vectors import UnitVectors
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 

@@ -19,9 +19,9 @@ from memory.adapters.sql.several import pad_to_power_of_two, portions
 from memory.adapters.sql.shapes import Shape, Values
 from memory.adapters.sql.sqlite.session import Session
 from memory.adapters.sql.sqlite.table import SqliteTable
-from memory.ports.nearness import exact_cosines
 from memory.ports.query import Condition, RowType
 from memory.ports.record import Role
+from memory.ports.vector_scan import exact_cosines
 
 T = TypeVar("T")
 Told: TypeAlias = tuple[int, Any, Any]

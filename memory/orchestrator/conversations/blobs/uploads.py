@@ -55,7 +55,7 @@ from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.session_keys import scope_of
 from memory.orchestrator.storage.steps import step
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import And, Eq, Has, Query, within
 from memory.ports.record import FieldValue, JsonValue, Key, Partition, PendingStep, Record, Tombstone
 from memory.ports.store import Store

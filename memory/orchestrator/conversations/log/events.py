@@ -17,8 +17,8 @@ from memory.orchestrator.conversations.blobs.large_texts import Artifacts, trunc
 from memory.orchestrator.storage.collections import SAID_BY
 from memory.orchestrator.storage.entry_records import copy_json
 from memory.orchestrator.storage.places import NOWHERE, Places
-from memory.policies.marks import marks_of
-from memory.policies.passages import parts_of
+from memory.policies.passage_splitting import parts_of
+from memory.policies.text_features import marks_of
 from memory.ports.record import FieldValue, JsonValue, Key, PendingStep, Record
 
 FIRST_PLACE = 2

@@ -51,7 +51,7 @@ from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import And, Condition, Eq, Ge, In, Le, Order, Query, within
 from memory.ports.record import Key, PendingStep, Record, Stored
 from memory.ports.store import Store

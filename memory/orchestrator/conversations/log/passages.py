@@ -22,8 +22,8 @@ from memory.orchestrator.storage.collections import MESSAGES, PASSAGES
 from memory.orchestrator.storage.outbox import Came, Item, Outbox, OutboxRecord
 from memory.orchestrator.storage.placement import Placement
 from memory.orchestrator.storage.steps import step
-from memory.policies.asked import SearchMode
-from memory.policies.passages import parts_of
+from memory.policies.entry_query import SearchMode
+from memory.policies.passage_splitting import parts_of
 from memory.ports.query import Condition, IsNull, Not, Order, Query, Tenant
 from memory.ports.record import Key, PendingStep, Record
 from memory.ports.store import Store

@@ -20,11 +20,11 @@ from memory.orchestrator.conversations.window.handle import Handle
 from memory.orchestrator.conversations.window.reading import COPIED, Window
 from memory.orchestrator.storage.collections import MESSAGES
 from memory.orchestrator.storage.places import Places
-from memory.policies.compacting import CompactionResult, CompactionSettings, compact_messages
-from memory.policies.thresholds import WindowPolicy, archived_by
+from memory.policies.compaction_thresholds import WindowPolicy, archived_by
+from memory.policies.list_compaction import CompactionResult, CompactionSettings, compact_messages
 from memory.policies.tokens import message_tokens, tools_tokens
 from memory.policies.window import TokenThreshold, split_for_compaction
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import And, Eq, Order, Query, within
 from memory.ports.record import JsonValue
 

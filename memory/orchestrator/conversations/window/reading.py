@@ -18,7 +18,7 @@ from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.places import Places
 from memory.policies.tokens import message_tokens
 from memory.policies.window import MessageArrangement, arrange, reaches_back
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.record import Record
 from memory.ports.tokens import TokenCounter
 

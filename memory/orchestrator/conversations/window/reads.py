@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 from memory.domain.message import Message
 from memory.orchestrator.conversations.log.events import Event
 from memory.orchestrator.storage.places import NOWHERE, Places
-from memory.policies.aligning import align_messages
+from memory.policies.message_alignment import align_messages
 
 SESSIONS_KEPT = 1_000
 """Sessions of which one task's last read is kept; of others it counts as not having

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from memory.domain.message import Message
 from memory.orchestrator.conversations.log.events import copy_of
 from memory.orchestrator.storage.places import Places
-from memory.policies.aligning import align_messages
+from memory.policies.message_alignment import align_messages
 
 AT_ONCE = 500
 """Messages that are put together."""

@@ -27,7 +27,7 @@ from memory.domain.errors import ConfigError, NotOpen, StoreError, StoreFull, St
 from memory.ports.base import record_bytes
 from memory.ports.candidates import Candidates
 from memory.ports.collections import FieldType
-from memory.ports.comparing import SYSTEM_TYPES
+from memory.ports.comparisons import SYSTEM_TYPES
 from memory.ports.contract.collections import DECLARED, MORE_SAMPLES, SAMPLES
 from memory.ports.contract.support import (
     HERE,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from memory.ports.asking import lets_through
 from memory.ports.contract.collections import MORE_SAMPLES
 from memory.ports.contract.support import HERE, T0, apply_all, put, record
 from memory.ports.query import Condition, In, Not, Query, Search, Words, within
+from memory.ports.query_evaluation import lets_through
 from memory.ports.record import Record
 from memory.ports.store import Store
 

@@ -13,7 +13,7 @@ from memory.domain.message import Role
 from memory.orchestrator.conversations.log.events import event_of
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import MESSAGES, PASSAGES, SESSIONS
-from memory.policies.passages import parts_of
+from memory.policies.passage_splitting import parts_of
 from memory.ports.collections import Collection
 from memory.ports.embedder import Fingerprint
 from memory.ports.query import MAX_LIMIT, Everywhere, Query

@@ -20,7 +20,7 @@ from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.conversations.window.streaming import StreamedMessage
 from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES
 from memory.orchestrator.storage.steps import current_step
-from memory.policies.reading import ContextRequest
+from memory.policies.context import ContextRequest
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Key, Record
 from memory.ports.writes import AtVersion, Put

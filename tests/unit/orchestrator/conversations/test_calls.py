@@ -11,7 +11,7 @@ import pytest
 
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.window.history import HistoryQuery
-from memory.policies.reading import ContextRequest
+from memory.policies.context import ContextRequest
 from tests.unit.orchestrator.conversations.talking import assistant, begun, opened, user
 from tests.unit.orchestrator.world import World
 

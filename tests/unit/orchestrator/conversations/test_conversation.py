@@ -19,8 +19,8 @@ from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import MESSAGES, SESSIONS
 from memory.orchestrator.storage.session_keys import session_key
-from memory.policies.compacting import summary_of
-from memory.policies.reading import ContextRequest
+from memory.policies.context import ContextRequest
+from memory.policies.list_compaction import summary_of
 from memory.policies.window import INTERRUPTED
 from memory.ports.query import Everywhere, Query, Tenant
 from memory.ports.record import Key, Record

@@ -20,10 +20,10 @@ from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.topology import Topology
-from memory.policies.compacting import CompactionSettings
-from memory.policies.onward import ExitedMessages, WindowExitFunction
+from memory.policies.context import ContextRequest
+from memory.policies.list_compaction import CompactionSettings
 from memory.policies.quotas import Quota
-from memory.policies.reading import ContextRequest
+from memory.policies.window_exit import ExitedMessages, WindowExitFunction
 from tests.unit.orchestrator.conversations.talking import begun, opened, user, window
 from tests.unit.orchestrator.world import DAY, SESSION, TENANT, USER, World
 

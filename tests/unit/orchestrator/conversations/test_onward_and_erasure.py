@@ -14,8 +14,8 @@ from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.topology import Topology
-from memory.policies.asked import EntryQuery
-from memory.policies.onward import ExitedMessages
+from memory.policies.entry_query import EntryQuery
+from memory.policies.window_exit import ExitedMessages
 from tests.unit.orchestrator.conversations.talking import opened, user
 from tests.unit.orchestrator.world import DAY, TENANT, USER, World
 

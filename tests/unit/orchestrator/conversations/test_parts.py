@@ -23,7 +23,7 @@ from memory.domain.errors import (
     StoreUnavailable,
     TooMuchContention,
 )
-from memory.domain.hold import LegalHold
+from memory.domain.legal_hold import LegalHold
 from memory.domain.time import moment
 from memory.orchestrator.conversations import conversation
 from memory.orchestrator.conversations.blobs import large_texts, uploads

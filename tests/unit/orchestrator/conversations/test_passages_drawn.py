@@ -20,7 +20,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.window.streaming import StreamedMessage
 from memory.orchestrator.embeddings import passages
 from memory.orchestrator.engine import Engine
-from memory.policies.passages import PART
+from memory.policies.passage_splitting import PART
 from memory.ports.query import Tenant
 from tests.support import noticed
 from tests.support.depth import drawn

@@ -15,7 +15,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import MESSAGES, OPERATIONS, SESSIONS
-from memory.policies.reading import ContextRequest
+from memory.policies.context import ContextRequest
 from memory.ports.query import Everywhere, Query
 from memory.ports.record import Record
 from tests.unit.orchestrator.conversations.talking import (

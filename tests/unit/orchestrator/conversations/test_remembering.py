@@ -19,7 +19,7 @@ from memory.orchestrator.conversations.log.seen import REMEMBERED, REMEMBERED_FO
 from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.conversations.window.reading import MARGIN
 from memory.orchestrator.storage.collections import MESSAGES
-from memory.policies.reading import ContextRequest
+from memory.policies.context import ContextRequest
 from memory.policies.window import fit_to_budget, is_pinned, newest
 from memory.ports.collections import Collection
 from memory.ports.query import Query

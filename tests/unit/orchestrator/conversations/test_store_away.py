@@ -18,7 +18,7 @@ from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.orchestrator.engine import Engine
 from memory.orchestrator.storage.collections import MESSAGES
-from memory.policies.reading import ContextRequest
+from memory.policies.context import ContextRequest
 from memory.ports.record import Key
 from tests.unit.orchestrator.conversations.talking import SYSTEM, begun, hits_of, opened, told, user, window
 from tests.unit.orchestrator.world import TENANT, Flaky, World

@@ -17,7 +17,7 @@ from memory.adapters.sql.sqlite.store import SqliteStore
 from memory.adapters.sql.sqlite.table import table_of
 from memory.domain.scope import Scope
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS, MESSAGES
-from memory.policies.asked import EntryQuery
+from memory.policies.entry_query import EntryQuery
 from memory.policies.ranking.fields import BESIDE
 from memory.policies.visibility import filter_of
 from memory.ports.candidates import Candidates, Neighbourhood

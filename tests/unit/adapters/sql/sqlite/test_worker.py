@@ -30,7 +30,7 @@ from memory.ports.contract.support import (
     record,
     search_hits,
 )
-from memory.ports.pace import iterate_cooperatively
+from memory.ports.cooperative import iterate_cooperatively
 from memory.ports.query import Eq, Order, Query, within
 from memory.ports.record import Record
 from memory.ports.writes import Absent

@@ -1,0 +1,32 @@
+"""A manager over named stores, as agents use it: search and add, tools for a model,
+memory shown to it, and learning from what is said.
+"""
+
+from memory.agents.manager.extraction import Extraction, ModelExtractor
+from memory.agents.manager.injection import Injection
+from memory.agents.manager.manager import MemoryManager
+from memory.agents.manager.plain_files import JsonStore, MarkdownStore
+from memory.agents.manager.recording import Recording
+from memory.agents.manager.stores import MemoryStore, NamedStore, StoreEntry
+from memory.agents.manager.tools import AddTool, SearchTool, Tool
+from memory.policies.extraction import EveryNTurns, EveryTurn, ExtractedFact, MessageFilter
+
+__all__ = [
+    "AddTool",
+    "EveryNTurns",
+    "EveryTurn",
+    "ExtractedFact",
+    "Extraction",
+    "Injection",
+    "JsonStore",
+    "MarkdownStore",
+    "MemoryManager",
+    "MemoryStore",
+    "MessageFilter",
+    "ModelExtractor",
+    "NamedStore",
+    "Recording",
+    "SearchTool",
+    "StoreEntry",
+    "Tool",
+]

@@ -1,0 +1,281 @@
+"""Two small stores on plain files, which a hand may edit: one JSON file, and a folder
+of Markdown (E88 to E94).
+
+For notes beside an agent, and as examples of a store of one's own. Their methods block,
+so a manager calls them in a thread; each call reads what is on the disk. One process at
+a time writes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import time
+import unicodedata
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+
+from memory.agents.manager.stores import StoreEntry, content_of
+from memory.domain import validation
+from memory.domain.errors import CorruptRecord, InvalidInput
+from memory.ports.local_paths import absolute_path
+
+FOLDER = Path("~/.memory-tiers")
+LONGEST_SLUG = 50
+_UNFIT = re.compile(r"\.\.+|[^\w.-]", re.ASCII)
+
+
+class Strategy(Protocol):
+    """Another way to search a store: it is told what is added, and asked for the ids of
+    what answers, the best first, each with its score (E94).
+    """
+
+    def index(self, entry_id: str, content: str) -> object: ...
+    def search(self, query: str, limit: int) -> Sequence[tuple[str, float]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """One text of a store."""
+
+    id: str
+    content: str
+    metadata: Mapping[str, Any] | None
+    at: float
+
+
+class JsonStore:
+    """Entries in one JSON file; without a path they last as long as the object.
+
+    `JsonStore.at_home("notes")` has its file in the home folder. No file is touched
+    before the first call.
+    """
+
+    def __init__(self, path: Path | str | None = None, *, strategy: Strategy | None = None) -> None:
+        self._path = None if path is None else absolute_path(path)
+        self._strategy = strategy
+        self._held: list[dict[str, Any]] = []
+        self._turn = threading.Lock()
+
+    @classmethod
+    def at_home(cls, name: str, *, strategy: Strategy | None = None) -> JsonStore:
+        """The store of that name: `~/.memory-tiers/<name>.json`, whatever of the name
+        no file may have made `_`.
+        """
+        if not validation.identifier("name", name).strip():
+            raise InvalidInput("name", "must not be blank")
+        return cls(FOLDER / f"{_UNFIT.sub('_', name).lstrip('.') or '_'}.json", strategy=strategy)
+
+    def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> str:
+        """Keep a text, and return its id; the same text again has the same (E89)."""
+        text = content_of(content)
+        about = None if metadata is None else validation.json_object("metadata", metadata)
+        with self._turn:
+            records = self._read()
+            for record in records:
+                if record["content"] == text:
+                    return str(record["id"])
+            made = str(uuid.uuid4())
+            self._write(
+                [
+                    *records,
+                    {
+                        "id": made,
+                        "content": text,
+                        "metadata": about,
+                        "created_at": datetime.now(UTC).isoformat(),
+                    },
+                ]
+            )
+            if self._strategy is not None:
+                self._strategy.index(made, text)
+        return made
+
+    def search(self, query: str, *, limit: int = 3) -> list[StoreEntry]:
+        """Entries by how many words of the query they have, among equals the newest;
+        none without one (E90). The score is in the metadata.
+        """
+        with self._turn:
+            records = self._read()
+        texts = [
+            _Text(r["id"], r["content"], r["metadata"], datetime.fromisoformat(r["created_at"]).timestamp())
+            for r in records
+        ]
+        return _search_texts(texts, query, limit, self._strategy)
+
+    def _read(self) -> list[dict[str, Any]]:
+        if self._path is None or not self._path.exists():
+            return list(self._held)
+        try:
+            records = json.loads(self._path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise self._corrupt_record_error(None, f"not JSON: {error}") from None
+        if not isinstance(records, list):
+            raise self._corrupt_record_error(None, f"must be a list of records, not {type(records).__name__}")
+        return [self._check_record(number, record) for number, record in enumerate(records)]
+
+    def _check_record(self, number: int, record: object) -> dict[str, Any]:
+        """A record as a hand may have left it: without an id, a moment or metadata."""
+        if not isinstance(record, dict) or not isinstance(record.get("content"), str):
+            raise self._corrupt_record_error(number, "a record must be an object with a content that is text")
+        if not isinstance(record.get("metadata"), dict | None):
+            raise self._corrupt_record_error(
+                number, f"metadata must be an object, not {type(record['metadata']).__name__}"
+            )
+        given = {
+            "id": str(uuid.uuid5(uuid.NAMESPACE_OID, record["content"])),
+            "metadata": None,
+            "created_at": "1970-01-01T00:00:00+00:00",
+            **record,
+        }
+        try:
+            datetime.fromisoformat(given["created_at"])
+        except (TypeError, ValueError):
+            raise self._corrupt_record_error(number, "created_at must be a moment in ISO 8601") from None
+        return given
+
+    def _corrupt_record_error(self, number: int | None, problem: str) -> CorruptRecord:
+        return CorruptRecord(
+            str(self._path),
+            number,
+            problem,
+            "; nothing was changed. Correct the file by hand, or move it away to start with no records",
+        )
+
+    def _write(self, records: list[dict[str, Any]]) -> None:
+        if self._path is None:
+            self._held = records
+            return
+        _replace(self._path, json.dumps(records, indent=2, ensure_ascii=False) + "\n")
+
+
+class MarkdownStore:
+    """Notes in a folder, one Markdown file for each first line (E93): what is added
+    under the same first line goes into the same file.
+
+    `namespace` is a folder within it: stores with different ones do not see each other.
+    """
+
+    def __init__(
+        self, folder: Path | str, namespace: str = "notes", *, strategy: Strategy | None = None
+    ) -> None:
+        if not any(map(str.isalnum, validation.identifier("namespace", namespace))):
+            raise InvalidInput("namespace", "must have a letter or a digit")
+        self._folder = absolute_path(folder) / _folder_of(namespace)
+        self._strategy = strategy
+        self._turn = threading.Lock()
+
+    def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> str:
+        """Keep a text: its first line names the file, the other lines go to the end of
+        it, or of a new one. Returns the file's name.
+
+        Metadata are not kept: the file is prose.
+        """
+        heading, _, rest = content_of(content).strip().partition("\n")
+        with self._turn:
+            path = self._folder / f"{_slug(heading) or self._fallback_name()}.md"
+            before = path.read_text(encoding="utf-8") if path.exists() else f"{heading}\n"
+            more = _lines_to_add(heading, rest.strip(), before)
+            said = f"{before.rstrip()}\n{more}\n" if more else before
+            if not path.exists() or said != before:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                _replace(path, said)
+                if self._strategy is not None:
+                    self._strategy.index(path.name, said)
+        return path.name
+
+    def _fallback_name(self) -> str:
+        """A name that no note has, for one whose first line makes none."""
+        at = time.time_ns() // 1_000_000
+        while (self._folder / f"entry-{at}.md").exists():
+            at += 1
+        return f"entry-{at}"
+
+    def search(self, query: str, *, limit: int = 10) -> list[StoreEntry]:
+        """Whole notes by how many words of the query they have, among equals the one
+        written last.
+        """
+        with self._turn:
+            paths = sorted(self._folder.glob("*.md")) if self._folder.is_dir() else []
+            texts = [
+                _Text(p.name, p.read_text(encoding="utf-8").strip(), {"file": p.name}, p.stat().st_mtime)
+                for p in paths
+            ]
+        return _search_texts(texts, query, limit, self._strategy)
+
+
+def _search_texts(
+    texts: Sequence[_Text], query: str, limit: int, strategy: Strategy | None
+) -> list[StoreEntry]:
+    query, limit = validation.text("query", query), validation.whole_limit(limit, default=len(texts))
+    if strategy is None:
+        asked = _words(query)
+        scored = [(float(len(asked & _words(text.content))), text) for text in texts]
+        ranked = sorted([one for one in scored if one[0]], key=lambda one: (one[0], one[1].at), reverse=True)
+    else:
+        by_id = {text.id: text for text in texts}
+        ranked = [(score, by_id[i]) for i, score in strategy.search(query, limit) if i in by_id]
+    return [
+        StoreEntry(text.content, metadata={**(text.metadata or {}), "score": score})
+        for score, text in ranked[:limit]
+    ]
+
+
+def _words(text: str) -> set[str]:
+    return set(_in_order(text))
+
+
+def _in_order(text: str) -> list[str]:
+    """The words of a text, each whole: a mark, as a vowel sign of Devanagari, belongs
+    to its letter (E90).
+    """
+    kept = " "
+    for c in unicodedata.normalize("NFC", text.casefold()):
+        kept += (
+            c if c == "_" or c.isalnum() or (kept[-1] != " " and unicodedata.category(c)[0] == "M") else " "
+        )
+    return kept.split()
+
+
+def _folder_of(namespace: str) -> str:
+    """A folder's name that no other namespace has: where some of it no folder may have,
+    a digest of all of it stands behind the rest.
+    """
+    fit = _UNFIT.sub("_", namespace).lstrip(".")
+    return fit if fit == namespace else f"{fit}-{sha256(namespace.encode()).hexdigest()[:8]}"
+
+
+def _slug(heading: str) -> str:
+    """A file's name of a first line (E93); empty where there is no word in it."""
+    return _full_slug(heading)[:LONGEST_SLUG].strip("-")
+
+
+def _full_slug(heading: str) -> str:
+    return "-".join(_in_order(heading.lstrip("#")))
+
+
+def _lines_to_add(heading: str, rest: str, note: str) -> str:
+    """What a text adds to the note of its name: the lines behind the first, and the
+    first too where only its beginning is the note's name and the note has it not.
+    """
+    named = _full_slug(heading)
+    is_there = len(named) <= LONGEST_SLUG or any(_full_slug(line) == named for line in note.splitlines())
+    return rest if is_there else f"{heading}\n{rest}".strip()
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole, or leave it as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)

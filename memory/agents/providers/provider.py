@@ -1,0 +1,509 @@
+"""What a provider of messages is, and what those that come with this library share:
+each session of a provider is one of its memory's sessions.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+
+from memory.agents.providers.turn import DEFAULT, TurnMixin, described_as
+from memory.domain import validation
+from memory.domain.corrections import explain_guesses
+from memory.domain.errors import InvalidInput, NotFound
+from memory.domain.message import Message, Role
+from memory.domain.results import ResultMixin
+from memory.domain.session import SessionInfo
+from memory.domain.shapes import export_messages, import_message, import_messages
+from memory.facade.memory import Memory
+from memory.facade.resources.session import MessageLike, Session
+from memory.facade.runtime.access import MAX_QUERY_BYTES
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.log.events import copy_of
+from memory.orchestrator.conversations.window.reads import Version, WindowRead, lends_reads, reads_of_caller
+from memory.orchestrator.storage.places import Places
+from memory.policies.context import ContextRequest
+from memory.policies.message_ranking import best_of
+from memory.policies.window import is_made_for_reading, newest, with_stand_ins
+
+HELD = 1_000
+"""Sessions whose handles an instance keeps, and messages of each that it knows again
+without asking.
+"""
+PAGE = 200
+
+Messages: TypeAlias = "Message | Mapping[str, Any] | Sequence[MessageLike]"
+
+
+@runtime_checkable
+class Provider(Protocol):
+    """Anything that keeps the messages of sessions (C1 to C4). `clear` and `entries`,
+    as `SessionProvider` has them, may be missing (C15).
+    """
+
+    async def read(
+        self,
+        session_id: str = DEFAULT,
+        *,
+        limit: int | None = None,
+        query: str | None = None,
+        tags: Sequence[str] = (),
+    ) -> Sequence[Message]: ...
+
+    async def write(
+        self,
+        messages: Sequence[Message],
+        session_id: str = DEFAULT,
+        *,
+        tags: Sequence[str] = (),
+        agent: str | None = None,
+    ) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ProviderEntry(ResultMixin):
+    """One session of a provider (C7). `id` and `created_at` stay when it is written
+    again; `tags` and `agent` are those of the latest write (C8).
+
+    `accessed_at` is when it was last read (C9), `token_count` what its messages take, a
+    summary aside (C32, C40).
+    """
+
+    id: str
+    session_id: str
+    messages: list[Message]
+    created_at: datetime
+    accessed_at: datetime | None = None
+    agent: str | None = None
+    tags: list[str] = field(default_factory=list)
+    token_count: int | None = None
+
+    def to(
+        self, format: str, *, foreign_reasoning: bool = True, strict: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return the messages in the format of a library: `openai`, `anthropic`,
+        `langchain` or `plain`. See `memory.formats.export_messages`.
+        """
+        return export_messages(self.messages, format, foreign_reasoning=foreign_reasoning, strict=strict)
+
+
+@dataclass(slots=True)
+class ProviderSession:
+    """A session as this instance has it."""
+
+    session: Session
+    accessed_at: datetime | None = None
+
+
+@explain_guesses
+class SessionProvider(TurnMixin):
+    """What the providers share. A provider reaches the sessions of its namespace only,
+    which is its type unless told; `clear` too.
+
+    A message is taken in any of the shapes that `Session.append` takes; what is
+    returned are copies (C12). System messages are the run's affair and not stored
+    (C22). With `user` the sessions are that user's: their default session is the user's
+    own, another user's session is refused with `SessionOwnerMismatch`, and `clear` and
+    `entries` reach the user's only. Several processes may use providers of one
+    namespace.
+    """
+
+    type: ClassVar[str] = "session"
+    takes_new: ClassVar[bool] = True
+    """Whether `write` takes `new`."""
+    _max_tokens: int | None = None
+    """How many tokens a read has room for."""
+
+    def __init__(self, memory: Memory, *, namespace: str | None = None, user: str | None = None) -> None:
+        self.namespace = validation.identifier("namespace", self.type if namespace is None else namespace)
+        if "/" in self.namespace:
+            raise InvalidInput("namespace", "must not contain '/', which separates it from the session id")
+        self._user = None if user is None else validation.identifier("user", user)
+        self._memory = memory
+        reads_of_caller()  # child tasks of the caller let it know what they read
+        self._held: OrderedDict[str, ProviderSession] = OrderedDict()
+
+    @lends_reads
+    async def read(
+        self,
+        session_id: str = DEFAULT,
+        *,
+        limit: int | None = None,
+        query: str | None = None,
+        tags: Sequence[str] = (),
+    ) -> list[Message]:
+        """The messages of a session; none where there is none, or where it has not all
+        of the tags (C3, C11).
+
+        With `limit` the newest so many, at most, a call never without its results. With
+        `query` those that answer it, by words, and with both the best of these; in the
+        order in which they were said.
+        """
+        most, asked, wanted = read_asked(limit, query, tags)
+        await self._before()
+        while True:
+            held = self._handle(session_id)
+            was_open = held.session._held is not None
+            try:
+                if wanted and not wanted <= set((await held.session.info()).tags):
+                    return []
+                window, seen = await self._window(held.session)
+                if asked is None:
+                    shown = with_stand_ins(await self._read_view(held, window))
+                    shown = shown if most is None else trim_to_newest(shown, most)
+                else:
+                    shown = await self._best(held, window, asked, most)
+                conversation = await held.session._conversation()
+                held.accessed_at = await conversation.note_access()
+            except NotFound:
+                self._held.pop(session_id, None)
+                if was_open:
+                    continue  # it was cleared by another, and perhaps written again
+                reads_of_caller().put(self._unwritten(session_id), WindowRead())
+                return []
+            seen.shown = [message for message in shown if not is_made_for_reading(message)]
+            seen.hide(
+                {message.id for message in self._trim_window(window)} - {message.id for message in shown}
+            )
+            reads_of_caller().put(conversation.log.life.incarnation, seen)
+            return [copy_of(message) for message in shown]
+
+    @lends_reads
+    async def write(
+        self,
+        messages: Messages,
+        session_id: str = DEFAULT,
+        *,
+        tags: Sequence[str] = (),
+        agent: str | None = None,
+        new: bool = False,
+    ) -> list[str]:
+        """Store what a run has come to; with `new` these messages behind what is there,
+        whatever they say.
+
+        Returns what could not be kept to, in words: mostly nothing. The tags and the
+        agent are those of the latest write (C8).
+        """
+        said = storable_messages(messages)
+        described = described_as(tags, agent)
+        await self._before()
+        try:
+            notes = await self._write_messages(session_id, said, described, new)
+        except NotFound:  # cleared since by another
+            self._held.pop(session_id, None)
+            notes = await self._write_messages(session_id, said, described, new)
+        replaced = [
+            f"messages[{number}].{path}"
+            for number, message in enumerate(said)
+            for path in message.placeholders
+        ]
+        return [*notes, *(f"{path} is not JSON: a placeholder is stored" for path in replaced)]
+
+    async def _write_messages(
+        self, session_id: str, said: list[Message], described: Mapping[str, Any], new: bool
+    ) -> list[str]:
+        held = self._handle(session_id, create=True)
+        conversation = await held.session._conversation()
+        self._settle_read(conversation, session_id, said)
+        read = set[str | None]() if new else self._shown_to_caller(conversation)
+        if not new:
+            seen = self._last_read(conversation)
+            said = await conversation.without_erased(said, () if seen is None else seen.versions)
+        notes = await self._store(held, conversation, said, new)
+        if not new:
+            reads_of_caller().take_back(conversation.log.life.incarnation)
+            reads_of_caller().take_back(self._unwritten(session_id))
+        await conversation.enter_history(
+            [message.id for message in said if message.id is not None and message.id not in read]
+        )
+        await conversation.describe(described)
+        return notes
+
+    async def clear(self, session_id: str | None = None) -> None:
+        """Erase one session, or all of this provider's namespace; where there is none,
+        nothing happens (C5). An empty id is refused (C13).
+        """
+        await self._before()
+        if session_id is not None:
+            await self._session(session_id, create=False).delete()
+            self._held.pop(session_id, None)
+            return
+        for info in [info async for info in self._infos()]:
+            await self._memory.session(
+                info.id, create=False, namespace=self.namespace, user=self._user
+            ).delete()
+        self._held.clear()
+
+    async def _changed_since(
+        self, session_id: str, messages: Sequence[Message]
+    ) -> tuple[list[str], list[Message]]:
+        """Of messages that were read here: the ids of those erased since, and those
+        edited since, as they are now.
+        """
+        said = [message for message in messages if message.role is not Role.SYSTEM]
+        session, erased, edited = self._session(session_id, create=False), list[str](), list[Message]()
+        try:
+            window, conversation = (await self._window(session))[0], await session._conversation()
+        except NotFound:
+            return [str(message.id) for message in said], []
+        there = {message.id: message for message in window}
+        for message in said:
+            now = there.get(message.id) or await conversation.message(str(message.id))
+            if now is None:
+                erased.append(str(message.id))
+            elif _says(now) != _says(message):
+                edited.append(now)
+        return erased, edited
+
+    async def _follow(self, session_id: str, erased: Sequence[str], edited: Sequence[Message]) -> None:
+        """Erase and edit messages here as they were elsewhere."""
+        session = self._session(session_id, create=False)
+        for message_id in erased:
+            await session.erase(message_id)
+        if edited:
+            await session.append(list(edited))
+
+    async def entries(self, session_id: str | None = None) -> list[ProviderEntry]:
+        """One session, or all of this provider's namespace, with what is stored of
+        each; none where there is none (C6).
+        """
+        await self._before()
+        if session_id is None:
+            return [
+                entry
+                async for info in self._infos()
+                if (entry := await self._entry(info.id[len(self.namespace) + 1 :])) is not None
+            ]
+        entry = await self._entry(session_id)
+        return [] if entry is None else [entry]
+
+    # -- what each provider does its own way -------------------------------------------
+
+    async def _before(self) -> None:
+        """Before any call."""
+        self._memory._access.check_process()
+
+    def _trim_window(self, window: list[Message]) -> list[Message]:
+        """What of the window this provider keeps: of writers at once each keeps what
+        the others said.
+        """
+        return window
+
+    async def _read_view(self, held: ProviderSession, window: list[Message]) -> list[Message]:
+        """What a read without a query shows of the window, the newest last."""
+        return self._trim_window(window)
+
+    async def _best(
+        self, held: ProviderSession, window: list[Message], query: str, most: int | None
+    ) -> list[Message]:
+        """What a read shows that answers the query, no more than `most` messages, or
+        than have room.
+        """
+        kept = with_stand_ins(self._trim_window(window))
+        ranks = await ranks_of(held.session, kept, query)
+        if self._max_tokens is None or not ranks:
+            return best_of(kept, ranks, most=most)
+        costs = await costs_of(held.session)
+        return best_of(
+            kept,
+            ranks,
+            most=most,
+            costs=[costs.get(message.id, 0) for message in kept],
+            budget=self._max_tokens,
+        )
+
+    async def _store(
+        self, held: ProviderSession, conversation: Conversation, messages: list[Message], new: bool
+    ) -> list[str]:
+        """Store what was written; what could not be kept to."""
+        raise NotImplementedError
+
+    # -- what they share ---------------------------------------------------------------
+
+    async def _window(self, session: Session) -> tuple[list[Message], WindowRead]:
+        """The window as it is now. The caller is not shown it yet, so this is no read
+        of the calling task.
+        """
+        context, read = await (await session._conversation()).read()
+        window = [
+            message for message in context.messages if message.is_summary or message.role is not Role.SYSTEM
+        ]
+        read.shown = list(window)
+        return window, read
+
+    def _last_read(self, conversation: Conversation) -> WindowRead | None:
+        """What the calling task knows of the session: its last read, and what it wrote
+        since; None where it did neither.
+        """
+        return reads_of_caller().get(conversation.log.life.incarnation)
+
+    def _settle_read(
+        self, conversation: Conversation, session_id: str, messages: Sequence[Message]
+    ) -> WindowRead | None:
+        """The read that the messages come from, which the calling task hands back; None
+        where it has read nothing.
+        """
+        reads = reads_of_caller()
+        reads.begin(self._unwritten(session_id), conversation.log.life.incarnation)
+        return reads.settle(conversation.log.life.incarnation, messages)
+
+    async def _assume_read(self, session_id: str, shown: Sequence[Message]) -> None:
+        """Let the calling task have read these messages here, which it read in another
+        part of a composite.
+
+        Those that say something else here count as edited since. A read of this part is
+        kept, without what the composite did not show.
+        """
+        held = self._handle(session_id)
+        try:
+            conversation = await held.session._conversation()
+            seen = self._settle_read(conversation, session_id, shown)
+            if seen is not None and seen.is_read and not seen.is_assumed:
+                seen.hide(set(seen.versions) - {message.id for message in shown})
+                return
+            window, now = await self._window(held.session)
+        except NotFound:
+            self._held.pop(session_id, None)
+            reads_of_caller().put(self._unwritten(session_id), WindowRead())
+            return
+        known = {message.id: message for message in shown}
+        there = [message for message in window if message.id in known and message.id in now.versions]
+        versions: dict[str, Version] = {}
+        for message in there:
+            place, edits = now.versions[str(message.id)]
+            versions[str(message.id)] = place, edits if _says(message) == _says(known[message.id]) else -1
+        read = WindowRead(
+            Places.of(place for place, _ in versions.values()), versions, there, is_assumed=True
+        )
+        reads_of_caller().put(conversation.log.life.incarnation, read)
+
+    def _shown_to_caller(self, conversation: Conversation) -> set[str | None]:
+        """The ids of messages that the calling task hands back, rather than says."""
+        seen = self._last_read(conversation)
+        if seen is None:
+            return set()
+        return set(seen.versions) if seen.shown is None else {message.id for message in seen.shown}
+
+    def _knows(self, conversation: Conversation, messages: list[Message]) -> None:
+        """Let the calling task know these messages, in order, after it wrote. What it
+        has read stays what it has read.
+        """
+        seen = self._last_read(conversation) or WindowRead(is_read=False)
+        seen.shown = messages if len(messages) <= HELD else None
+        reads_of_caller().put(conversation.log.life.incarnation, seen)
+
+    def _unwritten(self, session_id: str) -> str:
+        """Under which a task's read is kept that found no session."""
+        return f"{self._memory.tenant}/{self._key(session_id)}"
+
+    def _key(self, session_id: str) -> str:
+        named = validation.identifier("session_id", session_id)
+        return f"{self.namespace}/{named if self._user is None or named != DEFAULT else f'{DEFAULT}@{self._user}'}"
+
+    def _session(self, session_id: str, *, create: bool) -> Session:
+        return self._memory.session(
+            self._key(session_id), create=create, namespace=self.namespace, user=self._user
+        )
+
+    def _handle(self, session_id: str, *, create: bool = False) -> ProviderSession:
+        self._key(session_id)  # refuses what is no id
+        held = self._held.pop(session_id, None)
+        if held is None or (create and not held.session._creates and held.session._held is None):
+            held = ProviderSession(self._session(session_id, create=create))
+        self._held[session_id] = held
+        if len(self._held) > HELD:
+            self._held.popitem(last=False)
+        return held
+
+    async def _infos(self) -> AsyncIterator[SessionInfo]:
+        cursor, more = None, True
+        while more:
+            page = await self._memory.sessions.list(
+                namespace=self.namespace,
+                user=self._user,
+                by="created",
+                order="oldest",
+                limit=PAGE,
+                cursor=cursor,
+            )
+            for info in page.sessions:
+                if info.id.startswith(f"{self.namespace}/"):
+                    yield info
+            cursor, more = page.cursor, page.cursor is not None
+
+    async def _entry(self, session_id: str) -> ProviderEntry | None:
+        session = self._session(session_id, create=False)
+        try:
+            info, context = await session.info(), await session._stored_window()
+        except NotFound:
+            return None
+        held = self._held.get(session_id)
+        moments = [info.accessed_at, None if held is None else held.accessed_at]
+        accessed_at = max((moment for moment in moments if moment is not None), default=None)
+        active = sum(
+            tokens
+            for message, tokens in zip(context.messages, context.tokens, strict=True)
+            if not message.is_summary
+        )  # C40
+        return ProviderEntry(
+            info.id, session_id, context.messages, info.created_at, accessed_at, info.agent, info.tags, active
+        )
+
+
+def _says(message: Message) -> tuple[object, ...]:
+    return message.role, message.content, message.reasoning, message.tool_calls
+
+
+def read_asked(
+    limit: int | None, query: str | None, tags: Sequence[str]
+) -> tuple[int | None, str | None, set[str]]:
+    """What a read is asked, checked: how many messages, what they answer, which tags
+    their session has.
+    """
+    most = None if limit is None else validation.whole_limit(limit, default=0)
+    asked = None if query is None else validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
+    return most, asked, set(validation.tags(validation.sequence("tags", tags)))
+
+
+def storable_messages(messages: Messages) -> list[Message]:
+    """The messages as ours, without those of the system and results that only stood in
+    for others in a read: copies.
+    """
+    alone = isinstance(messages, Message | Mapping)
+    given = (
+        import_message(messages)
+        if alone
+        else import_messages(validation.sequence("messages", messages), "messages")
+    )
+    return [said for said in given if said.role is not Role.SYSTEM and not is_made_for_reading(said)]
+
+
+async def ranks_of(session: Session, messages: Sequence[Message], query: str) -> dict[int, int]:
+    """The ranks of those of the messages that answer the query, by position."""
+    conversation, most, places = (
+        await session._conversation(),
+        PAGE,
+        {message.id: at for at, message in enumerate(messages)},
+    )
+    while True:  # archived messages are found too, and must not take the places of those that can be shown
+        hits = await session._access.engine.finding.find_in(conversation, query, most, "lexical")
+        found = [places[hit.message.id] for hit in hits if hit.message.id in places]
+        if len(hits) < most or len(found) == len(places):
+            return {at: rank for rank, at in enumerate(found)}
+        most *= 4
+
+
+async def costs_of(session: Session) -> dict[str | None, int]:
+    """What each message of the window takes in tokens, as the session counts them, by
+    id.
+    """
+    context, _ = await (await session._conversation()).read(ContextRequest(completes=True))
+    return dict(zip([message.id for message in context.messages], context.tokens, strict=True))
+
+
+def trim_to_newest(messages: Sequence[Message], most: int) -> list[Message]:
+    """The newest so many, at most: a call never without its results."""
+    return list(messages) if len(messages) <= most else [messages[at] for at in newest(messages, most)]

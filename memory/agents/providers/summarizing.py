@@ -1,0 +1,195 @@
+"""A summary of what was said, and the newest of it."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+from memory.agents.providers.provider import HELD, ProviderSession, SessionProvider
+from memory.domain import validation
+from memory.domain.corrections import explain_guesses
+from memory.domain.errors import CompactionError, InvalidInput
+from memory.domain.message import Message, Role
+from memory.facade.memory import Memory
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.policies.message_alignment import align_messages
+from memory.policies.window import blocks
+
+log = logging.getLogger(__name__)
+
+PROMPT = "Summarise this conversation for the assistant that goes on with it. Keep names, numbers, decisions and open questions."
+HEADING = "[Conversation summary so far]\n"
+CHARACTERS = 4
+"""Of a summary, for each token that it may take (C39)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRequest:
+    """What a summariser is given: the messages that the summary is to stand for, the
+    summary before it, and how long it may become.
+    """
+
+    messages: list[Message]
+    previous: str | None
+    max_tokens: int
+    prompt: str
+
+    def to_messages(self) -> list[dict[str, str]]:
+        """The same as a request to a model (C38)."""
+        said = "\n".join(
+            f"{message.role.value.upper()}: {message.said_or_thought}" for message in self.messages
+        )
+        earlier = (
+            ""
+            if self.previous is None
+            else f"Previous summary:\n{self.previous}\n\nNew conversation to add:\n"
+        )
+        return [{"role": "system", "content": self.prompt}, {"role": "user", "content": earlier + said}]
+
+
+Summariser: TypeAlias = Callable[[SummaryRequest], "str | Awaitable[str]"]
+
+
+@explain_guesses
+class SummarizingProvider(SessionProvider):
+    """A written list takes the place of what is there; where it takes more than
+    `active_tokens`, the older half becomes part of the summary, until it fits or one
+    message is left (C35 to C45). A read is the summary, as a system message, and what
+    is not in it.
+
+    `summarise` gets a `SummaryRequest` and returns, or awaits, text. A failure of it is a
+    note that `write` returns: what was written stays as it is.
+    """
+
+    type: ClassVar[str] = "summarizing"
+
+    def __init__(
+        self,
+        memory: Memory,
+        summarise: Summariser,
+        *,
+        namespace: str | None = None,
+        user: str | None = None,
+        active_tokens: int = 3_000,
+        summary_tokens: int = 600,
+        prompt: str = PROMPT,
+    ) -> None:
+        super().__init__(memory, namespace=namespace, user=user)
+        if not callable(summarise):
+            raise InvalidInput(
+                "summarise", f"must be a function from SummaryRequest to text, not {type(summarise).__name__}"
+            )
+        self._summarise = summarise
+        self._active_tokens = validation.whole("active_tokens", active_tokens)
+        self._summary_tokens = validation.whole("summary_tokens", summary_tokens)
+        self._prompt = prompt
+
+    async def summary(self, session_id: str = "default") -> str | None:
+        """The summary as it stands (C40); None where there is none."""
+        entries = await self.entries(session_id)
+        return next(
+            (message.text for entry in entries for message in entry.messages if message.is_summary), None
+        )
+
+    async def _read_view(self, held: ProviderSession, window: list[Message]) -> list[Message]:
+        return [*_summary_messages(window), *(message for message in window if not message.is_summary)]
+
+    async def _best(
+        self, held: ProviderSession, window: list[Message], query: str, most: int | None
+    ) -> list[Message]:
+        shown = [*_summary_messages(window), *await super()._best(held, window, query, most)]
+        return (
+            [message for message in shown if not message.is_summary]
+            if most is not None and len(shown) > most
+            else shown
+        )
+
+    async def _store(
+        self, held: ProviderSession, conversation: Conversation, messages: list[Message], new: bool
+    ) -> list[str]:
+        window, now = await self._window(held.session)
+        read = self._last_read(conversation)
+        summaries, active = [m for m in window if m.is_summary], [m for m in window if not m.is_summary]
+        spoken = [message for message in messages if not message.is_summary]
+        seen = [
+            message
+            for message in (active if read is None or read.shown is None else read.shown)
+            if not message.is_summary
+        ]
+        matched = (
+            []
+            if new
+            else [
+                (m, None if at is None else seen[at].id)
+                for m, at in zip(spoken, align_messages(spoken, seen), strict=True)
+            ]
+        )
+        there = {message.id for message in active}
+        kept = [
+            m if named is None else m.model_copy(update={"id": named})
+            for m, named in matched
+            if named is None or named in there
+        ]
+        known = now if new or read is None or not read.is_read else read
+        stored = await conversation.replace(
+            [*summaries, *(active + spoken if new else kept)], by_content=not new, read=known
+        )
+        if not new:
+            summarised = [message for message in seen if message.id not in there]
+            self._knows(
+                conversation,
+                [*summarised, *[message for message in stored if not message.is_summary]][-HELD:],
+            )
+        elif read is not None:
+            self._knows(conversation, [*seen, *[m for m in stored if m.id not in now.versions]][-HELD:])
+        return await self._fit(conversation)
+
+    async def _fit(self, conversation: Conversation) -> list[str]:
+        """Compact until what is active fits, or one block of it is left. What could not
+        be done.
+        """
+        while True:
+            context, _ = await conversation.read()
+            counted = zip(context.messages, context.tokens, strict=True)
+            active = [(m, tokens) for m, tokens in counted if m.role is not Role.SYSTEM and not m.is_summary]
+            over = sum(tokens for _, tokens in active) - self._active_tokens
+            sizes = [len(block) for block in blocks([message for message, _ in active])]
+            if over <= 0:
+                return []
+            if len(sizes) < 2:
+                return [
+                    f"one message with the results of its calls exceeds active_tokens={self._active_tokens} by {over} tokens"
+                ]
+            archived = sizes[0]
+            for size in sizes[1:-1]:
+                if archived + size > sum(sizes) // 2:
+                    break
+                archived += size
+            try:
+                await conversation.compact(
+                    self._make_summary, keep_last=sum(sizes) - archived, reason="active_tokens"
+                )
+            except CompactionError as error:
+                log.warning("session %s exceeds active_tokens by %d tokens: %s", conversation.id, over, error)
+                return [f"active_tokens is exceeded by {over} tokens, because no summary was made: {error}"]
+
+    async def _make_summary(self, messages: Sequence[Message]) -> str:
+        previous = next((message.text for message in messages if message.is_summary), None)
+        asked = SummaryRequest(
+            [m for m in messages if not m.is_summary], previous, self._summary_tokens, self._prompt
+        )
+        said = self._summarise(asked)
+        text = await said if inspect.isawaitable(said) else said
+        return text[: self._summary_tokens * CHARACTERS] if isinstance(text, str) else text
+
+
+def _summary_messages(window: Sequence[Message]) -> list[Message]:
+    """The summaries of the window, as messages of the system that say what they are."""
+    return [
+        Message(id=m.id, role=Role.SYSTEM, content=HEADING + m.text, is_summary=True)
+        for m in window
+        if m.is_summary
+    ]

@@ -1,0 +1,683 @@
+"""`MemoryConfig`: which stores serve which tiers, what moves onward when, and how long
+things last. Frozen; shows no secrets.
+
+Where the values come from, and which source wins, is the story of
+`memory.facade.config.sources`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from memory.domain import validation
+from memory.domain.corrections import did_you_mean, setting_hint
+from memory.domain.errors import ConfigError, InvalidInput
+from memory.domain.scope import ScopeKind
+from memory.domain.time import show_duration
+from memory.facade.config.sources import Layer, gather_settings
+from memory.facade.config.values import (
+    HIDDEN,
+    Duration,
+    Interval,
+    StoreOptions,
+    StoreUrl,
+    installed_schemes,
+    is_broken_url,
+    mask_options,
+    mask_url,
+    scheme_of,
+    short_scheme,
+)
+from memory.orchestrator.storage.deliveries import Consistency
+from memory.orchestrator.storage.kinds import KINDS
+from memory.orchestrator.storage.settings import EngineSettings
+from memory.policies.promotion import DEFAULT_RULES, PromotionRule
+from memory.policies.quotas import Quota
+from memory.policies.retention import RetentionRule
+from memory.policies.routing import TIERS
+from memory.policies.tokens import DefaultCounter
+
+MAIN = "main"
+"""The store that serves every tier for which nothing else was said."""
+
+
+class BadSetting(ConfigError):
+    """One setting that cannot be used; `path` is its dotted name."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}" if path else problem)
+        self.path = path
+
+
+def default_url() -> str:
+    """One SQLite file in the user's data folder."""
+    import platformdirs
+
+    return "sqlite:///" + str(Path(platformdirs.user_data_dir("memory-tiers", appauthor=False)) / "memory.db")
+
+
+def _url(value: str) -> str:
+    if scheme_of(value) is None:
+        raise ValueError("is not a URL with a scheme, such as sqlite:///memory.db")
+    if mask_url(value) == value and HIDDEN in value:
+        raise ValueError(f"is a masked URL: {HIDDEN} replaces its password. Write the password instead")
+    return StoreUrl(value.strip())
+
+
+def _url_or_name(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must name a store or give a URL")
+    if is_broken_url(value):
+        raise ValueError("is not a URL: '://' must follow the scheme, as in sqlite:///memory.db")
+    if scheme_of(value):
+        return _url(value)
+    if (named := short_scheme(value)) is not None:
+        raise ValueError(
+            f"'{named[:40]}:' is not a scheme of an installed store. Installed: {', '.join(sorted(installed_schemes()))}"
+        )
+    return value
+
+
+def _quote_name(value: str) -> str:
+    """A name that was given, to repeat in a message; nothing of what can be none, which
+    may hold a secret.
+    """
+    return f" '{value[:40]}'" if value.replace("-", "_").isidentifier() else ""
+
+
+_Shown = PlainSerializer(mask_url)
+"""Dumped without secrets."""
+
+
+_FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+def _one_value(name: str) -> Callable[[object], object]:
+    """Reads a table that is given as one value of it: `retry = 3`."""
+
+    def read(value: object) -> object:
+        return value if value is None or isinstance(value, Mapping | BaseModel) else {name: value}
+
+    return read
+
+
+class RetrySettings(BaseModel):
+    """How often a call that finds the store unavailable is made, and how long is waited
+    before the second time at most; see `Retry`.
+    """
+
+    model_config = _FROZEN
+
+    attempts: int = Field(default=3, ge=1, le=20)
+    backoff: Duration = timedelta(milliseconds=100)
+
+
+class BreakerSettings(BaseModel):
+    """After how many failed calls in a row a store is left alone, and how long; see
+    `CircuitBreaker`.
+    """
+
+    model_config = _FROZEN
+
+    failures: int = Field(default=5, ge=1)
+    cool_down: Duration = timedelta(seconds=10)
+
+
+class Guards(BaseModel):
+    """What stands around a store; all of it is off unless set."""
+
+    model_config = _FROZEN
+
+    timeout: Duration | None = None
+    retry: Annotated[RetrySettings | None, BeforeValidator(_one_value("attempts"))] = None
+    breaker: Annotated[BreakerSettings | None, BeforeValidator(_one_value("failures"))] = None
+
+    def settings_by_name(self) -> dict[str, str | int]:
+        """What is set, by dotted name."""
+        values: dict[str, str | int] = {"timeout": show_duration(self.timeout)} if self.timeout else {}
+        if self.retry:
+            values |= {
+                "retry.attempts": self.retry.attempts,
+                "retry.backoff": show_duration(self.retry.backoff),
+            }
+        if self.breaker:
+            values |= {
+                "breaker.failures": self.breaker.failures,
+                "breaker.cool_down": show_duration(self.breaker.cool_down),
+            }
+        return values
+
+
+class StoreConfig(Guards):
+    """A named store: its URL, whose scheme names the adapter, the adapter's own
+    options, and what stands around it.
+    """
+
+    url: Annotated[str, AfterValidator(_url), _Shown]
+    options: Annotated[dict[str, Any], AfterValidator(StoreOptions), PlainSerializer(mask_options)] = Field(
+        default_factory=dict
+    )
+
+    def __repr_args__(self) -> Any:
+        return [
+            ("url", mask_url(self.url)),
+            ("options", mask_options(self.options)),
+            *self.settings_by_name().items(),
+        ]
+
+
+class Tiers(BaseModel):
+    """What serves each tier: the name of a store under `stores`, or a URL."""
+
+    model_config = _FROZEN
+
+    short: Annotated[str, AfterValidator(_url_or_name), _Shown] = MAIN
+    mid: Annotated[str, AfterValidator(_url_or_name), _Shown] = MAIN
+    long: Annotated[str, AfterValidator(_url_or_name), _Shown] = MAIN
+
+
+class RouteConfig(BaseModel):
+    """Another store for some of what a tier keeps: everything named must hold, and the
+    first route that does wins. See `SplitStore`.
+    """
+
+    model_config = _FROZEN
+
+    tiers: tuple[Literal["short", "mid", "long"], ...] = Field(min_length=1)
+    store: Annotated[str, AfterValidator(_url_or_name), _Shown]
+    tenants: tuple[str, ...] = ()
+    scope_kinds: tuple[ScopeKind, ...] = ()
+    collections: tuple[str, ...] = ()
+
+    @field_validator("collections", mode="after")
+    @classmethod
+    def _known_collections(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        known = [c.name for c in KINDS.collections]
+        for name in value:
+            if name not in known:
+                raise ValueError(
+                    f"there is no collection {name[:40]!r}{did_you_mean(name, known)} (known: {', '.join(known)})"
+                )
+        return value
+
+    @model_validator(mode="after")
+    def _says_for_what(self) -> RouteConfig:
+        if not (self.tenants or self.scope_kinds or self.collections):
+            raise ValueError(
+                "a route needs tenants, scope_kinds or collections. To route a whole tier, set [tiers]"
+            )
+        return self
+
+    def describe(self) -> str:
+        asked = [
+            f"{name} {', '.join(values)}"
+            for name in ("tenants", "scope_kinds", "collections")
+            if (values := getattr(self, name))
+        ]
+        return f"{', '.join(self.tiers)}: {' and '.join(asked)} -> {mask_url(self.store)}"
+
+
+class Durations(BaseModel):
+    """How long things last; see `EngineSettings`."""
+
+    model_config = _FROZEN
+
+    mark_life: Duration = EngineSettings().mark_life
+    tombstone_life: Duration = EngineSettings().tombstone_life
+    cache_max_age: Duration = EngineSettings().cache_max_age
+    expired_grace: Interval = EngineSettings().expired_grace
+    lease: Duration = EngineSettings().lease
+    sweep_every: Interval = EngineSettings().sweep_every
+    deadline: Duration = EngineSettings().deadline
+    advice: Duration = EngineSettings().advice
+
+
+class EmbedderSettings(BaseModel):
+    """What makes vectors of text: "wordllama"; "none", and nothing is found by meaning;
+    or "folder", a sentence encoder in a folder (`path`).
+    """
+
+    model_config = _FROZEN
+
+    use: Literal["wordllama", "none", "folder"] = "wordllama"
+    path: str | None = None
+
+    @model_validator(mode="after")
+    def _has_a_folder(self) -> EmbedderSettings:
+        if self.use == "folder" and not self.path:
+            raise BadSetting("embedder.path", "is missing. Set it to the folder of the encoder")
+        if self.use != "folder" and self.path is not None:
+            raise BadSetting(
+                "embedder.path", f"applies only to use = \"folder\", not to '{self.use}'. Omit it"
+            )
+        return self
+
+    def settings_by_name(self) -> dict[str, str]:
+        """What is set, by dotted name."""
+        return (
+            {"embedder": self.use}
+            if self.path is None
+            else {"embedder.use": self.use, "embedder.path": self.path}
+        )
+
+
+class ConversationSettings(BaseModel):
+    """What is done with what is said in sessions.
+
+    `meaning`: where what messages are found by, by meaning, is kept: "home", in the
+    messages' own store (tier mid), where that has an index for meaning; "long", in that
+    of tier long; "off": messages are found by words alone. Of a message it is vectors,
+    and none of its text.
+    """
+
+    model_config = _FROZEN
+
+    meaning: Literal["home", "long", "off"] = "home"
+
+
+class SearchSettings(BaseModel):
+    """`cache_bytes` bounds what searches by meaning keep in memory of stores that have
+    no index for it; nought: nothing.
+    """
+
+    model_config = _FROZEN
+
+    cache_bytes: Annotated[int, Field(ge=0)] = EngineSettings().search_cache_bytes
+
+
+class ArtifactSettings(BaseModel):
+    """`max_bytes`: how large an artifact may be. What a tenant's come to, its messages'
+    large texts too, is bounded by a quota (`artifact_bytes`).
+    """
+
+    model_config = _FROZEN
+
+    max_bytes: Annotated[int, Field(ge=1)] = EngineSettings().artifact_bytes
+
+
+class EnrichmentSettings(BaseModel):
+    """The enrichment of `write` and `write_with_report`, unless a call says otherwise.
+
+    With `auto_tag` the advisor adds tags to new entries. With `auto_supersede` older
+    entries that they supersede are retired. Without an advisor neither is done.
+    """
+
+    model_config = _FROZEN
+
+    auto_tag: bool = False
+    auto_supersede: bool = False
+
+
+@dataclass(frozen=True)
+class ServingStore:
+    """One distinct store that serves one tier or several."""
+
+    name: str
+    url: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    guards: Guards = field(default_factory=Guards)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the URL says all there is to say of it."""
+        return not self.options and not self.guards.settings_by_name()
+
+    def __repr__(self) -> str:
+        said = f"name={self.name!r}, url={mask_url(self.url)!r}, options={mask_options(self.options)!r}"
+        return f"ServingStore({said}, guards={self.guards.settings_by_name()!r})"
+
+
+class MemoryConfig(BaseModel):
+    """Everything that can be set. Anything wrong is a `ConfigError` that names the
+    setting. What is dumped or printed of it holds no secret.
+    """
+
+    model_config = _FROZEN
+
+    tenant: str = "default"
+    embedder: Annotated[EmbedderSettings, BeforeValidator(_one_value("use"))] = EmbedderSettings()
+    token_counter: str = DefaultCounter().name
+    """What counts the tokens of messages, by name: that one, or one that an installed
+    distribution registers under `memory.token_counters`.
+    """
+    accept_loss: bool | tuple[str, ...] = False
+    """True, or the names of the stores of which losing what they acknowledged is
+    accepted: then they may be homes without being durable.
+    """
+    require_all: bool = False
+    """True: opening fails unless every store answers. Else those that do are opened,
+    and the others when they are back; one must be there.
+    """
+    inclusion_rules: bool = True
+    consistency: Consistency = EngineSettings().consistency
+    """When a write returns, unless it says so itself; see `Memory.write`."""
+    telemetry: bool = False
+    """True: every store's calls are traced and timed through OpenTelemetry; see
+    `Telemetry`.
+    """
+    tiers: Tiers = Tiers()
+    routes: tuple[RouteConfig, ...] = ()
+    stores: dict[str, StoreConfig] = Field(default_factory=dict)
+    promotion: tuple[PromotionRule, ...] = DEFAULT_RULES
+    policies: tuple[str, ...] = ()
+    """Rules in Python, by the names that installed distributions register under
+    `memory.policies`; asked in order, after `promotion`.
+    """
+    retention: tuple[RetentionRule, ...] = ()
+    """What is deleted, ended or kept by rule, first rule first; nothing unless asked
+    for.
+    """
+    quotas: tuple[Quota, ...] = ()
+    """How much scopes and tenants may hold."""
+    durations: Durations = Durations()
+    conversations: ConversationSettings = ConversationSettings()
+    search: SearchSettings = SearchSettings()
+    artifacts: ArtifactSettings = ArtifactSettings()
+    enrichment: EnrichmentSettings = EnrichmentSettings()
+
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    def __init__(self, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as exc:
+            raise _to_bad_setting(exc) from None  # pydantic's own error carries what was given, secrets too
+
+    @classmethod
+    def load(
+        cls, source: str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None = None, **settings: Any
+    ) -> MemoryConfig:
+        """The configuration from everywhere it may come from: arguments before
+        environment before file before defaults.
+        """
+        return load(source, settings)
+
+    @field_validator("tenant", mode="after")
+    @classmethod
+    def _tenant(cls, value: str) -> str:
+        if not validation.identifier("tenant", value).strip():
+            raise InvalidInput("tenant", "must not be blank")
+        return value
+
+    @field_validator("stores", mode="after")
+    @classmethod
+    def _store_names(cls, value: dict[str, StoreConfig]) -> dict[str, StoreConfig]:
+        for name in value:
+            if not name.replace("-", "_").isidentifier() or name != name.lower() or "__" in name:
+                raise ValueError(
+                    f"{name[:40]!r} is not a valid store name. Use lower-case letters, digits, - and single _"
+                )
+        return value
+
+    @field_validator("promotion", "retention", "quotas", mode="before")
+    @classmethod
+    def _lists_of_rules(cls, value: object, info: ValidationInfo) -> object:
+        if not isinstance(value, list | tuple):
+            listed = f"should be a list of {'quotas' if info.field_name == 'quotas' else 'rules'} ([[{info.field_name}]] in TOML"
+            raise ValueError(
+                listed + (', JSON in the environment: [{"name": ...}])' if isinstance(value, str) else ")")
+            )
+        return value
+
+    @field_validator("policies", mode="before")
+    @classmethod
+    def _list_of_names(cls, value: object) -> object:
+        if not isinstance(value, list | tuple):
+            raise ValueError('should be a list of names, such as ["decided"]')
+        return value
+
+    @field_validator("promotion", "retention", "quotas", mode="after")
+    @classmethod
+    def _distinct_rules(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        names = [rule.name for rule in value]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two rules are named '{name}'. Rename one")
+        return value
+
+    @model_validator(mode="after")
+    def _stores_are_known(self) -> MemoryConfig:
+        known = [*self.stores, MAIN]
+        said = {f"tiers.{tier}": getattr(self.tiers, tier) for tier in TIERS}
+        said |= {f"routes.{number}.store": route.store for number, route in enumerate(self.routes, start=1)}
+        for path, name in said.items():
+            if scheme_of(name) is None and name not in known:
+                raise BadSetting(
+                    path, f"names no store{_quote_name(name)} (and is no URL){did_you_mean(name, known)}"
+                )
+        in_use = [store.name for store in self.stores_in_use()]
+        for name in self.accept_loss if not isinstance(self.accept_loss, bool) else ():
+            if name not in in_use:
+                raise BadSetting(
+                    "accept_loss",
+                    f"names no store in use{_quote_name(name)}{did_you_mean(name, in_use)} (in use: {', '.join(in_use)})",
+                )
+        return self
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """Where each value of `leaves()` came from: 'default', 'argument', an
+        environment variable, or a file and line.
+        """
+        return MappingProxyType({path: self._origins.get(path, "default") for path in self.leaves()})
+
+    @property
+    def engine(self) -> EngineSettings:
+        lengths = {name: getattr(self.durations, name) for name in Durations.model_fields}
+        return EngineSettings(
+            **lengths,
+            consistency=self.consistency,
+            search_cache_bytes=self.search.cache_bytes,
+            artifact_bytes=self.artifacts.max_bytes,
+        )
+
+    def serving_stores(self) -> dict[str, ServingStore]:
+        """The store of each tier, routes aside. Tiers with the same store, or the same
+        URL, get the very same one.
+        """
+        found = self._stores_by_name()
+        return {tier: found[getattr(self.tiers, tier)] for tier in TIERS}
+
+    def routes_of(self, tier: str) -> list[tuple[RouteConfig, ServingStore]]:
+        """The routes that send some of a tier to another store, in order, and that
+        store.
+        """
+        found = self._stores_by_name()
+        return [(route, found[route.store]) for route in self.routes if tier in route.tiers]
+
+    def stores_in_use(self) -> list[ServingStore]:
+        """Every distinct store that a tier or a route names."""
+        return list({store.name: store for store in self._stores_by_name().values()}.values())
+
+    def tiers_on(self, name: str) -> list[str]:
+        """The tiers of which a store serves all or some."""
+        return [
+            tier
+            for tier, store in self.serving_stores().items()
+            if name in (store.name, *(to.name for _, to in self.routes_of(tier)))
+        ]
+
+    def _stores_by_name(self) -> dict[str, ServingStore]:
+        """The store behind each name or URL that a tier or a route gives."""
+        named = {
+            name: ServingStore(name, store.url, store.options, store) for name, store in self.stores.items()
+        }
+        if MAIN not in named:
+            named[MAIN] = ServingStore(MAIN, StoreUrl(default_url()))
+        by_url = {store.url: store for store in reversed(named.values()) if store.is_plain}
+        found: dict[str, ServingStore] = {}
+        for said in (*(getattr(self.tiers, tier) for tier in TIERS), *(route.store for route in self.routes)):
+            store = named.get(said) or by_url.get(said)
+            if store is None:
+                store = ServingStore(_free_name(scheme_of(said) or "store", named), said)
+                named[store.name] = by_url[said] = store
+            found[said] = store
+        return found
+
+    def prepare(self) -> None:
+        """Create the default data folder, readable by its owner only, where the default
+        file is in use.
+        """
+        if any(store.url == default_url() for store in self.stores_in_use()):
+            folder = Path(default_url().removeprefix("sqlite:///")).parent
+            try:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as exc:
+                raise ConfigError(
+                    f"cannot create the data folder {folder}: {exc.strerror}; run `memory init` or set tiers to another store"
+                ) from exc
+
+    def leaves(self) -> dict[str, Any]:
+        """Every value by its dotted name, ready to show: secrets hidden, durations as
+        text, and the stores in use.
+        """
+        plain = (
+            "tenant",
+            "token_counter",
+            "accept_loss",
+            "require_all",
+            "inclusion_rules",
+            "consistency",
+            "telemetry",
+        )
+        shown: dict[str, Any] = {
+            name: getattr(self, name) for name in plain
+        } | self.embedder.settings_by_name()
+        shown |= {f"tiers.{tier}": mask_url(getattr(self.tiers, tier)) for tier in TIERS}
+        stores: dict[str, StoreConfig | ServingStore] = {
+            **self.stores,
+            **{s.name: s for s in self.stores_in_use() if s.name == MAIN},
+        }
+        for name, store in stores.items():
+            shown[f"stores.{name}.url"] = mask_url(store.url)
+            shown |= {
+                f"stores.{name}.options.{key}": value for key, value in mask_options(store.options).items()
+            }
+            guards = store.guards if isinstance(store, ServingStore) else store
+            shown |= {f"stores.{name}.{key}": value for key, value in guards.settings_by_name().items()}
+        shown |= {f"routes.{number}": route.describe() for number, route in enumerate(self.routes, start=1)}
+        shown |= {
+            f"promotion.{number}": rule.name + ": " + rule.describe()
+            for number, rule in enumerate(self.promotion, start=1)
+        }
+        shown |= {
+            f"retention.{number}": rule.name + ": " + rule.describe()
+            for number, rule in enumerate(self.retention, start=1)
+        }
+        shown |= {
+            f"quotas.{number}": quota.name + ": " + quota.describe()
+            for number, quota in enumerate(self.quotas, start=1)
+        }
+        shown |= {"policies": ", ".join(self.policies)} if self.policies else {}
+        shown |= {
+            "conversations.meaning": self.conversations.meaning,
+            "search.cache_bytes": self.search.cache_bytes,
+        }
+        shown["artifacts.max_bytes"] = self.artifacts.max_bytes
+        shown |= {
+            f"enrichment.{name}": getattr(self.enrichment, name) for name in EnrichmentSettings.model_fields
+        }
+        return shown | {
+            f"durations.{name}": show_duration(getattr(self.durations, name))
+            for name in Durations.model_fields
+        }
+
+
+def load(
+    source: str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None = None,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> MemoryConfig:
+    """The configuration of all sources together. `environ` and `folder` stand in for
+    the process's own, in tests.
+    """
+    first = _as_layer(source) if isinstance(source, MemoryConfig) else source
+    tree, origins = gather_settings(first, settings or {}, environ=environ, folder=folder)
+    try:
+        config = MemoryConfig(**tree)
+    except BadSetting as exc:
+        raise ConfigError(f"{origins.near(exc.path)}: {exc}") from None
+    config._origins.update({leaf: origins.of(leaf) for leaf in config.leaves()})
+    return config
+
+
+def _as_layer(config: MemoryConfig) -> Layer:
+    known = dict(config.origins)
+    return Layer(_plain(config), lambda path: known.get(path, "argument"))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, BaseModel):  # whose own dump hides secrets
+        return {name: _plain(getattr(value, name)) for name in value.model_fields_set}
+    return type(value)(map(_plain, value)) if isinstance(value, list | tuple) else value
+
+
+def _free_name(wanted: str, taken: Mapping[str, object]) -> str:
+    candidates = (wanted if number == 1 else f"{wanted}-{number}" for number in range(1, len(taken) + 2))
+    return next(name for name in candidates if name not in taken)
+
+
+def _to_bad_setting(exc: ValidationError) -> BadSetting:
+    """The first thing pydantic found wrong, by the setting's name, without the value
+    that was given.
+    """
+    first = exc.errors(include_url=False, include_input=False)[0]
+    path = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
+    parent, _, name = path.rpartition(".")
+    refused = first.get("ctx", {}).get("error")
+    if isinstance(refused, InvalidInput):
+        return BadSetting(refused.field if "." in refused.field else path, refused.problem)
+    if first["type"] == "extra_forbidden":
+        known = _settings_under(first["loc"][:-1])
+        where = f"in [{parent}]" if parent else "at the top"
+        return BadSetting(
+            path,
+            f"there is no setting '{name}' {where}{setting_hint(name, known, parent)} (known: {', '.join(known)})",
+        )
+    if first["type"] == "missing":
+        return BadSetting(path, "is missing")
+    return BadSetting(path, first["msg"].removeprefix("Value error, "))
+
+
+def _settings_under(location: tuple[int | str, ...]) -> list[str]:
+    sections: dict[str, type[BaseModel]] = {
+        "embedder": EmbedderSettings,
+        "tiers": Tiers,
+        "routes": RouteConfig,
+        "stores": StoreConfig,
+        "retry": RetrySettings,
+        "breaker": BreakerSettings,
+        "promotion": PromotionRule,
+        "retention": RetentionRule,
+        "quotas": Quota,
+        "durations": Durations,
+        "conversations": ConversationSettings,
+        "search": SearchSettings,
+        "enrichment": EnrichmentSettings,
+    }
+    inner = next((str(part) for part in reversed(location) if part in sections), "")
+    return list(sections.get(inner, MemoryConfig).model_fields)

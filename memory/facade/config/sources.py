@@ -1,0 +1,316 @@
+"""Where settings come from, and which source wins.
+
+From strongest to weakest:
+
+1. arguments: what code or a command-line option gives, and a URL, a database file or a
+   mapping given as the config itself;
+2. the environment: `MEMORY__TIERS__LONG`, `MEMORY__STORES__MAIN__URL`,
+   `MEMORY__TENANT`: the setting's path, with two underscores between its parts; lists
+   and objects as JSON;
+3. a file: the `.toml` given as the config, else what `MEMORY_CONFIG` names, else
+   `memory.toml` in the working directory, else none;
+4. the variables that document databases are usually configured by (see
+   `document_database`);
+5. the defaults.
+
+Tables merge setting by setting; the list of promotion rules is taken whole from the
+strongest source that has one. A config given as URL, database file or mapping takes the
+place of the file. Relative SQLite paths in a file are relative to that file's folder.
+This module is the one place that reads the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import quote
+
+from memory.domain.errors import ConfigError
+from memory.facade.config import document_database
+from memory.facade.config.values import installed_schemes, is_broken_url, scheme_of, short_scheme
+from memory.policies.routing import TIERS
+from memory.ports.local_paths import LOCAL_SCHEMES, local_path, local_url
+
+FILE_NAME = "memory.toml"
+DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+"""How the path of a SQLite file ends that is given without a scheme. Anything else may
+be a slip, and would make an empty database.
+"""
+_OTHER_CONFIGS = (".yaml", ".yml", ".json", ".ini", ".cfg", ".conf", ".env", ".tml")
+POINTER = "MEMORY_CONFIG"
+PREFIX = "MEMORY__"
+
+Tree: TypeAlias = dict[str, Any]
+Origin: TypeAlias = Callable[[str], str]
+
+
+class Layer(NamedTuple):
+    """Settings of one source, and where each of them, by its dotted name, stands in it."""
+
+    tree: Tree
+    origin: Origin
+
+
+class Origins(dict[str, str]):
+    """Where settings came from, by their dotted names."""
+
+    def of(self, path: str) -> str:
+        """Where a setting came from: as it was set, or with a part of the tree above
+        it.
+        """
+        while path:
+            if path in self:
+                return self[path]
+            path = path.rpartition(".")[0]
+        return "default"
+
+    def near(self, path: str) -> str:
+        """Where a setting that cannot be used was given: as near to it as is known."""
+        exact = self.of(path)
+        below = [origin for known, origin in self.items() if _covers(path, known)]
+        return exact if exact != "default" else below[-1] if below else "configuration"
+
+
+def gather_settings(
+    source: str | os.PathLike[str] | Mapping[str, Any] | Layer | None,
+    settings: Mapping[str, Any],
+    *,
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> tuple[Tree, Origins]:
+    """The settings of all sources together, and where each came from. A layer as the
+    source takes the place of file and environment.
+    """
+    environ = os.environ if environ is None else environ
+    layers = [source] if isinstance(source, Layer) else _layers(source, environ, folder or Path.cwd())
+    layers.append(
+        Layer(
+            {name: value for name, value in settings.items() if value is not None},
+            _constant_origin("argument"),
+        )
+    )
+    tree, origins = Tree(), Origins()
+    for layer in layers:
+        for path in _merge(tree, layer.tree):
+            for covered in [known for known in origins if _covers(path, known)]:
+                del origins[covered]
+            origins[path] = layer.origin(path)
+    origins.update(document_database.complete(tree, environ))
+    return tree, origins
+
+
+def _layers(
+    source: str | os.PathLike[str] | Mapping[str, Any] | None, environ: Mapping[str, str], folder: Path
+) -> list[Layer]:
+    """Every source but the keyword settings, weakest first."""
+    if isinstance(source, Mapping):
+        return [_environment(environ), Layer(dict(source), _constant_origin("argument"))]
+    if source is not None:
+        if not isinstance(source, str | os.PathLike):
+            raise ConfigError(
+                f"the config must be a URL, a path, a mapping or a MemoryConfig, not {type(source).__name__}"
+            )
+        url = _url_of(os.fspath(source), folder)
+        if url is None:
+            return [_file(folder / os.fspath(source)), _environment(environ)]
+        return [_environment(environ), Layer(_one_store(url), _constant_origin("argument"))]
+    pointed = environ.get(POINTER)
+    if pointed:
+        url = _url_of(pointed, folder)
+        return [
+            _file(folder / pointed) if url is None else Layer(_one_store(url), _constant_origin(POINTER)),
+            _environment(environ),
+        ]
+    found = folder / FILE_NAME
+    return [_file(found), _environment(environ)] if found.is_file() else [_environment(environ)]
+
+
+def _url_of(text: str, folder: Path) -> str | None:
+    """The URL that a config in one string means: itself, or the SQLite file it names;
+    None where it names a TOML file.
+    """
+    text = text.strip()
+    if not text:
+        raise ConfigError("the config is empty: give a URL, a database file or a .toml file")
+    if scheme_of(text):
+        return text
+    if is_broken_url(text):
+        raise ConfigError(
+            "the config is not a URL: a scheme and '://' must come first, as in sqlite:///memory.db. For a file of such a name, write ./ before it"
+        )
+    if text.endswith(".toml"):
+        return None
+    if "?" in text:
+        raise ConfigError(
+            "the config is a file name with '?', which cannot be a database; a URL begins with a scheme, as in sqlite:///memory.db"
+        )
+    if (folder / text).is_dir():
+        raise ConfigError(f"{text} is a folder: give the path of the database file in it, or a .toml file")
+    if (problem := _no_database(text)) is not None:
+        raise ConfigError(problem)
+    return f"sqlite:///{text}"
+
+
+def _no_database(text: str) -> str | None:
+    """Why a text that is no URL names no database file; None if it names one."""
+    named = short_scheme(text)
+    if named is not None:
+        shown = f"'{named}:'" if len(named) <= 40 else "its beginning"
+        return (
+            f"the config is not a URL of an installed store: {shown} is not an installed scheme. "
+            f"Installed: {', '.join(sorted(installed_schemes()))}. For a database file of such a name, write ./ before it"
+        )
+    if text.lower().endswith(DATABASE_SUFFIXES):
+        return None
+    if text.lower() in installed_schemes():
+        return f"the config is '{text}', which is only a scheme. Write a whole URL, such as redis://localhost:6379/0 or sqlite:///memory.db"
+    shown = f"'{Path(text).name[:60]}'"
+    if text.lower().endswith(_OTHER_CONFIGS):
+        return f"the config {shown} is not a TOML file. `memory init` writes a memory.toml to start from"
+    return (
+        f"the config {shown} is neither a URL nor a .toml file, and the path of a database ends in {', '.join(DATABASE_SUFFIXES)}. "
+        f"If it is a SQLite database, write it as a URL: sqlite:///{Path(text).name[:60]}"
+    )
+
+
+def _one_store(url: str) -> Tree:
+    return {"tiers": dict.fromkeys(TIERS, url)}
+
+
+def _constant_origin(origin: str) -> Origin:
+    return lambda _path: origin
+
+
+def _environment(environ: Mapping[str, str]) -> Layer:
+    tree: Tree = {}
+    names: dict[str, str] = {}
+    for variable in sorted(name for name in environ if name.upper().startswith(PREFIX)):
+        parts = variable[len(PREFIX) :].lower().split("__")
+        if not all(parts):
+            raise ConfigError(
+                f"{variable}: an empty name between the underscores; write for example {PREFIX}TIERS__LONG"
+            )
+        names[".".join(parts)] = variable
+        branch = tree
+        for part in parts[:-1]:
+            branch = branch.setdefault(part, {})
+            if not isinstance(branch, dict):
+                raise ConfigError(
+                    f"{variable}: '{part}' is already given a value of its own by another variable"
+                )
+        branch[parts[-1]] = _read_variable(variable, environ[variable])
+    return Layer(
+        tree,
+        lambda path: next(
+            (name for known, name in names.items() if _covers(known, path) or _covers(path, known)),
+            "environment",
+        ),
+    )
+
+
+def _read_variable(variable: str, value: str) -> Any:
+    if not value.strip():
+        raise ConfigError(f"{variable}: is blank; unset it for the default, or give it a value")
+    if not value.lstrip().startswith(("[", "{")):
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError as exc:
+        raise ConfigError(f"{variable}: not valid JSON at character {exc.pos + 1}") from None
+
+
+def _covers(known: str, path: str) -> bool:
+    return path == known or path.startswith(known + ".")
+
+
+def _file(path: Path) -> Layer:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+        tree = tomllib.loads(text)
+    except FileNotFoundError:
+        raise ConfigError(f"there is no config file {path}; `memory init` writes one") from None
+    except OSError as exc:
+        raise ConfigError(f"cannot read the config file {path}: {exc.strerror}") from None
+    except UnicodeDecodeError as exc:
+        raise ConfigError(f"{path}: not UTF-8 at byte {exc.start + 1}") from None
+    except tomllib.TOMLDecodeError as exc:
+        raise ConfigError(f"{path}: {exc}") from None
+    _make_absolute(tree, path.resolve().parent)
+    lines = dict(_lines(text))
+    return Layer(tree, lambda setting: f"{path}:{lines[setting]}" if setting in lines else str(path))
+
+
+def _make_absolute(tree: Tree, folder: Path) -> None:
+    """Files and folders that a config file names by a relative path lie beside it."""
+    stores, routes, embedder = tree.get("stores"), tree.get("routes"), tree.get("embedder")
+    if isinstance(embedder, dict) and isinstance(path := embedder.get("path"), str):
+        embedder["path"] = str(folder / Path(path).expanduser())
+    holders = [
+        tree.get("tiers"),
+        *(stores.values() if isinstance(stores, dict) else ()),
+        *(routes if isinstance(routes, list) else ()),
+    ]
+    for holder in holders:
+        for name, value in holder.items() if isinstance(holder, dict) else ():
+            if isinstance(value, str):
+                holder[name] = _absolute(value, folder)
+
+
+def _absolute(url: str, folder: Path) -> str:
+    scheme, path = scheme_of(url), local_path(url)
+    if (
+        scheme not in LOCAL_SCHEMES
+        or path is None
+        or path.startswith(("~", ":memory:"))
+        or Path(path).is_absolute()
+    ):
+        return url
+    beside = folder if scheme == "sqlite" else Path(quote(str(folder)))
+    _, question, query = url.partition("?")
+    return local_url(scheme, str(beside / path)) + question + query
+
+
+_TABLE = re.compile(r"\s*(\[\[?)\s*([^\]]+?)\s*\]")
+_KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+
+
+def _lines(text: str) -> Iterator[tuple[str, int]]:
+    """The settings of a TOML text and the lines they stand on, last first, so that a
+    dict of them keeps the first.
+    """
+    found: list[tuple[str, int]] = []
+    table, counts = "", dict[str, int]()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _TABLE.match(line):
+            table = _dotted_key(header[2])
+            if header[1] == "[[":
+                counts[table] = counts.get(table, 0) + 1
+                table = f"{table}.{counts[table]}"
+            found.append((table, number))
+        elif key := _KEY.match(line):
+            found.append((f"{table}.{_dotted_key(key[1])}" if table else _dotted_key(key[1]), number))
+    return reversed(found)
+
+
+def _dotted_key(name: str) -> str:
+    return ".".join(part.strip().strip("\"'") for part in name.split("."))
+
+
+def _merge(into: Tree, layer: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Lay one source over the weaker ones; the dotted names of what it set."""
+    for name, value in layer.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            below = into.get(name)
+            into[name] = dict(below) if isinstance(below, Mapping) else {}
+            yield from _merge(into[name], value, f"{path}.")
+        else:
+            into[name] = value
+            yield path
+            if isinstance(value, list | tuple):
+                yield from (f"{path}.{number}" for number in range(1, len(value) + 1))

@@ -1,0 +1,187 @@
+"""The values a configuration is made of: store URLs that hide their secrets, durations
+as people write them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import lru_cache
+from importlib import metadata
+from typing import Annotated, Any
+from urllib.parse import unquote
+
+from pydantic import AfterValidator, BeforeValidator
+
+from memory.domain.time import LONGEST, parse_duration
+from memory.ports.local_paths import LOCAL_SCHEMES
+
+_SCHEME = re.compile(
+    rf"([a-z][a-z0-9+.-]*)://|({'|'.join(map(re.escape, LOCAL_SCHEMES))}):(?=[^:])", re.IGNORECASE
+)
+_SHORT = re.compile(r"([a-z][a-z0-9+.-]+):(?=[^:/\\])", re.IGNORECASE)
+"""A name and a colon, as in `lmdb:folder`. Drives of Windows have one letter."""
+_SECRET_NAME = re.compile(
+    r"pass|pwd|token|secret|key|credential|mechanismproperties|^auth$|basic_?auth", re.IGNORECASE
+)
+_PARAMETER = re.compile(r"([?&])([^&]*)")
+_COLON = re.compile(":|%3a", re.IGNORECASE)
+_PATH = ("/", "./", "../", "~")
+
+HIDDEN = "***"
+
+
+ADAPTERS = "memory.adapters"
+"""The entry points under which distributions register their adapters, by scheme."""
+
+
+@lru_cache(maxsize=1)
+def installed_schemes() -> frozenset[str]:
+    """The schemes for which an adapter is installed."""
+    return frozenset(point.name for point in metadata.entry_points(group=ADAPTERS))
+
+
+def scheme_of(text: str) -> str | None:
+    """The scheme of a URL in lower case; None for what is not a URL.
+
+    A store on this machine may be written `file:folder`, without slashes. So may one of
+    any installed adapter, such as `lmdb:folder`.
+    """
+    found = _SCHEME.match(text.strip())
+    if found:
+        return (found[1] or found[2]).lower()
+    name = short_scheme(text)
+    return name if name in installed_schemes() and not _holds_login(text) else None
+
+
+def short_scheme(text: str) -> str | None:
+    """What stands for a scheme in `lmdb:folder`, in lower case, whether or not it is
+    one; None where nothing does.
+    """
+    found = _SHORT.match(text.strip())
+    return found[1].lower() if found else None
+
+
+def is_broken_url(text: str) -> bool:
+    """Whether it reads like a URL with a login or a password in it, and is none: no
+    message repeats it, and no file gets its name.
+    """
+    return scheme_of(text) is None and (_holds_login(text) or mask_url(text) != text)
+
+
+def _holds_login(text: str) -> bool:
+    """Whether a user and a password stand before an @, as in `ann:password@host/db`; a
+    path is known by how it begins.
+    """
+    before, at, _ = unquote(text.strip()).rpartition("@")
+    is_path = before.startswith(_PATH) and not before.startswith("//")
+    is_drive = os.name == "nt" and before[1:3] in (":\\", ":/")
+    return bool(at) and (":" in before or "//" in before) and not is_path and not is_drive
+
+
+def mask_url(text: str) -> str:
+    """A URL, or what was given for one, without its password and without parameters
+    named like a secret.
+
+    What might belong to a password is hidden with it: everything from the first colon
+    of the user to the last @.
+    """
+    scheme = scheme_of(text)
+    head, separator, rest = text.partition("://") if scheme else ("", "", text)
+    is_path = rest.startswith("/") and scheme in LOCAL_SCHEMES
+    if not is_path and _holds_login(rest if scheme is None else f"x{rest}"):
+        end = rest.rfind("@") if "@" in rest else len(rest)  # it may be written %40
+        end = next(
+            (
+                part.end()
+                for part in _PARAMETER.finditer(rest)
+                if part.start() < end < part.end() and _is_secret(part[2])
+            ),
+            end,
+        )
+        rest = f"{_COLON.split(rest[:end], maxsplit=1)[0]}:{HIDDEN}{rest[end:]}"
+    return _PARAMETER.sub(_mask_parameter, head + separator + rest)
+
+
+def _mask_parameter(found: re.Match[str]) -> str:
+    if not _is_secret(found[2]):
+        return found[0]
+    name, equals, _ = found[2].partition("=")
+    return f"{found[1]}{name}={HIDDEN}" if equals else f"{found[1]}{HIDDEN}"
+
+
+def _is_secret(parameter: str) -> bool:
+    """Whether a parameter of a URL is named like a secret, its name as often
+    percent-encoded as it likes, or holds a login.
+    """
+    name, _, value = unquote(unquote(parameter)).partition("=")
+    return bool(_SECRET_NAME.search(name)) or _holds_login(value)
+
+
+def mask_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options with the values of those named like a secret hidden, at every depth."""
+    return {
+        name: HIDDEN if _SECRET_NAME.search(str(name)) else _mask_value(value)
+        for name, value in options.items()
+    }
+
+
+def _mask_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return mask_options(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_mask_value(inner) for inner in value]
+    return mask_url(value) if isinstance(value, str) else value
+
+
+class StoreOptions(dict[str, Any]):
+    """A store's own options. Their repr shows no secret."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(mask_options(self))
+
+
+class StoreUrl(str):
+    """A store's URL, to the letter. Its repr, and so every repr that holds it, shows no
+    secret.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(mask_url(self))
+
+
+def _positive(value: object) -> object:
+    parsed = parse_duration(value)
+    if (isinstance(parsed, timedelta) and parsed <= timedelta()) or (
+        isinstance(parsed, int | float) and parsed <= 0
+    ):
+        raise ValueError("should be longer than zero")
+    return parsed
+
+
+def _not_negative(value: object) -> object:
+    parsed = parse_duration(value)
+    if (isinstance(parsed, timedelta) and parsed < timedelta()) or (
+        isinstance(parsed, int | float) and parsed < 0
+    ):
+        raise ValueError("should not be negative")
+    return parsed
+
+
+def _tellable(length: timedelta) -> timedelta:
+    if length > LONGEST:
+        raise ValueError("should be at most 100 years")
+    return length
+
+
+Duration = Annotated[timedelta, BeforeValidator(_positive), AfterValidator(_tellable)]
+"""A length of time of more than nothing."""
+
+Interval = Annotated[timedelta, BeforeValidator(_not_negative), AfterValidator(_tellable)]
+"""A length of time; zero means never."""

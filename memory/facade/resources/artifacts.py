@@ -1,0 +1,208 @@
+"""`memory.artifacts`: files of sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from contextlib import suppress
+from typing import Any, BinaryIO, TypeAlias
+
+from memory.domain import validation
+from memory.domain.artifact import ANY_MEDIA_TYPE, Artifact, ArtifactPage, check_media_type, check_path
+from memory.domain.corrections import explain_guesses
+from memory.domain.errors import InvalidInput, NotFound
+from memory.facade.arguments import id_of, whole
+from memory.facade.runtime.access import Access
+from memory.orchestrator.conversations.blobs.manifests import artifact_of
+from memory.ports.record import Record
+
+LIST_LIMIT = 50
+MOST_READ = 16 * 2**20
+PIECE = 4 * 2**20
+"""Bytes that are read from a file at once."""
+
+Data: TypeAlias = bytes | bytearray | memoryview | os.PathLike[str] | BinaryIO | AsyncIterable[bytes]
+"""Bytes; the path of a file, or a file that is open for reading bytes; or what hands
+out bytes one piece after the other.
+"""
+ArtifactRef: TypeAlias = str | tuple[str, str]
+"""The id of an artifact, or its session and path."""
+
+
+@explain_guesses
+class Artifacts:
+    """Files of a session, each under a path: put and read as streams, so that none is
+    ever in memory as a whole. Entries point to them by id.
+
+    report = await memory.artifacts.put("s1", "out/report.md", b"# Findings",
+    media_type="text/markdown") print((await memory.artifacts.read(report.id)).decode())
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def put(
+        self, session_id: str, path: str, data: Data, *, media_type: str = ANY_MEDIA_TYPE
+    ) -> Artifact:
+        """Let the session have these bytes under the path, in the place of what it had
+        there (D6, D18). Nobody sees them before all are stored.
+
+        A path is relative, its parts divided by `/`, at most 1,024 bytes, without empty
+        parts, `.`, `..`, backslash and NUL. The id is new where nothing stood there,
+        and stays where something did. Raises `NotFound` where there is no such session,
+        `LegalHoldActive` where what stood there is under legal hold, `InvalidInput` beyond
+        `artifacts.max_bytes` (1 GiB), and `QuotaExceeded` beyond a quota of
+        `artifact_bytes`, for which what is replaced counts until it is gone.
+        """
+        session, named, kind = (
+            validation.identifier("session_id", session_id),
+            check_path(path),
+            check_media_type(media_type),
+        )
+        pieces, size = await _open_pieces(data)
+        try:
+            return await self._access.engine.conversations.manifests.put(
+                self._access.tenant, session, named, kind, pieces, size
+            )
+        finally:
+            await pieces.aclose()
+
+    async def get(self, artifact: ArtifactRef) -> Artifact | None:
+        """What is known of an artifact, named by its id or by session and path; None
+        where there is none, or no such session.
+        """
+        found = await self._find(artifact)
+        return None if found is None else artifact_of(found)
+
+    async def stream(self, artifact: ArtifactRef) -> AsyncIterator[bytes]:
+        """The bytes of an artifact in order, at most 1 MiB at a time: of one `put`,
+        whole, or an error, before the end at the latest.
+
+        Raises `NotFound` where there is none, or it is deleted meanwhile; `Conflict`
+        where it is replaced meanwhile; `CorruptRecord` where bytes are missing, or
+        their SHA-256 is not that of what was put.
+        """
+        async for data in self._access.engine.conversations.manifests.stream(
+            await self._require_record(artifact)
+        ):
+            yield data
+
+    async def read(self, artifact: ArtifactRef, limit: int = MOST_READ) -> bytes:
+        """All bytes of an artifact. Raises `InvalidInput` where they are more than
+        `limit` (16 MiB): `stream` them then. See `stream`.
+        """
+        most, found = whole("limit", limit), await self._require_record(artifact)
+        if artifact_of(found).size > most:
+            raise InvalidInput(
+                "limit",
+                f"the artifact has {artifact_of(found).size:,} bytes, more than {most:,}. Raise the limit, or read it with `stream`",
+            )
+        return b"".join([data async for data in self._access.engine.conversations.manifests.stream(found)])
+
+    async def list(
+        self, session_id: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> ArtifactPage:
+        """A page of a session's artifacts, those that were there first first; 50 unless
+        told. Raises `NotFound` where there is no such session.
+        """
+        session, most = (
+            validation.identifier("session_id", session_id),
+            validation.whole_limit(limit, default=LIST_LIMIT),
+        )
+        after = None if cursor is None else validation.text("cursor", cursor, max_bytes=512)
+        return await self._access.engine.conversations.manifests.list(
+            self._access.tenant, session, most, after
+        )
+
+    async def delete(self, artifact: ArtifactRef) -> bool:
+        """Delete an artifact: true once, then false. Raises `LegalHoldActive` where its session is
+        under legal hold.
+        """
+        found = await self._find(artifact)
+        return found is not None and await self._access.engine.conversations.manifests.delete(
+            self._access.tenant, artifact_of(found).id
+        )
+
+    async def _find(self, artifact: ArtifactRef) -> Record | None:
+        manifests = self._access.engine.conversations.manifests
+        if isinstance(artifact, tuple):
+            if len(artifact) != 2:
+                raise InvalidInput("artifact", "must be an id, or a tuple of session id and path")
+            session, path = validation.identifier("session_id", artifact[0]), check_path(artifact[1])
+            return await manifests.at(self._access.tenant, session, path)
+        return await manifests.get(self._access.tenant, id_of(artifact))
+
+    async def _require_record(self, artifact: ArtifactRef) -> Record:
+        found = await self._find(artifact)
+        if found is None:
+            raise NotFound(": ".join(artifact) if isinstance(artifact, tuple) else artifact, "artifact")
+        return found
+
+
+async def _open_pieces(data: object) -> tuple[AsyncGenerator[bytes, None], int | None]:
+    """What is handed in as pieces of bytes, and how many bytes there are, where that is
+    known.
+    """
+    if isinstance(data, bytes | bytearray | memoryview):
+        if isinstance(data, memoryview) and not data.c_contiguous:
+            raise InvalidInput("data", "must be contiguous. Pass bytes(data)")
+        return _alone(data), memoryview(data).nbytes
+    if isinstance(data, os.PathLike):
+        size = await asyncio.to_thread(_size_at, data)
+        return _read_at(data), size
+    if isinstance(data, AsyncIterable):
+        return _check_pieces(data), None
+    if callable(getattr(data, "read", None)):
+        return _read(data), _size_of(data)
+    raise InvalidInput(
+        "data",
+        f"must be bytes, a Path, an open file, or an async iterable of bytes, not {type(data).__name__}",
+    )
+
+
+def _size_at(path: os.PathLike[str]) -> int:
+    try:
+        with open(path, "rb") as file:
+            return os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise InvalidInput("data", f"cannot be read: {error}") from error
+
+
+async def _alone(data: bytes | bytearray | memoryview) -> AsyncGenerator[bytes, None]:
+    yield memoryview(data).cast("B")  # type: ignore[misc]
+
+
+async def _read_at(path: os.PathLike[str]) -> AsyncGenerator[bytes, None]:
+    file = await asyncio.to_thread(open, path, "rb")
+    try:
+        async for piece in _read(file):
+            yield piece
+    finally:
+        file.close()
+
+
+async def _read(file: Any) -> AsyncGenerator[bytes, None]:
+    while piece := await asyncio.to_thread(file.read, PIECE):
+        yield _bytes(piece)
+
+
+async def _check_pieces(data: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
+    async for piece in data:
+        yield _bytes(piece)
+
+
+def _bytes(piece: object) -> bytes:
+    if isinstance(piece, bytes | bytearray):
+        return piece  # type: ignore[return-value]
+    raise InvalidInput("data", f"must yield bytes, not {type(piece).__name__}")
+
+
+def _size_of(file: Any) -> int | None:
+    """How much of an open file is to be read; None where nobody knows, such as of a
+    pipe.
+    """
+    with suppress(OSError, AttributeError, ValueError):
+        at = int(file.tell())
+        return max(os.fstat(file.fileno()).st_size - at, 0)
+    return None

@@ -1,0 +1,97 @@
+"""What an agent is told of the conversation that gave it work: which entries there are,
+so that it may look one up (D126 to D128).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from memory.commands.escape import one_line
+from memory.domain.entry import Entry, EntryType
+from memory.domain.results import ResultMixin
+from memory.facade.runtime.access import Access
+from memory.orchestrator.entries.browsing import EntryPage
+from memory.policies.entry_query import EntryQuery
+
+log = logging.getLogger(__name__)
+
+MOST_DELEGATED = 15
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DelegatedEntry(ResultMixin):
+    """One entry: what it is about, and by what it is asked for. `number` is None where
+    none could be had: then its id names it.
+    """
+
+    id: str
+    number: int | None
+    type: EntryType
+    title: str | None
+    tags: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        """`- #42  [reference]  Where the keys are [home, keys]`, one line whatever title and tags hold."""
+        title = one_line(self.title or "") or "(untitled)"
+        tags = f" [{', '.join(map(one_line, self.tags))}]" if self.tags else ""
+        return f"- #{self.id if self.number is None else self.number}  [{self.type}]  {title}{tags}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Delegation(ResultMixin):
+    """A conversation's own entries, the newest first. It is false, and its text empty,
+    where there are none to tell of.
+    """
+
+    entries: tuple[DelegatedEntry, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    @property
+    def text(self) -> str:
+        """For a prompt: a heading and a line for each entry."""
+        return (
+            "\n".join(["Remembered in this conversation:", *(one.line for one in self.entries)])
+            if self.entries
+            else ""
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"entries": [one.to_dict() for one in self.entries], "text": self.text}
+
+
+async def delegation(access: Access, session_id: str | None, asked: EntryQuery) -> Delegation:
+    """See `Sessions.delegation`. Whatever fails is logged, and then there is nothing to
+    tell of.
+    """
+    if session_id is None:
+        return Delegation()
+    try:
+        found = await access.engine.browsing.browse(
+            replace(asked, pinned_to=session_id, limit=min(asked.limit, MOST_DELEGATED))
+        )
+        failed = "; ".join(found.degraded)
+    except Exception as error:  # noqa: BLE001 - the work is given all the same
+        found, failed = EntryPage(), str(error)
+    if failed:
+        log.warning("the memories of session %s are not included in a delegation: %s", session_id, failed)
+        return Delegation()
+    numbers = await _numbers(access, found)
+    return Delegation(tuple(_delegated_entry(entry, numbers.get(entry.id)) for entry in found))
+
+
+async def _numbers(access: Access, found: Sequence[Entry]) -> dict[str, int]:
+    try:
+        return await access.engine.short_ids.of(access.tenant, [entry.id for entry in found])
+    except Exception as error:  # noqa: BLE001 - the ids name them as well
+        log.warning("short ids could not be read, so entries show full ids: %s", error)
+        return {}
+
+
+def _delegated_entry(entry: Entry, number: int | None) -> DelegatedEntry:
+    return DelegatedEntry(entry.id, number, entry.type, entry.title, tuple(entry.tags))

@@ -1,0 +1,92 @@
+"""`memory.entries`: what is asked of entries beside reading and writing them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+from memory.domain.corrections import explain_guesses
+from memory.domain.entry import Entry
+from memory.domain.errors import NotFound
+from memory.domain.scope import Scope
+from memory.domain.session import HistoryItem
+from memory.facade.arguments import Moment, consistency_of, flag, id_of, moment, scope_of
+from memory.facade.runtime.access import Access
+from memory.orchestrator.storage.deliveries import Consistency
+
+
+@explain_guesses
+class Entries:
+    """The entries of a tenant: all of them, their versions, the end of their validity.
+
+    async for entry in memory.entries.iterate("user:ada"):
+        print(entry.content, len(await memory.entries.history(entry.id)))
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def iterate(
+        self, scope: Scope | str | None = None, *, include_retired: bool = False
+    ) -> AsyncIterator[Entry]:
+        """Iterate over every live entry of the tenant, or of one scope, as an export does.
+
+        Each entry comes once: tier by tier, oldest first in each. Unlike `browse`, it
+        shows entries of blocked sources and asks no recall gate, and it fails when a
+        store fails instead of leaving entries out.
+
+        Args:
+            scope: A scope or its text, such as `"user:ada"`.
+            include_retired: Also yield entries whose validity has ended.
+
+        Raises:
+            StoreUnavailable: A store did not answer.
+        """
+        wanted = None if scope is None else scope_of(scope)
+        async for entry in self._access.engine.browsing.everything(
+            self._access.tenant, wanted, retired=flag("include_retired", include_retired)
+        ):
+            yield entry
+
+    async def history(self, entry_id: str, *, superseded: bool = False) -> list[Entry]:
+        """Every version of an entry, oldest first, the current one last.
+
+        With `superseded` those of what it took the place of stand before them, and of
+        what that did, the farthest back first: of at most 100 entries in all (D23,
+        D107). Raises `NotFound`.
+        """
+        engine, tenant, wanted = self._access.engine, self._access.tenant, id_of(entry_id)
+        versions = await engine.entries.history(tenant, wanted)
+        for one in (await engine.graphs.chain(tenant, wanted))[1:] if flag("superseded", superseded) else ():
+            with suppress(NotFound):  # expired
+                versions = [*await engine.entries.history(tenant, one), *versions]
+        return versions
+
+    async def source_messages(self, entry_id: str) -> list[HistoryItem]:
+        """List the messages that an entry was made of, oldest first.
+
+        These are messages that left a session's window (see
+        `on_window_exit` of `Memory`). The
+        list is empty for entries that were made otherwise. `entry.conversation_id`
+        names the session.
+
+        Raises:
+            NotFound: The entry is unknown, expired or retired.
+        """
+        engine = self._access.engine
+        return await engine.conversations.window_exit.derived.messages_of(
+            await engine.entries.live_record(self._access.tenant, id_of(entry_id))
+        )
+
+    async def invalidate(
+        self, entry_id: str, when: Moment | None = None, *, consistency: Consistency | None = None
+    ) -> bool:
+        """End an entry's validity now, or at `when`; it stays readable with `as_of`.
+        False where nothing active was found.
+
+        `consistency` is that of `write`.
+        """
+        ends = moment("when", when)
+        return await self._access.engine.entries.invalidate(
+            self._access.tenant, id_of(entry_id), ends, consistency_of(consistency)
+        )

@@ -1,0 +1,108 @@
+"""`memory.admin.legal_holds`: what may not be deleted until its hold is removed."""
+
+from __future__ import annotations
+
+import builtins
+
+from memory.domain import validation
+from memory.domain.corrections import explain_guesses
+from memory.domain.errors import InvalidInput
+from memory.domain.legal_hold import LegalHold, Over
+from memory.domain.scope import Scope
+from memory.facade.arguments import flag, id_of, scope_of, user_of
+from memory.facade.runtime.access import Access
+
+MOST_OF_A_REASON = 2_000
+
+
+@explain_guesses
+class LegalHolds:
+    """The legal holds of a tenant.
+
+    await memory.admin.legal_holds.add("case-17", user="ada", reason="a lawsuit")
+    await memory.admin.legal_holds.remove("case-17")
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def add(
+        self,
+        name: str,
+        *,
+        reason: str,
+        scope: Scope | str | None = None,
+        user: str | Scope | None = None,
+        entry_id: str | None = None,
+        tenant: bool = False,
+        placed_by: str | None = None,
+    ) -> LegalHold:
+        """Place a legal hold over a scope, a user, an entry or the whole tenant.
+
+        The hold applies to every process until `remove`. Nobody and nothing can delete
+        what is under it: deletions and erasures raise `LegalHoldActive`, and sweeps
+        skip and count it. Entries can still be edited, because they keep their
+        versions, and they still move between tiers.
+
+        Data without kept versions cannot be overwritten. Edits of a message, of a
+        session's title, metadata or system message, of a task's title, result or
+        metadata, and of a run's metadata raise `LegalHoldActive`. So does replacing a
+        file. New messages, tasks and runs, a message that is being streamed, and the
+        status of tasks and runs are written as usual.
+
+        A deletion that had begun before the hold was placed may still finish.
+
+        Args:
+            name: The name of the hold, such as that of a case. Several things can be
+                held under one name. Placing a hold again changes nothing.
+            reason: Why; it must not be blank.
+            scope: Hold a scope.
+            user: Hold a user: their scope, and the sessions with them.
+            entry_id: Hold an entry; expired and retired entries too.
+            tenant: Hold the whole tenant. Give exactly one of these four.
+            placed_by: Who places it.
+        """
+        validation.identifier("name", name)
+        if not validation.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1).strip():
+            raise InvalidInput(
+                "reason", "must not be blank. Say why the hold exists, for whoever finds it years later"
+            )
+        given: dict[Over, str] = {}
+        if scope is not None:
+            given["scope"] = scope_of(scope).text
+        if user is not None:
+            given["user"] = user_of(user)
+        if entry_id is not None:
+            given["entry"] = id_of(entry_id)
+        if flag("tenant", tenant):
+            given["tenant"] = self._access.tenant
+        if len(given) != 1:
+            raise InvalidInput(
+                "hold",
+                "needs exactly one of scope, user, entry_id, or tenant=True. Call it once for each target",
+            )
+        [(over, of)] = given.items()
+        engine = self._access.engine
+        hold = LegalHold(
+            name,
+            over,
+            of,
+            reason,
+            None if placed_by is None else validation.identifier("placed_by", placed_by),
+            engine.placement.now(),
+        )
+        entry_scope = await engine.scope_of_entry(self._access.tenant, of) if over == "entry" else None
+        return await engine.erasure.holds.place(self._access.tenant, hold, entry_scope)
+
+    async def remove(self, name: str) -> builtins.list[LegalHold]:
+        """Remove all holds under a name, and return them.
+
+        The next sweep deletes what has expired meanwhile.
+        """
+        return await self._access.engine.erasure.holds.release(
+            self._access.tenant, validation.identifier("name", name)
+        )
+
+    async def list(self) -> builtins.list[LegalHold]:
+        """List the legal holds of the tenant, oldest first."""
+        return await self._access.engine.erasure.holds.all(self._access.tenant)

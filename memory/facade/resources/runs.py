@@ -1,0 +1,145 @@
+"""`session.runs`: what a session gave to another to do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal
+
+from memory.domain import validation
+from memory.domain.corrections import explain_guesses
+from memory.domain.errors import InvalidInput
+from memory.domain.task import RUN_MODES, RUN_STATUSES, Run, RunPage
+from memory.facade.arguments import Metadata
+from memory.facade.runtime.access import Access
+from memory.orchestrator.conversations.conversation import Conversation
+from memory.orchestrator.conversations.tasks.runs import RunDraft
+from memory.orchestrator.storage.session_keys import scope_of
+from memory.ports.query import Condition, Eq, Tenant, within
+from memory.ports.record import Partition
+
+RUNS_LIMIT = 100
+
+
+@explain_guesses
+class Runs:
+    """The runs of one session, each a piece of work in another session, its child. They
+    go with the session; their children stay.
+
+    await session.runs.save("r1", child_id="s1/search", status="running",
+    mode="background") await session.runs.save("r1", child_id="s1/search",
+    status="completed", mode="background", message_count=12)
+    """
+
+    def __init__(
+        self, access: Access, conversation: Callable[[], Awaitable[Conversation]], session_id: str
+    ) -> None:
+        self._access = access
+        self._conversation = conversation
+        self._session_id = session_id
+
+    async def save(
+        self,
+        run_id: str,
+        *,
+        child_id: str,
+        status: str = "queued",
+        mode: str = "foreground",
+        messages: Sequence[Any] = (),
+        message_count: int | None = None,
+        metadata: Metadata | None = None,
+    ) -> Run:
+        """Let the run be as told here, all of it; when it was created stays, and of
+        several at once the last that is saved counts.
+
+        `status` is queued, running, cancelling, cancelled, completed or failed, `mode`
+        foreground or background (B58). `messages` are counted and never stored;
+        `message_count`, where it is given, is taken instead (B57). Raises `LegalHoldActive` where
+        the session is under legal hold and metadata of the run would be lost.
+        """
+        count = len(validation.sequence("messages", messages)) if message_count is None else message_count
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < validation.INT64:
+            raise InvalidInput("message_count", "must be a whole number, not below 0")
+        draft = RunDraft(
+            id=validation.identifier("run_id", run_id),
+            child_id=validation.identifier("child_id", child_id),
+            status=validation.one_of("status", status, RUN_STATUSES),
+            mode=validation.one_of("mode", mode, RUN_MODES),
+            message_count=count,
+            metadata=validation.json_object("metadata", {} if metadata is None else metadata),
+        )
+        conversations = self._access.engine.conversations
+        async with conversations.in_call_order(self._access.tenant, self._session_id, "run", [draft.id]):
+            return await conversations.runs.save((held := await self._conversation()).log, draft, held.user)
+
+    async def get(self, run_id: str) -> Run | None:
+        """The run; None where this session has none of the id (B60)."""
+        checked = validation.identifier("run_id", run_id)
+        return await self._access.engine.conversations.runs.get((await self._conversation()).log, checked)
+
+    async def list(
+        self,
+        *,
+        child_id: str | None = None,
+        status: str | None = None,
+        mode: str | None = None,
+        order: Literal["newest", "oldest"] = "oldest",
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> RunPage:
+        """A page of the session's runs by when they were created: those of a child, a
+        status, a mode (B58).
+
+        100 unless told, 1,000 at most; the page's `cursor` asks for those behind it.
+        `memory.sessions.runs` asks all sessions.
+        """
+        asked = asked_runs(
+            child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor
+        )
+        life = (await self._conversation()).log.life
+        return await list_runs(self._access, None, life.session_id, asked)
+
+    async def delete(self, run_id: str) -> bool:
+        """Delete the run; its child stays. False where there was none, which is no
+        error (B60). Raises `LegalHoldActive` where the session is under a legal hold.
+        """
+        checked = validation.identifier("run_id", run_id)
+        conversations = self._access.engine.conversations
+        async with conversations.in_call_order(self._access.tenant, self._session_id, "run", [checked]):
+            return await conversations.runs.delete((await self._conversation()).log, checked)
+
+
+def asked_runs(
+    *,
+    child_id: str | None,
+    status: str | None,
+    mode: str | None,
+    order: str,
+    limit: int | None,
+    cursor: str | None,
+) -> tuple[list[Condition], dict[str, Any]]:
+    """Which runs are asked for, and how, checked."""
+    given = {
+        "child_id": None if child_id is None else validation.identifier("child_id", child_id),
+        "status": None if status is None else validation.one_of("status", status, RUN_STATUSES),
+        "mode": None if mode is None else validation.one_of("mode", mode, RUN_MODES),
+    }
+    how = {
+        "descending": validation.one_of("order", order, ("oldest", "newest")) == "newest",
+        "limit": validation.whole_limit(limit, default=RUNS_LIMIT),
+        "cursor": None if cursor is None else validation.text("cursor", cursor, max_bytes=4096),
+    }
+    return [Eq(name, value) for name, value in given.items() if value is not None], how
+
+
+async def list_runs(
+    access: Access, run_id: str | None, session_id: str | None, asked: tuple[list[Condition], dict[str, Any]]
+) -> RunPage:
+    """A page of the runs of a session, or of all of the tenant's."""
+    filters, how = asked
+    where = (
+        Tenant(access.tenant)
+        if session_id is None
+        else within(Partition(access.tenant, scope_of(session_id)))
+    )
+    named = [] if run_id is None else [Eq("run_id", run_id)]
+    return await access.engine.conversations.runs.list(where, [*named, *filters], **how)

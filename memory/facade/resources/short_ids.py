@@ -1,0 +1,63 @@
+"""`memory.short_ids`: short ids by which people and commands name entries and artifacts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memory.domain import validation
+from memory.domain.corrections import explain_guesses
+from memory.facade.arguments import id_of
+from memory.facade.runtime.access import Access
+from memory.orchestrator.entries.short_ids import NumberedItem, NumberedKind, kind_of, reference_of
+
+
+@explain_guesses
+class ShortIds:
+    """Short ids, such as `#42`, of entries and artifacts.
+
+    An entry or artifact gets one when it is first asked for. All other calls take the
+    full id.
+
+    shown = await memory.short_ids.of([entry.id for entry in entries])
+    found = await memory.short_ids.resolve("#42")
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def of(self, ids: Sequence[str], *, kind: NumberedKind = "entry") -> dict[str, int]:
+        """The short ids of these entries or artifacts, by full id; at most 1,000 at once.
+
+        Those without a short id get one now. Entries and artifacts share one sequence
+        per tenant. Ids that are unknown, deleted, of the other kind or of another
+        tenant are left out.
+
+        A short id is never reused, and the sequence has gaps. An entry keeps its short
+        id when it is edited, retired or moved; an artifact, when it is replaced. Copies
+        and imports get their own.
+
+        Raises:
+            StoreError: A store failed. Show the full id instead.
+        """
+        return await self._access.engine.short_ids.of(self._access.tenant, _check_ids(ids), kind_of(kind))
+
+    async def resolve(self, text: str) -> NumberedItem | None:
+        """Find what `#42`, `42` or a full id names; spaces around it are ignored.
+
+        Returns:
+            The kind, the full id and the short id, or None where nothing has this id.
+            Retired and expired entries are found.
+
+        Raises:
+            InvalidInput: The text is neither a short id nor a full id.
+        """
+        return (await self.resolve_many([text]))[0]
+
+    async def resolve_many(self, texts: Sequence[str]) -> list[NumberedItem | None]:
+        """Find what each text names, in order; see `resolve`. At most 1,000 at once."""
+        references = [reference_of(text) for text in _check_ids(texts)]
+        return await self._access.engine.short_ids.resolve(self._access.tenant, references)
+
+
+def _check_ids(values: Sequence[str]) -> list[str]:
+    return [id_of(value) for value in validation.sequence("ids", values, at_most=validation.MAX_LIMIT)]

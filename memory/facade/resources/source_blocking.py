@@ -1,0 +1,41 @@
+"""Blocking sources: check the arguments of a caller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memory.domain import validation
+from memory.domain.blocked_source import LATER_WRITES, BlockedSource, LaterWrites
+from memory.domain.errors import InvalidInput
+from memory.domain.provenance import Provenance, named_in
+from memory.facade.arguments import Moment, moment
+from memory.facade.runtime.access import Access
+
+MOST_OF_A_REASON = 2_000
+
+
+def origins_of(source: str | None, agent: str | None, run: str | None) -> list[str]:
+    """The source, the agent and the run that are named, one at least."""
+    Provenance(source, agent, run)
+    if not (origins := named_in({"source": source, "agent": agent, "run": run})):
+        raise InvalidInput("source", "name a source, an agent or a run")
+    return origins
+
+
+async def block_source(
+    access: Access,
+    origins: Sequence[str],
+    *,
+    since: Moment | None,
+    later_writes: LaterWrites,
+    reason: str,
+    blocked_by: str | None,
+) -> list[BlockedSource]:
+    """Block each of these origins."""
+    validation.one_of("later_writes", later_writes, LATER_WRITES)
+    validation.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1)
+    by = None if blocked_by is None else validation.identifier("blocked_by", blocked_by)
+    at, now = moment("since", since), access.engine.placement.now()
+    return await access.engine.trust.blocked_sources.block(
+        access.tenant, [BlockedSource(one, at, later_writes, reason, by, now) for one in origins]
+    )

@@ -1,0 +1,498 @@
+"""The way to the open engine that a memory, its nouns and its views share: one
+tenant's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, Literal, get_args
+
+from memory.domain import validation
+from memory.domain.enrichment import PASSES, Enrichment, ManuallySuperseded, Pass, WriteReport
+from memory.domain.entry import Entry, EntryDraft, EntryType
+from memory.domain.errors import Conflict, InvalidInput, NotFound, NotOpen, PartialWrite, StoreError
+from memory.domain.scope import Scope, ScopeKind
+from memory.facade.arguments import Moment, consistency_of, flag, length, moment, scope_of, stages_of
+from memory.facade.config.settings import MemoryConfig
+from memory.facade.runtime.lifecycle import EngineLifecycle
+from memory.facade.search_options import (
+    SearchFilter,
+    filter_of,
+    least_relevance,
+    metadata_of,
+    search_mode,
+    tags_of,
+    types_of,
+)
+from memory.facade.write_options import (
+    IfExists,
+    WriteMode,
+    WriteOptions,
+    check_resolver,
+    split_draft,
+    split_options,
+)
+from memory.orchestrator.conversations.blobs.manifests import artifact_of
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.enrichment.superseding import SupersedeRequest
+from memory.orchestrator.retrieval.search import FoundEntry, SearchResult
+from memory.orchestrator.storage.callbacks import invoke
+from memory.orchestrator.storage.collections import SYSTEM_TENANT
+from memory.orchestrator.storage.entry_records import entry_of
+from memory.policies.browse_cursor import place_of
+from memory.policies.entry_query import EntryQuery, Scalar, SearchMode
+from memory.policies.ranking.preferences import Preferences
+from memory.ports.advisor import Advisor
+from memory.ports.cooperative import iterate_cooperatively
+from memory.ports.record import Key
+
+log = logging.getLogger(__name__)
+
+RETRIEVE_LIMIT = 20  # A30
+BROWSE_LIMIT = 50  # D49
+SEARCH_LIMIT = 10
+MAX_QUERY_BYTES = 64 * 1024
+MAX_CURSOR_BYTES = 512
+
+Scopes = Scope | str | Sequence[Scope | str]
+INDIFFERENT = Preferences()
+_Done = tuple[Entry, tuple[str, ...], tuple[str, ...]]
+"""An entry that was written, what the caller said that it supersedes, and what gave
+way.
+"""
+
+
+def scopes_of(scope: Scopes | None) -> list[Scope]:
+    """The scopes that are named, one at least."""
+    given = (
+        [scope]
+        if isinstance(scope, Scope | str)
+        else validation.sequence("scope", scope, at_most=validation.MAX_SCOPES)
+    )
+    if not given:
+        raise InvalidInput("scope", "needs at least one scope, such as Scope.user('ada')")
+    return [scope_of(one) for one in given]
+
+
+class Access:
+    """One tenant's way to the engine. The first owns the engine's life; those made of
+    it for other tenants open and close only themselves.
+    """
+
+    def __init__(
+        self, config: MemoryConfig, life: EngineLifecycle, tenant: str, *, owns_life: bool = True
+    ) -> None:
+        if tenant == SYSTEM_TENANT:
+            raise InvalidInput(
+                "tenant", f"'{SYSTEM_TENANT}' is reserved for the library. Use another tenant name"
+            )
+        self.config = config
+        self.tenant = tenant
+        self._life = life
+        self._owns_life = owns_life
+        self._let_go = False
+
+    def for_tenant(self, tenant: str) -> Access:
+        """Another tenant's way to the same engine."""
+        self.check_process()
+        if not self.is_open:
+            raise NotOpen("this memory")
+        return Access(self.config, self._life, validation.identifier("tenant", tenant), owns_life=False)
+
+    @property
+    def is_open(self) -> bool:
+        return self._life.is_open and not self._let_go
+
+    @property
+    def engine(self) -> Engine:
+        """The open engine, on the event loop that opened it."""
+        return self._open_life.working_engine
+
+    @property
+    def engine_anywhere(self) -> Engine:
+        """The open engine, on any event loop: for questions that no store is asked."""
+        return self._open_life.engine
+
+    @property
+    def _open_life(self) -> EngineLifecycle:
+        if self._let_go:
+            raise NotOpen("this memory")
+        return self._life
+
+    async def open(self, *, reindex: bool = False) -> None:
+        self.check_process()
+        if self._owns_life:
+            await self._life.open(reindex=reindex)
+        elif not self._life.is_open:
+            raise NotOpen("the memory that this tenant's was made from")
+        self._let_go = False
+
+    def check_process(self) -> None:
+        """Raise `ForkedProcess` in a forked child of the process that opened the
+        memory.
+        """
+        self._life.check_process()
+
+    async def close(self) -> None:
+        self.check_process()
+        self._let_go = True
+        if self._owns_life:
+            await self._life.close()
+
+    # -- what memories and views do alike ----------------------------------------------
+
+    async def write(self, draft: EntryDraft, mode: WriteMode, within: Scope | None = None) -> Entry:
+        """Write one entry. `within` is the scope of the entries that it supersedes."""
+        return (await self._write(draft, mode, within))[0]
+
+    async def write_with_report(
+        self,
+        content: str,
+        scope: Scope,
+        options: WriteOptions,
+        wait: timedelta | float | str | None,
+        within: Scope | None = None,
+    ) -> WriteReport:
+        """Write one entry, and report what was done for it within `wait`."""
+        patience = self.config.durations.deadline if wait is None else length("wait", wait)
+        entry, superseded, gave_way = await self._write(*split_options(scope, content, options), within)
+        enriching, key = self.engine.enricher, Key(self.tenant, entry.id)
+        await enriching.wait_until_tried(key, patience.total_seconds())
+        manual = ManuallySuperseded(superseded, gave_way or superseded) if superseded else None
+        try:
+            record, enriched = await enriching.load_enrichment(self.tenant, entry.id)
+        except NotFound:  # deleted since
+            return WriteReport(entry, manual)
+        except StoreError as error:
+            log.warning("entry %s was written, but its enrichment report cannot be read: %s", entry.id, error)
+            return WriteReport(entry, manual)
+        if entry.version == record.previous and enriched != Enrichment():
+            entry = entry_of(record)
+        return WriteReport(entry, manual, enriched.supersede, enriched.auto_tag, enriched.costs)
+
+    async def write_many(
+        self, given: Iterable[EntryDraft | Mapping[str, Any]], mode: WriteMode
+    ) -> list[Entry]:
+        """Remember many things, in order. Those that say how they are written are
+        written alone, the others between them together.
+        """
+        engine = self.engine
+        parts = [
+            split_draft(one) async for one in iterate_cooperatively(validation.sequence("drafts", given))
+        ]
+        drafts = [draft for draft, _ in parts]
+        calls = {
+            at: self._plan_write(drafts[at], {**mode, **own}, None)
+            for at, (_, own) in enumerate(parts)
+            if own
+        }
+        revived, waits = flag("revive", mode.get("revive", False)), consistency_of(mode.get("consistency"))
+        await self.refuse_unknown(drafts)
+        written, conflicts = dict[int, Entry](), dict[int, Conflict]()
+        at = 0
+        while at < len(drafts):
+            end = (
+                at + 1
+                if at in calls
+                else next((n for n in range(at, len(drafts)) if n in calls), len(drafts))
+            )
+            try:
+                if at in calls:
+                    done = [(await calls[at]())[0]]
+                else:
+                    done = await engine.entries.write_many(
+                        self.tenant, drafts[at:end], revive=revived, consistency=waits
+                    )
+                written |= dict(enumerate(done, start=at))
+            except PartialWrite as partial_write:
+                written |= {at + n: entry for n, entry in partial_write.written.items()}
+                conflicts |= {at + n: conflict for n, conflict in partial_write.conflicts.items()}
+            except (Conflict, InvalidInput) as refused:  # what it supersedes is not there, or not any more
+                if at not in calls:
+                    raise
+                conflicts[at] = refused if isinstance(refused, Conflict) else Conflict(str(refused))
+            at = end
+        if conflicts:
+            raise PartialWrite(written, conflicts)
+        return [written[at] for at in range(len(drafts))]
+
+    async def _write(
+        self, draft: EntryDraft, mode: WriteMode, within: Scope | None
+    ) -> tuple[Entry, tuple[str, ...], tuple[str, ...]]:
+        """The entry, what the caller said that it supersedes, and what gave way."""
+        write = self._plan_write(draft, mode, within)
+        await self.refuse_unknown([draft])
+        return await write()
+
+    def _plan_write(
+        self, draft: EntryDraft, mode: WriteMode, within: Scope | None
+    ) -> Callable[[], Awaitable[_Done]]:
+        """Check a write, and return the function that makes it; see `_write`."""
+        superseded = SupersedeRequest.parse(mode.get("supersedes", ()), within)
+        detects = flag("detect_conflicts", mode.get("detect_conflicts", False))
+        resolve = mode.get("resolve")
+        check_resolver(resolve, detects=detects)
+        revived, waits = flag("revive", mode.get("revive", False)), consistency_of(mode.get("consistency"))
+        replaces = (
+            validation.one_of("if_exists", mode.get("if_exists", "error"), get_args(IfExists)) == "replace"
+        )
+        wanted = self._enrichment(mode, replaces=replaces, superseding=bool(superseded.ids) or detects)
+        if replaces:
+            _check_upsert(draft, superseded, detects)
+
+        async def write() -> _Done:
+            if replaces:
+                return await self.engine.entries.upsert(self.tenant, draft, waits), (), ()
+            steps = self.engine.enricher.pending_steps(wanted)
+            if superseded.ids:
+                engine = self.engine.supersede_writer
+                entry, gave_way = await engine.write(
+                    self.tenant, draft, superseded, revive=revived, consistency=waits, steps=steps
+                )
+                return entry, tuple(superseded.ids), tuple(gave_way)
+            if detects:
+                asks = None if resolve is None else partial(invoke, resolve)
+                entry, report = await self.engine.conflict_detector.write(
+                    self.tenant, draft, asks, revive=revived, consistency=waits, steps=steps
+                )
+                return entry.with_conflict_report(report), (), ()
+            return (
+                await self.engine.entries.write(
+                    self.tenant, draft, revive=revived, consistency=waits, steps=steps
+                ),
+                (),
+                (),
+            )
+
+        return write
+
+    def _enrichment(self, mode: WriteMode, *, replaces: bool, superseding: bool) -> list[Pass]:
+        """What enrichment is wanted (D100): as the call says, else as configured. What
+        is decided at the write is not decided again (D108).
+        """
+        wanted: list[Pass] = []
+        for of in PASSES:
+            asked: object = mode.get(of)
+            if asked is not None and flag(of, asked) and replaces:
+                raise InvalidInput(
+                    of,
+                    "does not go with if_exists='replace'. Enrichment is for new entries; leave one of the two out",
+                )
+            if (
+                (getattr(self.config.enrichment, of) if asked is None else asked)
+                and not replaces
+                and not (superseding and of == "auto_supersede")
+            ):
+                wanted.append(of)
+        return wanted
+
+    async def refuse_unknown(self, drafts: Sequence[EntryDraft]) -> None:
+        """Raise `InvalidInput` where one of these is pinned to a session (D7), or
+        points to an artifact (D6), that the tenant has not.
+        """
+        pinned = list(
+            dict.fromkeys(
+                one.conversation_id
+                for one in drafts
+                if one.conversation_id is not None and one.is_pinned_alone
+            )
+        )
+        there = await self.engine.conversations.sessions.lives(self.tenant, pinned) if pinned else {}
+        for session_id in pinned:
+            if session_id not in there:
+                problem = f"there is no session {session_id[:64]}: nothing was written"
+                raise InvalidInput(
+                    "conversation_id",
+                    f"{problem}. For a message from outside of this memory, pass number_in_conversation= or speaker= too",
+                )
+        await self.refuse_unknown_artifacts([draft.artifact_id for draft in drafts])
+
+    async def refuse_unknown_artifacts(self, artifact_ids: Sequence[str | None]) -> None:
+        """Raise `InvalidInput` where one of these is no artifact of the tenant (D6)."""
+        named = list(dict.fromkeys(one for one in artifact_ids if one is not None))
+        known = await self.engine.conversations.manifests.existing_ids(self.tenant, named) if named else set()
+        for one in named:
+            if one not in known:
+                raise InvalidInput("artifact_id", f"there is no artifact {one[:64]}: nothing was written")
+
+    async def with_artifact(self, entry: Entry) -> Entry:
+        """The entry with what is known of its artifact; without, where that is gone or
+        cannot be read.
+        """
+        if entry.artifact_id is None:
+            return entry
+        try:
+            found = await self.engine.conversations.manifests.get(self.tenant, entry.artifact_id)
+        except StoreError as error:
+            log.info("entry %s is shown without its artifact: %s", entry.id, error)
+            return entry
+        return entry if found is None else entry.with_artifact(artifact_of(found))
+
+    def entry_query(
+        self,
+        scope: Scopes | None,
+        *,
+        limit: int | None,
+        unless_told: int,
+        tags: Sequence[str] | None = None,
+        types: Sequence[EntryType | str] | None = None,
+        since: Moment | None = None,
+        include_narrower: bool = False,
+        session_id: str | None = None,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
+        order: Literal["newest", "oldest"] = "newest",
+        within: str = "",
+        any_tags: Sequence[str] | None = None,
+        metadata: Mapping[str, Scalar] | None = None,
+        before: Moment | None = None,
+        cursor: str | None = None,
+        anywhere: bool = False,
+        along: Literal["created_at", "updated_at"] = "created_at",
+        updated_before: Moment | None = None,
+        conversation: str | None = None,
+        include_retired: bool = False,
+    ) -> EntryQuery:
+        """What is asked of many entries, checked; `unless_told` of them where no limit
+        is given. An error names a filter with `within` before it.
+
+        With `anywhere` instead of a scope, what is asked of the whole tenant.
+        """
+        if flag("include_retired", include_retired) and (as_of is not None or known_at is not None):
+            raise InvalidInput(
+                "include_retired",
+                "cannot be combined with as_of or known_at, which select the entries that were valid then; leave one out",
+            )
+        scopes = [] if anywhere else scopes_of(scope)
+        session = None if session_id is None else Scope.session(session_id)
+        if (
+            flag("include_narrower", include_narrower)
+            and self.config.inclusion_rules
+            and session is not None
+            and any(s.kind is ScopeKind.USER for s in scopes)
+        ):
+            scopes.append(session)
+        asked = EntryQuery(
+            tenant=self.tenant,
+            scopes=tuple(dict.fromkeys(scopes)),
+            tags=tags_of(f"{within}tags", tags),
+            types=types_of(f"{within}types", types),
+            since=moment(f"{within}since", since),
+            as_of=moment("as_of", as_of),
+            known_at=moment("known_at", known_at),
+            order=validation.one_of("order", order, ("newest", "oldest")),  # type: ignore[arg-type]
+            limit=validation.whole_limit(limit, default=unless_told),
+            any_tags=tags_of(f"{within}any_tags", any_tags),
+            metadata=metadata_of(f"{within}metadata", metadata),
+            before=moment(f"{within}before", before),
+            along=along,
+            updated_before=moment("updated_before", updated_before),
+            conversation=None
+            if conversation is None
+            else validation.identifier("conversation", conversation),
+            include_retired=include_retired,
+        )
+        return (
+            asked
+            if cursor is None
+            else replace(
+                asked, after=place_of(validation.text("cursor", cursor, max_bytes=MAX_CURSOR_BYTES), asked)
+            )
+        )
+
+    async def search(
+        self,
+        query: str,
+        scope: Scopes,
+        *,
+        preferred: Preferences = INDIFFERENT,
+        limit: int | None = None,
+        mode: SearchMode = "hybrid",
+        filter: SearchFilter | None = None,  # noqa: A002 - the usual word for it
+        min_relevance: float | None = None,
+        since: Moment | None = None,
+        include_narrower: bool = False,
+        session_id: str | None = None,
+        as_of: Moment | None = None,
+        known_at: Moment | None = None,
+        explain: bool = False,
+        expand: bool = False,
+        rerank: bool | Literal["two-stage"] = False,
+        messages: bool = False,
+        advisor: Advisor | None = None,
+    ) -> SearchResult:
+        """What answers best. A blank query browses, and browsing filters by what a
+        search prefers (D51, D54). `advisor`: in place of the memory's.
+        """
+        text = validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
+        asked = self.entry_query(
+            scope,
+            **filter_of(filter),
+            within="filter.",
+            limit=limit,
+            unless_told=SEARCH_LIMIT,
+            include_narrower=include_narrower,
+            session_id=session_id,
+            as_of=as_of,
+            known_at=known_at,
+        )
+        asked = replace(
+            asked,
+            since=max((at for at in (asked.since, moment("since", since)) if at is not None), default=None),
+            mode=search_mode(mode),
+            min_relevance=least_relevance(min_relevance),
+            preferred=preferred,
+            messages=flag("messages", messages),
+        )
+        if asked.mode == "semantic" and not self.engine.meaning.on:
+            raise InvalidInput(
+                "mode", "'semantic' needs an embedder, and none is configured. Use 'lexical' or 'hybrid'"
+            )
+        expanding, stages = flag("expand", expand), stages_of(rerank)
+        if not text.strip():
+            if asked.min_relevance is not None:
+                raise InvalidInput(
+                    "min_relevance",
+                    "cannot be combined with a blank query, which lists entries by time. Pass a query, or omit min_relevance=",
+                )
+            tags = tuple(dict.fromkeys(asked.tags + preferred.tags))
+            asked = replace(
+                asked,
+                types=asked.types or preferred.types,
+                tags=tags,
+                conversation=preferred.conversation_id,
+                along="updated_at",
+            )
+        advised = self.engine.advised if advisor is None else self.engine.advised.by(advisor)
+        found = await advised.search(
+            asked, text, explain=flag("explain", explain), expand=expanding, stages=stages
+        )
+        if asked.as_of is None and asked.known_at is None:
+            self.engine.accesses.note(
+                self.tenant, [hit.entry.id for hit in found if isinstance(hit, FoundEntry)]
+            )
+        return found
+
+
+def _check_upsert(draft: EntryDraft, superseded: SupersedeRequest, detects: bool) -> None:
+    if draft.key is None:
+        raise InvalidInput("if_exists", "'replace' needs a key. Pass the key= of the entry to replace")
+    if draft.created_at is not None:
+        raise InvalidInput(
+            "created_at",
+            "does not go with if_exists='replace': an entry that exists keeps its own created_at",
+        )
+    if detects:
+        raise InvalidInput(
+            "detect_conflicts",
+            "does not go with if_exists='replace': the entry under the key is replaced without a check",
+        )
+    if superseded.ids:
+        raise InvalidInput(
+            "supersedes",
+            "does not go with if_exists='replace': only a new entry supersedes others",
+        )

@@ -1,0 +1,350 @@
+"""From a configuration to an engine: adapters are found by the scheme of a store's URL,
+embedders by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import lru_cache
+from importlib import metadata
+from types import ModuleType
+from typing import Any, Literal, TypeVar
+
+from memory.adapters.wrappers.breaker import CircuitBreaker
+from memory.adapters.wrappers.latecomer import DeferredOpen
+from memory.adapters.wrappers.retry import Retry
+from memory.adapters.wrappers.timeout import Timeout
+from memory.domain.errors import ConfigError, InvalidInput
+from memory.facade.config.settings import EmbedderSettings, Guards, MemoryConfig, ServingStore
+from memory.facade.config.values import ADAPTERS, scheme_of
+from memory.orchestrator.engine import Engine
+from memory.orchestrator.storage.settings import EngineSettings
+from memory.orchestrator.storage.split import Share, SplitStore
+from memory.orchestrator.storage.topology import Topology
+from memory.orchestrator.trust.gates import RecallGate, WriteGate
+from memory.policies.promotion import CustomRule, Policy
+from memory.policies.tokens import DefaultCounter, FunctionCounter
+from memory.policies.window_exit import WindowExitFunction
+from memory.ports.adapter import Adapter
+from memory.ports.advisor import Advisor, Reranker
+from memory.ports.clock import Clock, system_clock
+from memory.ports.embedder import Embedder
+from memory.ports.store import Store
+from memory.ports.tokens import TokenCounter
+
+COUNTERS = "memory.token_counters"
+POLICIES = "memory.policies"
+"""Where other distributions register theirs: an object, or what makes one when it is
+called without arguments.
+"""
+DEFAULTS = EngineSettings()
+
+
+def build_engine(
+    config: MemoryConfig,
+    *,
+    embedder: Embedder | None,
+    clock: Clock,
+    counter: TokenCounter | None = None,
+    on_window_exit: WindowExitFunction | Literal["elsewhere"] | None = None,
+    advisor: Advisor | None = None,
+    reranker: Advisor | Reranker | None = None,
+    policies: Sequence[CustomRule] = (),
+    write_gate: WriteGate | None = None,
+    recall_gate: RecallGate | None = None,
+    prepared: bool = True,
+) -> Engine:
+    """The engine this configuration describes, not opened: nothing is connected to yet.
+    Without `prepared` nothing is made on disk either.
+    """
+    if prepared:
+        config.prepare()
+    decides = (*map(policy_named, config.policies), *policies)
+    names = [rule.name for rule in config.promotion] + [rule.name for rule in decides]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(
+            f"policies: two rules are named '{twice}'. Rename one: reports and plans identify rules by name"
+        )
+    made: dict[str, Store] = {}
+    for store in config.stores_in_use():
+        tiers, mark_life = config.tiers_on(store.name), config.engine.mark_life
+        whole = with_guards(
+            build_store(store), store.guards, config.telemetry, tiers, mark_life=mark_life, clock=clock
+        )
+        made[store.name] = (
+            whole if config.require_all or len(config.stores_in_use()) == 1 else DeferredOpen(whole)
+        )
+    forgetful = all(scheme_of(store.url) == "memory" for store in config.stores_in_use())
+    topology = Topology(**_tiers(config, made), accept_loss=forgetful or config.accept_loss)
+    engine = Engine(
+        topology,
+        embedder=embedder or embedder_of(config.embedder),
+        counter=counter or counter_named(config.token_counter),
+        clock=clock,
+        settings=config.engine,
+        rules=config.promotion,
+        policies=decides,
+        retention=config.retention,
+        quotas=config.quotas,
+        on_window_exit=on_window_exit,
+        passages=config.conversations.meaning,
+        advisor=advisor,
+        reranker=reranker,
+        write_gate=write_gate,
+        recall_gate=recall_gate,
+    )
+    if config.telemetry:
+        engine.deliveries.watcher = _telemetry().DeliveryMetrics()
+        engine.maintenance.watcher = _telemetry().MaintenanceMetrics()
+        engine.enricher.watcher = _telemetry().EnrichmentMetrics()
+    return engine
+
+
+def _tiers(config: MemoryConfig, made: Mapping[str, Store]) -> dict[str, Store]:
+    """The store of each tier; tiers that are split alike get the very same one."""
+    alike: dict[Any, Store] = {}
+    tiers: dict[str, Store] = {}
+    for tier, store in config.serving_stores().items():
+        shares = tuple(
+            Share(
+                made[to.name],
+                frozenset(route.tenants),
+                frozenset(route.scope_kinds),
+                frozenset(route.collections),
+            )
+            for route, to in config.routes_of(tier)
+        )
+        name = "+".join(dict.fromkeys([*(share.store.name for share in shares), store.name]))
+        whole = SplitStore(name, shares, made[store.name]) if shares else made[store.name]
+        tiers[tier] = alike.setdefault((shares, store.name), whole)
+    return tiers
+
+
+def build_store(store: ServingStore) -> Store:
+    """One store, not opened."""
+    scheme = scheme_of(store.url) or ""
+    adapter = adapter_for(scheme, store.name)
+    if adapter.planned:
+        raise ConfigError(
+            f"store '{store.name}': the adapter for '{scheme}' is planned, and not implemented yet; put the tier on another store"
+        )
+    try:
+        return adapter.build(store.name, store.url, store.options)
+    except ImportError as error:
+        raise _missing_driver_error(error, store.name, scheme, adapter.extra) from error
+    except ConfigError:
+        if "@" not in store.url.partition("?")[2]:
+            raise
+        told = "cannot be parsed, because an '@' follows a '?'. In a password write '?' as %3F, '@' as %40, '/' as %2F and '#' as %23"
+        raise ConfigError(
+            f"store '{store.name}': its URL {told}"
+        ) from None  # the adapter has taken parts of a password for options, and names them
+
+
+def with_guards(
+    store: Store,
+    guards: Guards,
+    telemetry: bool = False,
+    tiers: Sequence[str] = (),
+    *,
+    mark_life: timedelta = DEFAULTS.mark_life,
+    clock: Clock = system_clock,
+) -> Store:
+    """The store with what stands around it. From the inside: each attempt has its limit
+    of time, the breaker counts calls, telemetry sees all.
+    """
+    if guards.timeout:
+        store = Timeout(store, guards.timeout.total_seconds())
+    if guards.retry:
+        store = Retry(
+            store,
+            guards.retry.attempts,
+            guards.retry.backoff.total_seconds(),
+            give_up_after=mark_life / 2,
+            clock=clock,
+        )
+    if guards.breaker:
+        store = CircuitBreaker(store, guards.breaker.failures, guards.breaker.cool_down.total_seconds())
+    return _telemetry().Telemetry(store, tiers) if telemetry else store
+
+
+def _telemetry() -> ModuleType:
+    try:
+        from memory.adapters.wrappers import telemetry
+    except ImportError as error:
+        raise ConfigError(
+            f"telemetry: needs '{error.name}'; pip install 'memory-tiers[telemetry]', or set telemetry = false"
+        ) from error
+    return telemetry
+
+
+def embedder_of(settings: EmbedderSettings) -> Embedder | None:
+    """The embedder that is configured; None for 'none': then nothing is found by
+    meaning.
+    """
+    if settings.use == "none":
+        return None
+    if settings.path is not None:
+        from memory.adapters.embedders.folder import FolderEmbedder
+
+        return FolderEmbedder(settings.path)
+    from memory.adapters.embedders.wordllama import WordLlamaEmbedder
+
+    return WordLlamaEmbedder()
+
+
+def as_embedder(given: Embedder | Callable[..., Any]) -> Embedder:
+    """An embedder as it is; a plain function wrapped as one."""
+    if isinstance(given, Embedder):
+        return given
+    if not callable(given):
+        raise ConfigError(
+            f"embedder: must be an Embedder, a function from texts to vectors, or a name, not {type(given).__name__}"
+        )
+    from memory.adapters.embedders.function import FunctionEmbedder
+
+    return FunctionEmbedder(given)
+
+
+def as_advisor(given: Advisor | Callable[..., Any]) -> Advisor:
+    """An advisor as it is; a plain function wrapped as one."""
+    if isinstance(given, Advisor):
+        return given
+    if not callable(given):
+        raise ConfigError(
+            f"advisor: must be an Advisor, or a function from a prompt to text, not {type(given).__name__}"
+        )
+    from memory.adapters.advisors.function import FunctionAdvisor
+
+    return FunctionAdvisor(given)
+
+
+def as_reranker(given: Advisor | Reranker | Callable[..., Any]) -> Advisor | Reranker:
+    """A reranker, or an advisor that is to rerank, as it is; a plain function wrapped
+    as a reranker.
+    """
+    if isinstance(given, Advisor | Reranker):
+        return given
+    if not callable(given):
+        raise ConfigError(
+            f"reranker: must be a Reranker, an Advisor, or a function from a question and texts to scores, not {type(given).__name__}"
+        )
+    from memory.adapters.advisors.function import FunctionReranker
+
+    return FunctionReranker(given)
+
+
+T = TypeVar("T")
+
+
+def as_gate(name: str, given: T) -> T:
+    """A gate, checked."""
+    if given is not None and not callable(given):
+        raise ConfigError(f"{name}: must be a function, not {type(given).__name__}")
+    return given
+
+
+def counter_named(name: str) -> TokenCounter:
+    """The token counter of a configured name: ours, or one that a distribution
+    registers under `memory.token_counters`.
+    """
+    if name == DefaultCounter().name:
+        return DefaultCounter()
+    return as_counter(
+        _load_entry_point(
+            "token_counter",
+            COUNTERS,
+            name,
+            "any function from a text to its tokens",
+            ours=[DefaultCounter().name],
+        )
+    )
+
+
+def as_counter(given: TokenCounter | Callable[[str], int]) -> TokenCounter:
+    """A token counter as it is; a plain function wrapped as one."""
+    if isinstance(given, TokenCounter):
+        return given
+    if not callable(given):
+        raise ConfigError(
+            f"token_counter: must be a TokenCounter, a function from a text to its tokens, or a name, not {type(given).__name__}"
+        )
+    return FunctionCounter(given)
+
+
+def policy_named(name: str) -> CustomRule:
+    """A policy that a distribution registers under `memory.policies`."""
+    return as_policy(_load_entry_point("policies", POLICIES, name, "any object with a name and `decide`"))
+
+
+def as_policy(given: Policy) -> CustomRule:
+    """A policy, checked."""
+    try:
+        return CustomRule.of(given)
+    except InvalidInput as error:
+        raise ConfigError(str(error)) from None
+
+
+def _load_entry_point(setting: str, group: str, name: str, instead: str, ours: Sequence[str] = ()) -> Any:
+    """What a distribution registers under an entry-point group, made where it is a
+    class. Raises for a name that nobody registers.
+    """
+    points = {point.name: point for point in metadata.entry_points(group=group)}
+    if name not in points:
+        known = ", ".join([*ours, *sorted(points)])
+        there_are = f"there are: {known}" if known else "none is installed"
+        raise ConfigError(f"{setting}: there is no '{name[:40]}'; {there_are}. In Python, pass {instead}")
+    try:
+        found = points[name].load()
+    except ImportError as error:
+        raise ConfigError(f"{setting}: '{name}' needs '{error.name or error}'; install it") from error
+    return found() if isinstance(found, type) else found
+
+
+def check_adapters(config: MemoryConfig) -> None:
+    """Refuse a configuration with a store of an unknown kind (B2). No adapter is
+    imported.
+    """
+    for store in config.stores_in_use():
+        _point_of(scheme_of(store.url) or "", store.name)
+
+
+def adapter_for(scheme: str, store: str) -> Adapter:
+    """The adapter registered for a URL scheme; third parties register theirs under the
+    entry-point group `memory.adapters`.
+    """
+    try:
+        adapter: Adapter = _point_of(scheme, store).load()
+    except ImportError as error:
+        raise _missing_driver_error(error, store, scheme, "") from error
+    return adapter
+
+
+def _point_of(scheme: str, store: str) -> metadata.EntryPoint:
+    for point in _adapter_entry_points():
+        if point.name == scheme:
+            return point
+    known = (
+        ", ".join(sorted({point.name for point in _adapter_entry_points()}))
+        or "none: is memory-tiers installed?"
+    )
+    raise ConfigError(
+        f"Unsupported memory store type: {scheme}, asked for by store '{store}'; there are adapters for: {known}"
+    )
+
+
+def _missing_driver_error(error: ImportError, store: str, scheme: str, extra: str) -> ConfigError:
+    """What to install for an adapter whose driver is not there."""
+    advice = (
+        f"pip install 'memory-tiers[{extra}]'"
+        if extra
+        else "reinstall it, or the distribution that provides the adapter"
+    )
+    package = (error.name or str(error)).partition(".")[0]
+    return ConfigError(f"store '{store}': the adapter for '{scheme}' needs '{package}'; {advice}")
+
+
+@lru_cache(maxsize=1)
+def _adapter_entry_points() -> Sequence[metadata.EntryPoint]:
+    return tuple(metadata.entry_points(group=ADAPTERS))

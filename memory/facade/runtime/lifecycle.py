@@ -1,0 +1,181 @@
+"""An engine's life: opened and closed on one event loop, kept up while it is open,
+shared by the memories of several tenants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+
+from memory.domain.errors import NotOpen, WrongEventLoop
+from memory.facade.runtime.background import BackgroundTask, PassageTask, RuleTask, SweepTask, WordIndexTask
+from memory.orchestrator.engine import Engine
+from memory.ports.fork_guard import ForkGuard
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 3.0
+"""Seconds that closing from another event loop waits for a store, or for the loop that
+owns the stores.
+"""
+
+
+class EngineLifecycle:
+    """One engine, built at the first opening.
+
+    What connects to a server belongs to the event loop it was made on. So from opening
+    to closing the engine belongs to the loop that opened it: asked for on another, it
+    raises `WrongEventLoop`. Closing is possible from anywhere and always comes back. In
+    a forked child of the process that opened it every call raises `ForkedProcess`.
+    """
+
+    def __init__(self, build: Callable[[], Engine], sweep_every: timedelta) -> None:
+        self._build = build
+        self._sweep_every = sweep_every
+        self._built: Engine | None = None
+        self._open: Engine | None = None
+        self._behind: list[BackgroundTask] = []
+        """What goes on in the background while it is open."""
+        self._owner: asyncio.AbstractEventLoop | None = None
+        self._forks = ForkGuard(self)
+        self._turning = asyncio.Lock()
+        self._turns_on: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._open is not None
+
+    @property
+    def engine(self) -> Engine:
+        """The open engine, for questions that no store is asked."""
+        self._forks.check()
+        if self._open is None:
+            raise NotOpen("this memory")
+        return self._open
+
+    @property
+    def working_engine(self) -> Engine:
+        """The open engine, for calls: on the loop that opened it."""
+        engine = self.engine
+        if self._owner is not asyncio.get_running_loop():
+            raise self._elsewhere()
+        return engine
+
+    async def open(self, *, reindex: bool = False) -> None:
+        """Connect and begin upkeep. Opening twice is a no-op; a failed opening may be
+        repeated, on any loop. `reindex`: as `Engine.open` has it.
+        """
+        self._forks.check()
+        async with self._own():
+            self._own()  # a close on this loop may have let go of it while this waited
+            if self._open is None:
+                try:
+                    self._built = self._built or self._build()
+                    await self._built.open(reindex=reindex)
+                    await self._built.store_notes.on_open()
+                except BaseException:
+                    self._disown()
+                    raise
+                self._open = self._built
+                engine, every = self._built, self._sweep_every
+                self._behind = [
+                    SweepTask(engine.maintenance, every),
+                    PassageTask(engine.conversations.passages, every),
+                    RuleTask(engine.after_writes, every),
+                    WordIndexTask(engine.word_indexes, every),
+                ]
+                for task in self._behind:
+                    task.start()
+
+    async def close(self) -> None:
+        """Let go of the stores. Closing twice is a no-op.
+
+        From another loop the owner is asked to, if it runs; where it has ended, each
+        store is let go of as far as its connections allow it.
+        """
+        self._forks.check()
+        owner = self._owner
+        if owner is None:
+            return
+        if owner is asyncio.get_running_loop():
+            await self._close()
+        elif owner.is_running():
+            await self._closed_by(owner)
+        else:
+            await self._abandon()
+
+    # -- turning -----------------------------------------------------------------------
+
+    def _own(self) -> asyncio.Lock:
+        """Make the running loop the owner, unless another is; the lock under which it
+        opens and closes.
+        """
+        running = asyncio.get_running_loop()
+        if self._owner not in (None, running):
+            raise self._elsewhere()
+        self._owner = running
+        self._forks.acquire()
+        if self._turns_on is not running:
+            self._turning, self._turns_on = asyncio.Lock(), running
+        return self._turning
+
+    def _disown(self) -> None:
+        self._owner = None
+        self._forks.release()
+
+    def check_process(self) -> None:
+        """Raise `ForkedProcess` in a forked child of the process that opened it."""
+        self._forks.check()
+
+    async def _close(self) -> None:
+        async with self._turning:
+            engine, self._open = self._open, None
+            behind, self._behind = self._behind, []
+            try:
+                for task in behind:
+                    await task.stop()
+                if engine is not None:
+                    try:
+                        async with asyncio.timeout(PATIENCE):
+                            await engine.store_notes.on_close()
+                    except Exception as error:  # noqa: BLE001 - a note is no reason not to close
+                        log.info("the note of which stores hold data was not written: %s", error)
+                    await engine.close()
+            finally:
+                self._disown()
+
+    async def _closed_by(self, owner: asyncio.AbstractEventLoop) -> None:
+        closing = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close(), owner))
+        done, _ = await asyncio.wait([closing], timeout=PATIENCE)
+        if done:
+            await closing
+        else:
+            log.warning(
+                "the event loop that opened this memory is busy; it closes the memory once it is free"
+            )
+
+    async def _abandon(self) -> None:
+        """Let go of stores whose loop has ended. One that does not close so is built
+        anew at the next opening.
+        """
+        engine, self._open, self._behind = self._open, None, []
+        self._disown()
+        for store in engine.topology.stores if engine is not None else ():
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await store.close()
+            except Exception as error:  # noqa: BLE001 - whatever a driver says of a loop that is gone
+                said = str(
+                    error
+                )  # its text alone: who keeps records of the log would keep the error's frames, and with them dead sockets
+                log.warning(
+                    "store '%s' could not be closed in full: the event loop it was opened on has ended (%s)",
+                    store.name,
+                    said,
+                )
+                self._built = None
+
+    def _elsewhere(self) -> WrongEventLoop:
+        return WrongEventLoop(ended=self._owner is not None and self._owner.is_closed())

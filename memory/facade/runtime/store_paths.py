@@ -1,0 +1,54 @@
+"""Where the files of a configuration lie, and whether they are there yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from memory.facade.config.settings import MemoryConfig, ServingStore, default_url
+from memory.facade.runtime.build import build_store
+from memory.policies.routing import TIERS
+
+
+def path_of(store: ServingStore) -> Path | None:
+    """The file or folder of a store that keeps one, absolute; None for others."""
+    path = getattr(build_store(store), "path", None)
+    return path if isinstance(path, Path) else None
+
+
+def not_there_yet(config: MemoryConfig) -> dict[str, str]:
+    """The stores whose file or folder opening would make, and what is said of each."""
+    paths = {store.name: path_of(store) for store in config.stores_in_use()}
+    return {
+        name: f"{path}: does not exist yet; the first write creates it"
+        for name, path in paths.items()
+        if path is not None and not path.exists()
+    }
+
+
+def on_the_default_file(config: MemoryConfig) -> str:
+    """Which tiers are on the default file because the configuration names no store for
+    them, in a sentence; empty if none is.
+    """
+    store = next((store for store in config.stores_in_use() if store.url == default_url()), None)
+    if store is None:
+        return ""
+    tiers = config.tiers_on(store.name)
+    listed = (
+        "all tiers are"
+        if len(tiers) == len(TIERS)
+        else f"tier{'s' * (len(tiers) > 1)} {', '.join(tiers)} {'are' if len(tiers) > 1 else 'is'}"
+    )
+    idle = sorted(config.stores.keys() - {store.name for store in config.stores_in_use()})
+    why = (
+        f"no tier and no route names {', '.join(map(repr, idle))}"
+        if idle
+        else "the configuration names no other store"
+    )
+    return f"{listed} on the default file, {default_url().removeprefix('sqlite:///')}: {why}"
+
+
+def default_file(config: MemoryConfig) -> Path | None:
+    """The default file, where it is in use and opening would make it."""
+    used = any(store.url == default_url() for store in config.stores_in_use())
+    path = Path(default_url().removeprefix("sqlite:///"))
+    return path if used and not path.exists() else None

@@ -1,0 +1,183 @@
+"""The filter and the boosts of a search: their types, and the checks on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Literal, TypedDict, get_args
+
+from memory.domain import validation
+from memory.domain.entry import EntryType
+from memory.domain.errors import InvalidInput
+from memory.facade.arguments import Moment, check_names, flag, real
+from memory.policies.entry_query import Scalar, SearchMode
+from memory.policies.ranking.preferences import Preferences
+
+DAY = timedelta(days=1)
+
+
+class SearchFilter(TypedDict, total=False):
+    """What a search may find. An entry must satisfy every key; a plain `dict` will do."""
+
+    types: Sequence[EntryType | str] | None
+    """The entry has one of these types."""
+    tags: Sequence[str] | None
+    """The entry has all of these tags."""
+    any_tags: Sequence[str] | None
+    """The entry has at least one of these tags."""
+    metadata: Mapping[str, Scalar] | None
+    """The entry's metadata has each of these keys with exactly this value. Stores do not
+    index metadata: a search reads candidates until enough of them match.
+    """
+    since: Moment | None
+    """The entry was created at or after this moment."""
+    before: Moment | None
+    """The entry was created before this moment."""
+
+
+class SearchBoost(TypedDict, total=False):
+    """What a search ranks higher. A boost reorders near-ties and never removes a result.
+    Boosts multiply. A plain `dict` will do.
+    """
+
+    types: Sequence[EntryType | str] | None
+    """Raise entries of one of these types. The search then ignores what the question
+    itself seems to ask for.
+    """
+    tags: Sequence[str] | None
+    """Raise entries that have at least one of these tags."""
+    conversation_id: str | None
+    """Raise what was said in this conversation."""
+
+
+class SearchOptions(TypedDict, total=False):
+    """What `search` takes besides the question, the scope and whether messages are
+    asked for.
+    """
+
+    limit: int | None
+    mode: Literal["hybrid", "lexical", "semantic"]
+    boost: SearchBoost | None
+    filter: SearchFilter | None
+    min_relevance: float | None
+    since: Moment | None
+    include_narrower: bool
+    session_id: str | None
+    as_of: Moment | None
+    known_at: Moment | None
+    intent: bool
+    age_decay: bool
+    half_life: timedelta | float | None
+    decay_floor: float | None
+    explain: bool
+    expand: bool
+    rerank: bool | Literal["two-stage"]
+
+
+def filter_of(given: SearchFilter | None) -> SearchFilter:
+    """Return the filter with every key known. Its values are not checked here."""
+    if given is None:
+        return {}
+    check_names("filter", given, SearchFilter.__annotations__, "{'types': ['user']}")
+    return given
+
+
+def boost_of(given: SearchBoost | None) -> SearchBoost:
+    """Return the boost with every key known. Its values are not checked here."""
+    if given is None:
+        return {}
+    check_names("boost", given, SearchBoost.__annotations__, "{'tags': ['home']}")
+    return given
+
+
+def tags_of(field: str, given: Sequence[str] | None) -> tuple[str, ...]:
+    return (
+        ()
+        if given is None
+        else tuple(validation.tags(validation.sequence(field, given, at_most=validation.MAX_LIMIT), field))
+    )
+
+
+def types_of(field: str, given: Sequence[EntryType | str] | None) -> tuple[str, ...]:
+    return (
+        ()
+        if given is None
+        else tuple(
+            validation.one_of(field, one, EntryType)
+            for one in validation.sequence(field, given, at_most=validation.MAX_LIMIT)
+        )
+    )
+
+
+def metadata_of(field: str, given: Mapping[str, Scalar] | None) -> tuple[tuple[str, Scalar], ...]:
+    checked = {} if given is None else validation.json_object(field, given)
+    for name, value in checked.items():
+        if isinstance(value, dict | list):
+            raise InvalidInput(
+                f"{field}.{name}",
+                "must be text, a number, a boolean or None. Nested values cannot be compared",
+            )
+    return tuple(checked.items())
+
+
+def preferences(
+    boost: SearchBoost | None = None,
+    *,
+    intent: bool,
+    age_decay: bool,
+    half_life: timedelta | float | None,
+    decay_floor: float | None,
+) -> Preferences:
+    """Return what a search ranks higher, checked.
+
+    Raises:
+        InvalidInput: An unknown key of `boost`, a wrong value, or a `half_life` or
+            `decay_floor` without `age_decay`.
+    """
+    boosts = boost_of(boost)
+    conversation_id = boosts.get("conversation_id")
+    ages = flag("age_decay", age_decay)
+    for name, given in (("half_life", half_life), ("decay_floor", decay_floor)):
+        if given is not None and not ages:
+            raise InvalidInput(name, "needs age_decay=True. Pass both, or omit it")
+    usual = Preferences()
+    return Preferences(
+        types=types_of("boost.types", boosts.get("types")),
+        tags=tags_of("boost.tags", boosts.get("tags")),
+        conversation_id=None
+        if conversation_id is None
+        else validation.identifier("boost.conversation_id", conversation_id),
+        intent=flag("intent", intent),
+        age_decay=ages,
+        half_life=usual.half_life if half_life is None else _days("half_life", half_life),
+        floor=usual.floor if decay_floor is None else _floor("decay_floor", decay_floor),
+    )
+
+
+def search_mode(value: object) -> SearchMode:
+    """Return a checked `mode`."""
+    return validation.one_of("mode", value, get_args(SearchMode))  # type: ignore[return-value]
+
+
+def least_relevance(value: object) -> float | None:
+    """Return a checked `min_relevance`. None means that no threshold is set."""
+    if value is None:
+        return None
+    least = real("min_relevance", value)
+    if not 0 <= least <= 1:
+        raise InvalidInput("min_relevance", f"must be 0..1, not {least:g}")
+    return least
+
+
+def _days(field: str, value: timedelta | float) -> float:
+    days = value / DAY if isinstance(value, timedelta) else real(field, value)
+    if days <= 0:
+        raise InvalidInput(field, "must be greater than zero")
+    return days
+
+
+def _floor(field: str, value: object) -> float:
+    left = real(field, value)
+    if not 0 < left < 1:
+        raise InvalidInput(field, f"must lie between 0 and 1, not {left:g}")
+    return left

@@ -1,0 +1,946 @@
+"""Conversations and exports as files: what an import reads, what an export writes.
+
+A file holds one JSON object a line (JSON Lines) or one JSON array of objects, in UTF-8.
+An object is a message:
+
+    {"role": "user", "content": "...", "time": "2026-01-31T09:30:00Z", "id": "m1"}
+
+`role` and `content` are required. The first of `at`, `time`, `timestamp`, `created_at`,
+`createdAt`, `create_time`, `ts` and `date` becomes the entry's creation time: ISO 8601
+with a zone, or seconds since 1970, above 10^12 milliseconds; `id` its key, so that
+importing again writes nothing twice, in the conversation that the message names, if it
+names one: many exports number the messages of each conversation from 1; without an `id`
+the key is the file's name and the message's position. `tags`, `metadata`, `type`,
+`title`, `source` and `expires_at` are the entry's own. The role and every field not
+named here are kept in the entry's metadata: nothing is dropped.
+
+The content is the speaker's own words. Who that is says `speaker` or `name`, and in
+which conversation `conversation_id` or `session_id`; else it is that of the session the
+message goes to, or of the file. Within it messages count 1, 2, 3 … as they stand in the
+file, unless they say otherwise (`number_in_conversation`). The entry has these as
+fields, and the metadata keep what the file says of them. They are no part of what a
+repeat is told by: a file may hold what another began with.
+
+Or it is a line of an export, marked by its `format`: an entry, one of its kept versions
+(after it), a relation, an artifact and a chunk of its bytes (`artifact_lines.py`;
+before the entries that point to it), or a record of another kind, as sessions and the
+events of their logs are, which keep the session's id. Unless it is to keep its id, an
+entry gets a new one, its old one becomes its key, and whatever in the file names the
+old one names the new one afterwards (decision A5); kept versions are left out then.
+What names an entry that is not in the file is provenance and stays as it is.
+
+What is wrong with a line is said without quoting it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import IO, Any, TypeVar
+
+from memory.domain import validation
+from memory.domain.enrichment import NOTES, EnrichmentNotes
+from memory.domain.entry import Entry, EntryDraft, ImportedDraft, MessageDraft
+from memory.domain.errors import InvalidInput
+from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
+from memory.domain.scope import Scope, ScopeKind
+from memory.domain.shapes import native
+from memory.domain.time import micros
+from memory.facade.arguments import agent_of
+from memory.facade.transfer.artifact_lines import (
+    ARTIFACT_FORMAT,
+    CHUNK_FORMAT,
+    ArtifactLine,
+    ChunkLine,
+    artifact_line,
+    chunk_line,
+)
+from memory.orchestrator.conversations.window_exits import LEAVE, is_to_be_asked
+from memory.orchestrator.entries.relations import LABELS, MADE_BY, NOTE, Relation
+from memory.orchestrator.entries.scratchpads import CAP, Scratchpad
+from memory.orchestrator.entries.writing import check_not_later
+from memory.orchestrator.storage.collections import ARTIFACTS, ENTRIES, MANIFESTS, MESSAGES, SESSIONS
+from memory.orchestrator.storage.entry_records import entry_of
+from memory.orchestrator.storage.kinds import KINDS, Kind
+from memory.orchestrator.storage.session_keys import scope_of
+from memory.orchestrator.storage.sources import SOURCES, MessageSource, Source, read_sources
+from memory.orchestrator.transfer.records import (
+    SAID,
+    ImportedEntry,
+    check_storable,
+    exported_kinds,
+    id_here,
+    noted_of,
+    stores_problem,
+)
+from memory.orchestrator.transfer.session_import import SessionMapping, check_carried, incarnation_here
+from memory.policies.routing import TIERS
+from memory.ports import codec
+from memory.ports.collections import Collection
+from memory.ports.record import JsonValue, Key, PendingStep, Record
+
+FORMAT = "memory-entry/2"
+"""What marks an exported entry. The number grows when the meaning of a field changes,
+or there are more; earlier numbers are read too.
+"""
+VERSION_FORMAT = "memory-version/1"
+"""What marks a kept version of an exported entry."""
+RELATION_FORMAT = "memory-relation/1"
+SCRATCHPAD_FORMAT = "memory-scratchpad/1"
+"""What marks an exported relation."""
+RECORD_FORMAT = "memory-record/2"
+"""What marks an exported record of any other kind."""
+
+OF_SESSIONS = frozenset({MESSAGES, ARTIFACTS})
+"""What is nothing without its session, and named by that alone."""
+
+_READ = {
+    FORMAT: 2,
+    "memory-entry/1": 1,
+    VERSION_FORMAT: 1,
+    RELATION_FORMAT: 1,
+    SCRATCHPAD_FORMAT: 1,
+    RECORD_FORMAT: 2,
+    "memory-record/1": 1,
+}
+_READ |= {ARTIFACT_FORMAT: 1, CHUNK_FORMAT: 1}
+_OWN = ("tags", "type", "title", "source", "expires_at")
+_CONVERSATION = ("conversation_id", "session_id")
+_SPEAKER = ("speaker", "name")
+_OF_A_RECORD = ("id", "scope", "created_at", "updated_at", "expires_at", "fields", "body", "texts")
+_STORES_OWN = (
+    "format",
+    "id",
+    "updated_at",
+    "version",
+    "tier",
+    "number",
+    "replaced_version",
+    "noted",
+    "artifact_was",
+    "sources",
+)  # of an exported entry: the new store gives its own
+_LAST_VERSION = micros(datetime(9999, 12, 31, tzinfo=UTC))
+
+
+class BadLine(InvalidInput):
+    """One object of a file that cannot be imported, and where it stands."""
+
+    def __init__(self, name: str, line: int, problem: str) -> None:
+        super().__init__(f"{name} line {line}", problem)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class MessageLine:
+    """One message or exported entry, checked. `again` says that the same one stood
+    further up in the file.
+    """
+
+    line: int
+    draft: EntryDraft
+    again: bool = False
+    as_it_was: ImportedEntry | None = None
+    """Of an exported entry that keeps its id."""
+
+    def pointing_to(self, artifact_id: str | None) -> MessageLine:
+        """The entry with the artifact it points to as it is called here; None where it
+        points to none.
+        """
+        draft = _pointing_to(self.draft, artifact_id)
+        return replace(
+            self,
+            draft=draft,
+            as_it_was=None if self.as_it_was is None else _as_pointing_to(self.as_it_was, artifact_id),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VersionLine:
+    """One exported kept version, checked, of the entry of this id in this scope."""
+
+    line: int
+    entry_id: str
+    scope: Scope
+    as_it_was: ImportedEntry
+
+    @property
+    def draft(self) -> ImportedDraft:
+        return self.as_it_was.draft
+
+    def pointing_to(self, artifact_id: str | None) -> VersionLine:
+        """See `MessageLine.pointing_to`."""
+        return replace(self, as_it_was=_as_pointing_to(self.as_it_was, artifact_id))
+
+
+@dataclass(frozen=True, slots=True)
+class RelationLine:
+    """One exported relation, checked. Its ends are old ids until they are `here`."""
+
+    line: int
+    source_id: str
+    label: str
+    target_id: str
+    created_at: datetime
+    said: Mapping[str, JsonValue] | None = None
+    """Of one that an advisor had made: who that was, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLine:
+    """One exported record of another kind. Its id, and the ids it names, are old ones
+    until they are `here`. A version of 0: it does not say.
+    """
+
+    line: int
+    kind: Kind
+    record: Record
+
+    @property
+    def name(self) -> str:
+        """What others name it by: its old id; of a session and its events, their scope."""
+        return self.record.scope if self.kind.conversational else self.record.key.id
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchpadLine:
+    """One exported scratchpad, checked."""
+
+    line: int
+    agent: str | None
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignLine:
+    """An exported line that cannot keep its id in this tenant and scope, and why; what
+    names it is refused with it.
+    """
+
+    line: int
+    collection: Collection
+    id: str
+    problem: str
+
+
+Item = (
+    MessageLine
+    | VersionLine
+    | RelationLine
+    | RecordLine
+    | ScratchpadLine
+    | ArtifactLine
+    | ChunkLine
+    | ForeignLine
+)
+
+
+Draft = TypeVar("Draft", bound=EntryDraft)
+
+
+def _pointing_to(draft: Draft, artifact_id: str | None) -> Draft:
+    was = {"artifact_was": draft.artifact_id} if isinstance(draft, ImportedDraft) else {}
+    return draft.model_copy(update={"artifact_id": artifact_id, **was})
+
+
+def _as_pointing_to(one: ImportedEntry, artifact_id: str | None) -> ImportedEntry:
+    return replace(one, draft=_pointing_to(one.draft, artifact_id))
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """How the lines of a file are to be read.
+
+    `scope` is where everything goes, also exported entries, which otherwise keep their
+    own; `messages_to` where messages go without it. `same_ids_of` names the tenant in
+    which what was exported keeps its ids. With `latest`, entries that say a later
+    moment are bad, and those that no store takes; what was found good once is read
+    without it. `unread` says of lines that could not be copied into the file what is
+    wrong with them.
+    """
+
+    scope: Scope | None = None
+    messages_to: Scope | None = None
+    same_ids_of: str | None = None
+    latest: datetime | None = None
+    unread: Mapping[int, str] | None = None
+
+
+def read(
+    stream: IO[bytes], name: str, how: ImportOptions = ImportOptions(), since: int = 1
+) -> Iterator[Item | BadLine]:
+    """What a file holds from line `since` on, in order, each checked as a write would
+    check it; a `BadLine` in place of what is wrong.
+
+    A file that cannot be read on raises its `BadLine`.
+    """
+    seen: dict[tuple[str, str | None], tuple[int, bytes]] = {}
+    heard = Counter[tuple[str, str | None]]()
+    for position, (line, found) in enumerate(objects(stream, name, since), start=1):
+        if isinstance(found, BadLine):
+            yield BadLine(name, line, how.unread[line]) if how.unread and line in how.unread else found
+            continue
+        try:
+            item = _item(found, line, (name, position), how)
+            if how.latest is not None and isinstance(item, MessageLine | VersionLine):
+                _check_entry(item, how.latest)
+        except InvalidInput as exc:
+            yield BadLine(name, line, _problem_without_values(exc, found))
+            continue
+        if isinstance(item, MessageLine):
+            said = blake2b(json.dumps(found, sort_keys=True).encode(), digest_size=16).digest()
+            first_line, first = seen.setdefault((item.draft.scope.text, item.draft.key), (line, said))
+            if first != said:
+                yield BadLine(
+                    name,
+                    line,
+                    f"id: {found.get('id')!r} is already used on line {first_line} for other content. Change one of the ids",
+                )
+                continue
+            item = replace(item, again=first_line != line)
+            if isinstance(item.draft, MessageDraft) and not item.again:
+                item = replace(item, draft=_with_number(item.draft, heard))
+        yield item
+
+
+def _with_number(draft: MessageDraft, heard: Counter[tuple[str, str | None]]) -> MessageDraft:
+    """The message with its number in its conversation: unless it says that itself, how
+    many of that were `heard` with it.
+    """
+    conversation = draft.scope.text, draft.conversation_id
+    heard[conversation] += 1
+    return (
+        draft
+        if draft.number_in_conversation is not None
+        else draft.model_copy(update={"number_in_conversation": heard[conversation]})
+    )
+
+
+def _check_entry(item: MessageLine | VersionLine, latest: datetime) -> None:
+    """Raise `InvalidInput` if a write would refuse the entry: for its moment, or since
+    no store takes it.
+    """
+    check_not_later(item.draft, latest)
+    if isinstance(item.draft, ImportedDraft):
+        check_storable(item.draft, item.as_it_was)
+
+
+def _item(found: Mapping[str, Any], line: int, place: tuple[str, int], how: ImportOptions) -> Item:
+    scope, same_ids_of = how.scope, how.same_ids_of
+    form = found.get("format")
+    if form is None or "role" in found:
+        return MessageLine(line, _message_draft(found, place, scope or how.messages_to))
+    if form not in _READ if isinstance(form, str) else True:
+        raise InvalidInput("format", f"is not known; this version reads {', '.join(_READ)}")
+    if form == RELATION_FORMAT:
+        return _link(found, line)
+    if form == SCRATCHPAD_FORMAT:
+        return _pad(found, line)
+    if form == CHUNK_FORMAT:
+        return chunk_line(found, line)
+    if form == ARTIFACT_FORMAT:
+        artifact = artifact_line(found, line)
+        return (
+            artifact
+            if same_ids_of is None
+            else _unless_foreign(artifact, MANIFESTS, artifact.id, same_ids_of, artifact.scope)
+        )
+    if str(form).startswith("memory-record/"):
+        row = _row(found, line, scope, versioned=form == RECORD_FORMAT)
+        return (
+            row
+            if same_ids_of is None
+            else _unless_foreign(row, row.kind.collection, row.record.key.id, same_ids_of, row.record.scope)
+        )
+    if form == VERSION_FORMAT:
+        draft = _entry_draft(found, scope)
+        version = VersionLine(line, str(draft.key), draft.scope, _as_it_was(found, draft))
+        return (
+            version
+            if same_ids_of is None
+            else _unless_foreign(version, ENTRIES, version.entry_id, same_ids_of, draft.scope.text)
+        )
+    draft = _entry_draft(found, scope)
+    if same_ids_of is None:
+        return MessageLine(line, draft)
+    message = MessageLine(line, draft, as_it_was=_as_it_was(found, draft))
+    return _unless_foreign(message, ENTRIES, str(draft.key), same_ids_of, draft.scope.text)
+
+
+def _unless_foreign(
+    item: MessageLine | VersionLine | RecordLine | ArtifactLine,
+    collection: Collection,
+    item_id: str,
+    tenant: str,
+    scope: str,
+) -> Item:
+    """The item, where its id is one of this partition (see `memory.domain.ids`)."""
+    if not is_id(item_id):
+        return ForeignLine(
+            item.line,
+            collection,
+            item_id,
+            "id: was not assigned by a store. Import without same_ids (--same-ids) to assign a new one",
+        )
+    if digest_of(item_id) != partition_digest(tenant, scope):
+        return ForeignLine(
+            item.line,
+            collection,
+            item_id,
+            "id: belongs to another tenant or scope. Import without same_ids (--same-ids) to assign a new one",
+        )
+    return item
+
+
+class IdMapping:
+    """The ids that a file holds, and what each is to be in this tenant: a new one, or
+    the same.
+    """
+
+    def __init__(self, tenant: str, *, same: bool) -> None:
+        self._tenant = tenant
+        self._same = same
+        self._scopes: dict[Collection, dict[str, str]] = {}
+        self._refused: dict[Collection, set[str]] = {}
+        self._moving = SessionMapping(tenant)
+
+    def note(self, item: Item) -> None:
+        """Learn what an item is called."""
+        if isinstance(item, MessageLine) and isinstance(item.draft, ImportedDraft):
+            self._scopes.setdefault(ENTRIES, {})[str(item.draft.key)] = item.draft.scope.text
+        elif (
+            isinstance(item, RecordLine) and item.kind.collection not in OF_SESSIONS
+        ):  # which nothing else names
+            self._scopes.setdefault(item.kind.collection, {})[item.name] = item.record.scope
+            if item.kind.conversational:
+                self._moving.note(item.record)
+        elif isinstance(item, ForeignLine):
+            self.refuse(item.collection, item.id)
+
+    def refuse(self, collection: Collection, old: str) -> None:
+        """What names this one cannot be imported either."""
+        self._refused.setdefault(collection, set()).add(old)
+
+    def missing_id(self, item: Item) -> str | None:
+        """The first id that an item cannot do without and that is not in the file, as
+        far as it is known.
+        """
+        return next(
+            (
+                old
+                for collection, old in _needs(item)
+                if not self._has(collection, old) and not self._is_refused(collection, old)
+            ),
+            None,
+        )
+
+    def refused_id(self, item: Item) -> str | None:
+        """The first id that an item cannot do without and that was refused."""
+        return next((old for collection, old in _needs(item) if self._is_refused(collection, old)), None)
+
+    def message(self, item: MessageLine) -> MessageLine:
+        """The message with the ids it names as they are here."""
+        if self._same or not isinstance(item.draft, ImportedDraft):
+            return item
+        draft, changed = item.draft, dict[str, Any]()
+        if draft.promoted_from_id is not None:
+            changed["promoted_from_id"] = self._new(ENTRIES, draft.promoted_from_id)
+        if draft.compacted_from_ids is not None:
+            changed["compacted_from_ids"] = tuple(
+                self._new(ENTRIES, source) for source in draft.compacted_from_ids
+            )
+        if draft.contributors is not None:
+            changed["contributors"] = tuple(
+                c.model_copy(update={"entry_id": self._new(ENTRIES, c.entry_id)}) for c in draft.contributors
+            )
+        changed["sources"] = tuple(self._source(source) for source in draft.sources)
+        return replace(item, draft=draft.model_copy(update=changed))
+
+    def _source(self, source: Source) -> Source:
+        """What an entry was made of, as it is called here."""
+        if isinstance(source, MessageSource):
+            return replace(
+                source,
+                incarnation=incarnation_here(self._tenant, scope_of(source.session_id), source.incarnation),
+            )
+        scope = self._scopes.get(ENTRIES, {}).get(source.entry_id, source.scope)
+        return replace(source, entry_id=self._new(ENTRIES, source.entry_id), scope=scope)
+
+    def link(self, item: RelationLine) -> RelationLine:
+        """The relation between entries as they are called here."""
+        return replace(
+            item, source_id=self._new(ENTRIES, item.source_id), target_id=self._new(ENTRIES, item.target_id)
+        )
+
+    def row(self, item: RecordLine) -> RecordLine:
+        """The record as it will stand in this tenant."""
+        if item.kind.conversational:
+            return replace(item, record=self._moving.here(item.record))
+        record, parents = item.record, KINDS.parents(item.kind.collection)
+        named = {
+            field: self._new(parents[field], str(record.fields[field]))
+            for field in parents
+            if record.fields.get(field) is not None
+        }
+        key = Key(self._tenant, self._new(item.kind.collection, record.key.id, item.kind))
+        return replace(item, record=replace(record, key=key, fields={**record.fields, **named}))
+
+    def _has(self, collection: Collection, old: str) -> bool:
+        return old in self._scopes.get(collection, ())
+
+    def _is_refused(self, collection: Collection, old: str) -> bool:
+        return old in self._refused.get(collection, ())
+
+    def _new(self, collection: Collection, old: str, kind: Kind | None = None) -> str:
+        scope = self._scopes.get(collection, {}).get(old)
+        if self._same or scope is None:
+            return old
+        return (
+            keyed_id(self._tenant, scope, old)
+            if collection is ENTRIES
+            else id_here(self._tenant, kind or KINDS.of(collection), scope, old)
+        )
+
+
+def _needs(item: Item) -> list[tuple[Collection, str]]:
+    """The collections and old ids of what an item is nothing without."""
+    if isinstance(item, VersionLine):
+        return [(ENTRIES, item.entry_id)]
+    if isinstance(item, RelationLine):
+        return [(ENTRIES, item.source_id), (ENTRIES, item.target_id)]
+    if isinstance(item, RecordLine) and item.kind.collection in OF_SESSIONS:
+        return [(SESSIONS, item.name)]
+    if isinstance(item, ArtifactLine):
+        return [(SESSIONS, item.scope)]
+    if isinstance(item, RecordLine):
+        parents = KINDS.parents(item.kind.collection)
+        return [
+            (parents[name], str(item.record.fields[name]))
+            for name in parents
+            if item.record.fields.get(name) is not None
+        ]
+    return []
+
+
+def exported_scratchpad(pad: Scratchpad) -> dict[str, Any]:
+    """A scratchpad as an export writes it, with what stands in it as one text."""
+    return {"format": SCRATCHPAD_FORMAT, "agent": pad.agent, "content": pad.content}
+
+
+def exported_relation(relation: Relation) -> dict[str, Any]:
+    """A relation as an export writes it, after the entries it links."""
+    ends = {"source_id": relation.source_id, "label": relation.label, "target_id": relation.target_id}
+    said = {name: value for name in _SAID_OF_LINKS if (value := getattr(relation, name)) is not None}
+    return {"format": RELATION_FORMAT, **ends, "created_at": relation.created_at.isoformat(), **said}
+
+
+def exported_entry(entry: Entry, noted: Mapping[str, JsonValue] | None = None) -> dict[str, Any]:
+    """An entry as an export writes it: JSON, fields without a value left out, the
+    tenant left to the importer.
+
+    `noted` is what the engine has beside what the entry says, for an import that keeps
+    ids.
+    """
+    fields = entry.model_dump(mode="json", exclude={"tenant", "scope"}, exclude_none=True)
+    return {
+        "format": FORMAT,
+        "scope": entry.scope.text,
+        **fields,
+        **({"noted": dict(noted)} if noted else {}),
+    }
+
+
+def exported_version(record: Record) -> dict[str, Any]:
+    """A kept version as an export writes it after its entry, whose id it has: it was
+    stored until `replaced_version`.
+    """
+    line = exported_entry(entry_of(record), noted_of(record)) | {
+        "format": VERSION_FORMAT,
+        "replaced_version": record.fields["replaced_version"],
+    }
+    del line["tier"]
+    return line
+
+
+def exported_record(kind: Kind, record: Record) -> dict[str, Any]:
+    """A record of another kind as an export writes it. Moments are microseconds since
+    1970, bytes base64.
+    """
+    said = codec.to_json(record)
+    line = {
+        "format": RECORD_FORMAT,
+        "kind": kind.collection.name,
+        **{name: said[name] for name in (*_OF_A_RECORD, "version", "tier")},
+    }
+    return line | ({"owes": [LEAVE]} if any(is_to_be_asked(owed) for owed in record.owed) else {})
+
+
+def objects(stream: IO[bytes], name: str, since: int) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
+    """Every object of the file from a line on, with its line number. An array is read
+    as a whole, lines one by one.
+    """
+    started = False
+    for number, raw in enumerate(stream, start=1):
+        line = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+        if not line.strip():
+            continue
+        if not started and line.lstrip().startswith(b"["):
+            yield from (
+                (at, found) for at, found in _array(line + stream.read(), name, number) if at >= since
+            )
+            return
+        started = True
+        if number >= since:
+            yield number, _object(line, name, number)
+
+
+def _object(line: bytes, name: str, number: int) -> dict[str, Any] | BadLine:
+    try:
+        found = json.loads(line.decode())
+    except UnicodeDecodeError as exc:
+        return BadLine(name, number, f"not UTF-8 at byte {exc.start + 1}")
+    except json.JSONDecodeError as exc:
+        return BadLine(
+            name,
+            number,
+            f"not JSON ({exc.msg} at column {exc.colno}); each line is one object, or the file is one array",
+        )
+    except (RecursionError, ValueError):
+        return BadLine(name, number, "not JSON that can be read: nested too deeply or a number too long")
+    return found if isinstance(found, dict) else BadLine(name, number, _not_an_object(found))
+
+
+def _array(data: bytes, name: str, first_line: int) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
+    """The items of a JSON array, one by one, so that each knows its line."""
+    text = _decode(data, name, first_line)
+    decoder, at, line, counted_to = json.JSONDecoder(), text.index("[") + 1, first_line, 0
+    at = _skip_space(text, at)
+    while not text.startswith("]", at):
+        try:
+            found, end = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as exc:
+            raise BadLine(
+                name,
+                first_line + exc.lineno - 1,
+                f"not JSON ({exc.msg} at column {exc.colno}); nothing after it can be read",
+            ) from None
+        except (RecursionError, ValueError):
+            raise BadLine(
+                name, first_line + text.count("\n", 0, at), "nested too deeply or a number too long"
+            ) from None
+        line += text.count("\n", counted_to, at)
+        counted_to = at
+        yield line, found if isinstance(found, dict) else BadLine(name, line, _not_an_object(found))
+        at = _skip_space(text, end)
+        if text.startswith(",", at):
+            at = _skip_space(text, at + 1)
+        elif not text.startswith("]", at):
+            raise BadLine(
+                name,
+                first_line + text.count("\n", 0, at),
+                "the array is incomplete here: expected ',' or ']'",
+            )
+    if rest := text[at + 1 :].strip():
+        raise BadLine(
+            name,
+            first_line + text.count("\n", 0, text.index(rest, at + 1)),
+            "there is text after the end of the array",
+        )
+
+
+def _decode(data: bytes, name: str, first_line: int) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as exc:
+        raise BadLine(name, first_line + data.count(b"\n", 0, exc.start), "not UTF-8") from None
+
+
+def _skip_space(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _not_an_object(found: object) -> str:
+    return f"holds {type(found).__name__} where an object such as {{'role': 'user', 'content': '...'}} is expected"
+
+
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
+
+
+def _problem_without_values(exc: InvalidInput, found: Mapping[str, Any]) -> str:
+    """What is wrong with an object, without what it says: a mangled file may have a
+    text anywhere.
+    """
+    texts = [value for value in found.values() if isinstance(value, str)]
+
+    def hide_value(quoted: re.Match[str]) -> str:
+        inner = quoted.group()[1:-1]
+        return (
+            "what it says" if any(inner in text or inner in repr(text) for text in texts) else quoted.group()
+        )
+
+    return f"{exc.field.partition('.')[0]}: {_QUOTED.sub(hide_value, exc.problem)}"
+
+
+def _message_draft(found: Mapping[str, Any], place: tuple[str, int], scope: Scope | None) -> MessageDraft:
+    if scope is None:
+        raise InvalidInput(
+            "scope",
+            "a message needs a session or another scope. Pass scope= (on the command line --session or --scope)",
+        )
+    fields = dict(found)
+    if native.is_dump(fields):
+        fields = native.said_in(fields)
+    role, content = fields.pop("role", None), fields.pop("content", None)
+    if role is None and found.keys() >= {"scope", "version"}:
+        raise InvalidInput(
+            "role", "is missing. To import an entry, keep its line as the export wrote it, with its format"
+        )
+    if not isinstance(role, str) or not role:
+        raise InvalidInput(
+            "role", "is missing" if role is None else "must be text, such as 'user' or 'assistant'"
+        )
+    if not isinstance(content, str):
+        raise InvalidInput(
+            "content", "is missing" if content is None else f"must be text, not {type(content).__name__}"
+        )
+    values = {name: fields.pop(name) for name in _OWN if name in fields}
+    name, position = place
+    conversation, created_at = _first_identifier(fields, _CONVERSATION), _time(fields)
+    key = _key(conversation, _id_text(fields.pop("id", None), "id")) or f"{name}:{position}"
+    said = {
+        "conversation_id": conversation or (scope.id if scope.kind is ScopeKind.SESSION else name),
+        "number_in_conversation": fields.get("number_in_conversation"),
+        "speaker": _first_identifier(fields, _SPEAKER),
+    }
+    metadata = _metadata(fields.pop("metadata", None), {"role": role, **fields})
+    return MessageDraft(
+        scope=scope, content=content, created_at=created_at, metadata=metadata, key=key, **said, **values
+    )
+
+
+def _key(conversation: str | None, message_id: str | None) -> str | None:
+    """The key of a message: its id, in the conversation that it names. Two
+    conversations never make the same key.
+    """
+    if message_id is None or conversation is None:
+        return None if message_id is None else validation.identifier("id", message_id)
+    key = f"{len(conversation)}:{conversation}:{validation.identifier('id', message_id)}"
+    return (
+        key
+        if len(key.encode()) <= validation.MAX_ID_BYTES
+        else blake2b(key.encode(), digest_size=16).hexdigest()
+    )
+
+
+def _first_identifier(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """What the first of these fields that says something says."""
+    return next(
+        (
+            validation.identifier(name, said)
+            for name in names
+            if (said := _id_text(fields.get(name), name)) is not None
+        ),
+        None,
+    )
+
+
+def _id_text(value: object, field: str) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | None):
+        raise InvalidInput(field, f"must be text or a whole number, not {type(value).__name__}")
+    return None if value is None or value == "" else str(value)
+
+
+def _time(fields: dict[str, Any]) -> Any:
+    """The moment under the first name that has one. What stands under the others is
+    kept as any other field is.
+    """
+    named = validation.named_moment(fields)
+    return None if named is None else validation.time(named, fields.pop(named))
+
+
+def _metadata(own: object, kept: dict[str, Any]) -> dict[str, Any]:
+    """The message's metadata, together with what the file said beside it."""
+    metadata = validation.json_object("metadata", {} if own is None else own)
+    for name, value in kept.items():
+        if metadata.setdefault(name, value) != value:
+            raise InvalidInput(
+                name, "has one value in the message and another in its metadata. Keep one of them"
+            )
+    return metadata
+
+
+def _entry_draft(found: Mapping[str, Any], scope: Scope | None) -> ImportedDraft:
+    fields = {name: value for name, value in found.items() if name not in _STORES_OWN}
+    if scope is not None:
+        fields["scope"] = scope
+    elif isinstance(fields.get("scope"), str):
+        fields["scope"] = Scope.parse(fields["scope"])
+    key = _id_text(found.get("id"), "id")
+    if key is None:
+        raise InvalidInput("id", "is missing from the exported entry")
+    return ImportedDraft(**fields, key=key, sources=_sources_of(found))
+
+
+def _sources_of(found: Mapping[str, Any]) -> tuple[Source, ...]:
+    """What an exported entry was made of."""
+    noted: Any = found.get("noted")
+    try:
+        return read_sources(noted.get("body", {}).get(SOURCES, [])) if isinstance(noted, dict) else ()
+    except (AttributeError, ValueError):
+        raise InvalidInput("noted", "is not in the form that an export writes") from None
+
+
+def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> ImportedEntry:
+    """What an exported entry or kept version says of how it stood there."""
+    version = _version("version", found.get("version"))
+    noted = found.get("noted", {})
+    if not isinstance(noted, dict) or not noted.keys() <= {"previous", "request_digest", "body"}:
+        raise InvalidInput("noted", "is not in the form that an export writes")
+    body = validation.json_object("noted", noted.get("body", {}))
+    if SAID & body.keys() or not _are_notes(body.get(NOTES, {})):
+        raise InvalidInput("noted", "is not in the form that an export writes")
+    previous = None if noted.get("previous") is None else _version("noted", noted["previous"])
+    replaced_by = (
+        _version("replaced_version", found.get("replaced_version"))
+        if found["format"] == VERSION_FORMAT
+        else None
+    )
+    if replaced_by is not None and replaced_by <= version:
+        raise InvalidInput("replaced_version", "must be greater than version")
+    if previous is not None and previous >= version:
+        raise InvalidInput("noted", "the previous version must be less than version")
+    for name in ("created_at", "updated_at"):
+        if found.get(name) is None:
+            raise InvalidInput(name, "is missing from the exported entry")
+    return ImportedEntry(
+        id=str(draft.key),
+        draft=draft,
+        version=version,
+        updated_at=validation.time("updated_at", found["updated_at"]),
+        tier=_tier_of(found, draft.scope) if replaced_by is None else "mid",
+        previous=previous,
+        digest=None
+        if noted.get("request_digest") is None
+        else validation.identifier("noted", noted["request_digest"]),
+        noted={name: value for name, value in body.items() if name != SOURCES},
+        replaced_by=replaced_by,
+    )
+
+
+def _are_notes(found: object) -> bool:
+    """Whether this tells of an enrichment."""
+    try:
+        return isinstance(found, dict) and bool(EnrichmentNotes(**found))
+    except (InvalidInput, TypeError):  # of a name that no model takes
+        return False
+
+
+def _version(field: str, value: object) -> int:
+    """A version is the microsecond it was stored at."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LAST_VERSION:
+        raise InvalidInput(field, "must be a version: a whole number of microseconds since 1970")
+    return value
+
+
+_SAID_OF_LINKS = (MADE_BY, NOTE)
+MAX_SAID_BYTES = 2_000
+
+
+def _link(found: Mapping[str, Any], line: int) -> RelationLine:
+    known = ("format", "source_id", "label", "target_id", "created_at")
+    for field in (*known, *found):
+        if field not in (*known, *_SAID_OF_LINKS):
+            raise InvalidInput(
+                field, f"is not a field of a relation (known: {', '.join((*known, *_SAID_OF_LINKS))})"
+            )
+        if field not in found:
+            raise InvalidInput(field, "is missing from the exported relation")
+    ends = {end: validation.identifier(end, found[end]) for end in ("source_id", "target_id")}
+    if ends["source_id"] == ends["target_id"]:
+        raise InvalidInput("target_id", "self-loops not allowed")
+    said = {
+        name: validation.text(name, found[name], max_bytes=MAX_SAID_BYTES)
+        for name in _SAID_OF_LINKS
+        if name in found
+    }
+    return RelationLine(
+        line,
+        **ends,
+        label=validation.one_of("label", found["label"], LABELS),
+        created_at=validation.time("created_at", found["created_at"]),
+        said=said,
+    )
+
+
+def _pad(found: Mapping[str, Any], line: int) -> ScratchpadLine:
+    if missing := {"agent", "content"} - found.keys():
+        raise InvalidInput(min(missing), "is missing from the exported scratchpad")
+    return ScratchpadLine(
+        line, agent_of(found["agent"]), validation.text("content", found["content"], max_bytes=CAP)
+    )
+
+
+_NOT_CARRIED: dict[str, Any] = {
+    "tenant": "",
+    "version": 0,
+    "vector": None,
+    "generation": None,
+    "role": "home",
+    "tier": "",
+    "owed": [],
+}
+_NOT_CARRIED |= {"previous": None, "accesses": 0, "accessed_at": None, "cached_at": None, "epoch": None}
+
+
+def _tier_of(found: Mapping[str, Any], scope: Scope) -> str:
+    """The tier that an exported entry was in; that where entries of its scope are born,
+    if it comes later: nobody looks for it before that.
+    """
+    tier, born = validation.one_of("tier", found.get("tier"), TIERS), KINDS.of(ENTRIES).route(scope.kind).tier
+    return max(tier, born, key=TIERS.index)
+
+
+def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned: bool) -> RecordLine:
+    known = {kind.collection.name: kind for kind in exported_kinds(KINDS)}
+    kind = known.get(str(found.get("kind")))
+    if kind is None:
+        raise InvalidInput("kind", "is not known to this version")
+    for field in _OF_A_RECORD:
+        if field not in found:
+            raise InvalidInput(field, "is missing from the exported record")
+    validation.identifier("id", found["id"])
+    try:
+        said = (
+            {
+                "version": _version("version", found.get("version")),
+                "tier": validation.one_of("tier", found.get("tier"), TIERS),
+            }
+            if versioned
+            else {}
+        )
+        record = codec.record_from_json(kind.collection, {**found, **_NOT_CARRIED, **said})
+        if problem := stores_problem(kind.collection, record):
+            raise InvalidInput("format", f"is not a valid record of kind '{kind.collection.name}': {problem}")
+        if "owes" in found and (kind.collection is not MESSAGES or found["owes"] != [LEAVE]):
+            raise InvalidInput("owes", "is not in the form that an export writes")
+        if kind.conversational:
+            check_carried(kind, record)
+            # a session keeps its id, wherever entries go
+            return RecordLine(
+                line, kind, replace(record, owed=(PendingStep(LEAVE, LEAVE),)) if "owes" in found else record
+            )
+    except InvalidInput:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
+        raise InvalidInput(
+            "format", f"is not a valid record of kind '{kind.collection.name}' ({type(exc).__name__})"
+        ) from exc
+    into = scope or Scope.parse(record.scope)
+    return RecordLine(line, kind, replace(record, scope=into.text))

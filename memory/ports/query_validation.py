@@ -1,0 +1,220 @@
+"""What may be asked: limits, orders and filters that every store refuses or answers
+alike.
+
+`BaseStore` asks here before an adapter is called, so no adapter meets a filter too deep
+to be walked, a value that its field cannot have, or a `StartsWith`, which is asked as a
+range of texts. `memory.ports.contract.refusals` has the table that the contract holds
+every store to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memory.domain.errors import InvalidInput
+from memory.ports.candidates import Candidates
+from memory.ports.collections import Collection, FieldType
+from memory.ports.comparisons import SYSTEM_TYPES
+from memory.ports.query import (
+    MAX_FILTER_DEPTH,
+    MAX_FILTER_PARTS,
+    MAX_FILTER_VALUES,
+    MAX_LIMIT,
+    MAX_ORDERS,
+    VECTOR,
+    WORDS,
+    And,
+    Condition,
+    Eq,
+    Everywhere,
+    Ge,
+    Gt,
+    Has,
+    In,
+    IsNull,
+    Le,
+    Lt,
+    Not,
+    Or,
+    Order,
+    StartsWith,
+)
+from memory.ports.record_validation import id_problem, text_problem, value_problem, vector_problem
+
+MAX_REACH = 16
+"""The farthest that a neighbour may stand."""
+_LAST = "\U0010ffff"
+_UNORDERED = (FieldType.TAGS, FieldType.BYTES)
+
+
+def check_limit(limit: object) -> None:
+    if not isinstance(limit, int) or isinstance(limit, bool):
+        raise InvalidInput("limit", f"takes an integer, not {type(limit).__name__}")
+    if not 1 <= limit <= MAX_LIMIT:
+        raise InvalidInput("limit", f"must be from 1 to {MAX_LIMIT}")
+
+
+def check_prefix(name: str, prefix: object) -> None:
+    if problem := text_problem(name, prefix):
+        raise InvalidInput(name, problem.removeprefix(f"{name}: "))
+
+
+def check_order(collection: Collection, order: Sequence[Order]) -> None:
+    if len(order) > MAX_ORDERS:
+        raise InvalidInput("order", f"has more than {MAX_ORDERS} fields")
+    for by in order:
+        if type_of(collection, by.field) in _UNORDERED:
+            raise InvalidInput(by.field, "tags and bytes have no order")
+
+
+def check_select(collection: Collection, select: object) -> None:
+    if not isinstance(select, frozenset):
+        raise InvalidInput("select", f"takes a frozenset of names, not {type(select).__name__}")
+    for name in select - {WORDS, VECTOR}:
+        if not isinstance(name, str):
+            raise InvalidInput("select", f"takes names, not {type(name).__name__}")
+        type_of(collection, name)
+
+
+def check_candidates(asked: Candidates) -> None:
+    if isinstance(asked.where, Everywhere):
+        raise InvalidInput("where", "takes partitions or a tenant")
+    check_limit(asked.limit)
+    check_select(asked.collection, asked.select)
+    if asked.select & {WORDS, VECTOR}:
+        raise InvalidInput("select", "takes fields: counts and vectors have columns of their own")
+    if asked.near is not None and (problem := vector_problem(asked.near)):
+        raise InvalidInput("vector", problem)
+    if asked.dimensions < 0:
+        raise InvalidInput("dimensions", "cannot be fewer than none")
+    if len(set(asked.counted)) != len(asked.counted):
+        raise InvalidInput("counted", "names a stem twice")
+    if len(asked.among) > MAX_LIMIT:
+        raise InvalidInput("among", f"names more than {MAX_LIMIT} records")
+    if problem := next((p for one in asked.among if (p := id_problem(one))), ""):
+        raise InvalidInput("among", problem)
+    if (around := asked.around) is not None:
+        if type_of(asked.collection, around.group) is not FieldType.TEXT or around.group == "id":
+            raise InvalidInput("around", "groups by a text field, and not the id")
+        if type_of(asked.collection, around.number) is not FieldType.INTEGER:
+            raise InvalidInput("around", "numbers by an integer field")
+        if not 1 <= around.reach <= MAX_REACH:
+            raise InvalidInput("around", f"reaches from 1 to {MAX_REACH}")
+
+
+def type_of(collection: Collection, field: str) -> FieldType:
+    """The type of a system field or a declared one; another is refused."""
+    kind = SYSTEM_TYPES.get(field)
+    if kind is not None:
+        return kind
+    declared = collection.field(field)
+    if declared is None:
+        raise InvalidInput(field, f"collection '{collection.name}' declares no such field")
+    return declared.type
+
+
+def prepare_filter(collection: Collection, part: Condition | None) -> Condition | None:
+    """The filter as adapters are asked it: bounded, of known fields and fit values,
+    without `StartsWith`. Anything else is refused by name.
+    """
+    return None if part is None else _Checker(collection).prepare(part, MAX_FILTER_DEPTH)
+
+
+class _Checker:
+    """Walks one filter, counting."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+        self._parts = self._values = 0
+
+    def prepare(self, part: Condition, room: int) -> Condition:
+        if not room:
+            raise InvalidInput("filter", f"nests deeper than {MAX_FILTER_DEPTH} levels")
+        self._parts += 1
+        if self._parts > MAX_FILTER_PARTS:
+            raise InvalidInput("filter", f"has more than {MAX_FILTER_PARTS} parts")
+        match part:
+            case And(parts) | Or(parts):
+                made = tuple([self.prepare(p, room - 1) for p in parts])
+                return (
+                    part
+                    if all(new is old for new, old in zip(made, parts, strict=True))
+                    else type(part)(made)
+                )
+            case Not(inner):
+                new = self.prepare(inner, room - 1)
+                return part if new is inner else Not(new)
+            case StartsWith():
+                self._check_prefix(part.field, part.prefix)
+                return text_range(part)
+            case _:
+                self._check_comparison(part)
+                return part
+
+    def _check_comparison(self, part: Condition) -> None:
+        match part:
+            case IsNull(field):
+                type_of(self._collection, field)
+            case Has(field, tag):
+                if type_of(self._collection, field) is not FieldType.TAGS:
+                    raise InvalidInput(field, "Has asks for a tags field")
+                self._check_values(field, FieldType.TEXT, (tag,))
+            case In(field, values):
+                if not isinstance(values, tuple):
+                    raise InvalidInput(field, f"In takes a tuple of values, not {type(values).__name__}")
+                self._check_values(field, type_of(self._collection, field), values)
+            case Eq(field, value):
+                self._check_values(field, type_of(self._collection, field), (value,))
+            case Lt(field, value) | Le(field, value) | Gt(field, value) | Ge(field, value):
+                kind = type_of(self._collection, field)
+                if kind in _UNORDERED:
+                    raise InvalidInput(field, "tags and bytes have no order")
+                if field == "id":
+                    raise InvalidInput(field, "takes Eq and In, no ranges")
+                self._check_values(field, kind, (value,))
+            case _:
+                raise InvalidInput("filter", f"takes parts of filters, not {type(part).__name__}")
+
+    def _check_prefix(self, field: str, prefix: object) -> None:
+        if field == "id" or type_of(self._collection, field) is not FieldType.TEXT:
+            raise InvalidInput(field, "StartsWith asks for a text field, and not the id")
+        if prefix is None:
+            raise InvalidInput(field, "StartsWith takes text, not NoneType")
+        self._check_values(field, FieldType.TEXT, (prefix,))
+
+    def _check_values(self, field: str, kind: FieldType, values: Sequence[object]) -> None:
+        self._values += len(values)
+        if self._values > MAX_FILTER_VALUES:
+            raise InvalidInput("filter", f"has more than {MAX_FILTER_VALUES} values")
+        if field == "id":
+            if problem := next((p for value in values if value is not None and (p := id_problem(value))), ""):
+                raise InvalidInput("filter", problem)
+            return
+        text = kind is FieldType.TEXT
+        for value in values:
+            if value is None or (text and type(value) is str and value.isascii()):
+                continue
+            if problem := value_problem(kind, field, value):
+                raise InvalidInput("filter", problem)
+
+
+def text_range(part: StartsWith) -> Condition:
+    """The texts from the prefix up to the first that is behind all that begin with it,
+    by code points; every text, where there is none behind.
+    """
+    start, end = Ge(part.field, part.prefix), behind_prefix(part.prefix)
+    return start if end is None else And((start, Lt(part.field, end)))
+
+
+def behind_prefix(prefix: str) -> str | None:
+    """The first text behind all that begin with the prefix, by code points; None where
+    there is none behind.
+    """
+    room = prefix.rstrip(_LAST)
+    return room[:-1] + _next(room[-1]) if room else None
+
+
+def _next(character: str) -> str:
+    """The character behind this one. Halves of surrogate pairs are none."""
+    code = ord(character) + 1
+    return chr(0xE000 if 0xD800 <= code <= 0xDFFF else code)

@@ -1,0 +1,1086 @@
+# Made by tools/blocking_stub.py from the async classes. Do not edit.
+# ruff: noqa: A002
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from os import PathLike
+from types import TracebackType
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    Unpack,
+    overload,
+)
+
+from memory.agents.manager.extraction import Model
+from memory.agents.manager.gates import StoreRecallGate, StoreWriteGate
+from memory.agents.manager.injection import Injection
+from memory.agents.manager.recording import Attachment
+from memory.agents.manager.spool import Spool
+from memory.agents.manager.stores import NamedStore, StoreEntry
+from memory.agents.manager.tools import (
+    AddTool,
+    SearchTool,
+)
+from memory.agents.providers.provider import (
+    Messages,
+    ProviderEntry,
+)
+from memory.agents.providers.summarizing import Summariser
+from memory.agents.providers.turn import Emit, Turn
+from memory.commands.run import Result
+from memory.domain.artifact import Artifact, ArtifactPage
+from memory.domain.blocked_source import BlockedSource, LaterWrites
+from memory.domain.conflicts import ConflictReport
+from memory.domain.enrichment import Enrichment, WriteReport
+from memory.domain.entry import Entry, EntryDraft, EntryType
+from memory.domain.legal_hold import LegalHold
+from memory.domain.message import Message, Role
+from memory.domain.provenance import Provenance
+from memory.domain.revert_report import RevertReport
+from memory.domain.scope import Scope
+from memory.domain.session import (
+    Compaction,
+    Context,
+    DeletedEntry,
+    ErasedScope,
+    ErasedTenant,
+    ErasedUser,
+    FoundMessages,
+    HistoryItem,
+    HistoryPage,
+    SessionInfo,
+    SessionPage,
+)
+from memory.domain.shapes.tools import ToolFormat
+from memory.domain.task import Run, RunPage, Task, TaskPage
+from memory.facade.arguments import (
+    Metadata,
+    Moment,
+)
+from memory.facade.config.settings import MemoryConfig
+from memory.facade.memory import (
+    AdviseFunction,
+    CountFunction,
+    EmbedFunction,
+    ScoreFunction,
+)
+from memory.facade.reports import CopyLocation, Stats, StoreAudit, StoreReport, VacuumReport
+from memory.facade.resources.artifacts import ArtifactRef, Data
+from memory.facade.resources.commands import Profile
+from memory.facade.resources.delegation import Delegation
+from memory.facade.resources.session import MessageLike
+from memory.facade.route_report import RouteReport
+from memory.facade.runtime.access import (
+    Access,
+    Scopes,
+)
+from memory.facade.search_options import (
+    SearchOptions,
+)
+from memory.facade.transfer.backups import Backup
+from memory.facade.transfer.importer import ImportReport, Progress, Source
+from memory.facade.why_report import WhyReport
+from memory.facade.write_options import WriteOptions
+from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
+from memory.orchestrator.conversations.sessions import SessionDraft
+from memory.orchestrator.conversations.window.compaction import Summarise
+from memory.orchestrator.conversations.window.streaming import StreamedMessage
+from memory.orchestrator.enrichment.conflicts import Resolver
+from memory.orchestrator.entries.browsing import EntryPage
+from memory.orchestrator.entries.derivation import Callback
+from memory.orchestrator.entries.graph import Density, Expansion, Graph
+from memory.orchestrator.entries.relations import Relation
+from memory.orchestrator.entries.scratchpads import Scratchpad
+from memory.orchestrator.entries.short_ids import NumberedItem, NumberedKind
+from memory.orchestrator.maintenance.reindexing import ReindexReport
+from memory.orchestrator.maintenance.repair import StoreComparison
+from memory.orchestrator.maintenance.sweeps import SweepReport
+from memory.orchestrator.retrieval.search import MixedResult, SearchResult
+from memory.orchestrator.storage.deliveries import Consistency
+from memory.orchestrator.storage.rollback_detection import RolledBackStore
+from memory.orchestrator.tiering.plan import Plan
+from memory.orchestrator.tiering.promotion import PromotionReport
+from memory.orchestrator.trust.gates import RecallGate, WriteGate
+from memory.policies.compaction_thresholds import WindowPolicy
+from memory.policies.entry_query import Scalar
+from memory.policies.list_compaction import CompactionSettings
+from memory.policies.promotion import Policy
+from memory.policies.window_exit import WindowExitFunction
+from memory.ports.advisor import Advisor, Prompt, Reranker
+from memory.ports.clock import Clock
+from memory.ports.embedder import Embedder
+from memory.ports.tokens import TokenCounter
+
+class BlockingMemory:
+    def __init__(
+        self,
+        config: str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None = ...,
+        *,
+        tenant: str | None = ...,
+        embedder: Embedder | EmbedFunction | Mapping[str, str] | str | None = ...,
+        token_counter: TokenCounter | CountFunction | str | None = ...,
+        clock: Clock = ...,
+        on_window_exit: WindowExitFunction | Literal["elsewhere"] | None = ...,
+        advisor: Advisor | AdviseFunction | None = ...,
+        reranker: Reranker | Advisor | ScoreFunction | None = ...,
+        policies: Sequence[Policy | str] = ...,
+        write_gate: WriteGate | None = ...,
+        recall_gate: RecallGate | None = ...,
+        **settings: Any,
+    ) -> None: ...
+    @property
+    def config(self) -> MemoryConfig: ...
+    @property
+    def tenant(self) -> str: ...
+    @property
+    def entries(self) -> BlockingEntries: ...
+    @property
+    def relations(self) -> BlockingRelations: ...
+    @property
+    def short_ids(self) -> BlockingShortIds: ...
+    @property
+    def sessions(self) -> BlockingSessions: ...
+    @property
+    def scratchpads(self) -> BlockingScratchpads: ...
+    @property
+    def commands(self) -> BlockingCommands: ...
+    @property
+    def artifacts(self) -> BlockingArtifacts: ...
+    def session(
+        self,
+        session_id: str,
+        *,
+        create: bool = ...,
+        system: str | None = ...,
+        user: str | None = ...,
+        agent: str | None = ...,
+        namespace: str | None = ...,
+        title: str | None = ...,
+        tags: Sequence[str] = ...,
+        metadata: Metadata | None = ...,
+        expires_at: Moment | timedelta | None = ...,
+        shared: bool = ...,
+    ) -> BlockingSession: ...
+    @property
+    def admin(self) -> BlockingAdmin: ...
+    def open(self, *, reindex: bool = ...) -> Self: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def for_tenant(self, tenant: str) -> BlockingMemory: ...
+    def scoped(self, scope: Scope | str) -> BlockingScopedMemory: ...
+    def write(
+        self,
+        content: str = ...,
+        *,
+        scope: Scope | str,
+        type: EntryType | str = ...,
+        title: str | None = ...,
+        source: str | None = ...,
+        tags: Sequence[str] = ...,
+        metadata: Metadata | None = ...,
+        confidence: float | None = ...,
+        created_at: Moment | None = ...,
+        expires_at: Moment | timedelta | None = ...,
+        conversation_id: str | None = ...,
+        number_in_conversation: int | None = ...,
+        speaker: str | None = ...,
+        artifact_id: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        origins: Sequence[str] = ...,
+        key: str | None = ...,
+        revive: bool = ...,
+        consistency: Consistency | None = ...,
+        supersedes: str | Sequence[str] = ...,
+        if_exists: Literal["error", "replace"] = ...,
+        detect_conflicts: bool = ...,
+        resolve: Resolver | None = ...,
+        auto_tag: bool | None = ...,
+        auto_supersede: bool | None = ...,
+    ) -> Entry: ...
+    def write_with_report(
+        self,
+        content: str = ...,
+        *,
+        scope: Scope | str,
+        wait: timedelta | float | str | None = ...,
+        **options: Unpack[WriteOptions],
+    ) -> WriteReport: ...
+    def enrichment(self, entry_id: str) -> Enrichment: ...
+    def write_many(
+        self,
+        drafts: Iterable[EntryDraft | Mapping[str, Any]],
+        *,
+        revive: bool = ...,
+        consistency: Consistency | None = ...,
+    ) -> list[Entry]: ...
+    def update(
+        self,
+        entry_id: str,
+        *,
+        content: str = ...,
+        title: str | None = ...,
+        type: EntryType | str = ...,
+        source: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        origins: Sequence[str] = ...,
+        tags: Sequence[str] = ...,
+        metadata: Metadata = ...,
+        confidence: float = ...,
+        artifact_id: str | None = ...,
+        expires_at: Moment | timedelta | None = ...,
+        consistency: Consistency | None = ...,
+    ) -> Entry: ...
+    def delete(self, entry_id: str) -> DeletedEntry: ...
+    def get(
+        self, entry_id: str, *, as_of: Moment | None = ..., known_at: Moment | None = ...
+    ) -> Entry | None: ...
+    def retrieve(
+        self,
+        scope: Scope | str,
+        *,
+        tags: Sequence[str] | None = ...,
+        any_tags: Sequence[str] | None = ...,
+        types: Sequence[EntryType | str] | None = ...,
+        metadata: Mapping[str, Scalar] | None = ...,
+        since: Moment | None = ...,
+        before: Moment | None = ...,
+        limit: int | None = ...,
+        order: Literal["newest", "oldest"] = ...,
+        include_narrower: bool = ...,
+        session_id: str | None = ...,
+        as_of: Moment | None = ...,
+        known_at: Moment | None = ...,
+        cursor: str | None = ...,
+    ) -> EntryPage: ...
+    def browse(
+        self,
+        scope: Scope | str | Sequence[Scope | str] | None = ...,
+        *,
+        conversation: str | None = ...,
+        types: Sequence[EntryType | str] | None = ...,
+        tags: Sequence[str] | None = ...,
+        since: Moment | None = ...,
+        updated_before: Moment | None = ...,
+        as_of: Moment | None = ...,
+        known_at: Moment | None = ...,
+        include_retired: bool = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> EntryPage: ...
+    @overload
+    def search(
+        self,
+        query: str,
+        *,
+        scope: Scope | str | Sequence[Scope | str],
+        messages: Literal[False] = ...,
+        **options: Unpack[SearchOptions],
+    ) -> SearchResult: ...
+    @overload
+    def search(
+        self,
+        query: str,
+        *,
+        scope: Scope | str | Sequence[Scope | str],
+        messages: bool,
+        **options: Unpack[SearchOptions],
+    ) -> SearchResult | MixedResult: ...
+    def search_messages(
+        self,
+        query: str,
+        *,
+        user: str | None = ...,
+        agent: str | None = ...,
+        namespace: str | None = ...,
+        since: Moment | None = ...,
+        until: Moment | None = ...,
+        mode: Literal["hybrid", "lexical", "semantic"] = ...,
+        limit: int | None = ...,
+        min_relevance: float | None = ...,
+    ) -> FoundMessages: ...
+    def promote(
+        self,
+        entry_id: str,
+        to: Scope | str,
+        *,
+        content: str = ...,
+        tags: Sequence[str] = ...,
+        metadata: Metadata = ...,
+        delete_original: bool = ...,
+        consistency: Consistency | None = ...,
+    ) -> Entry: ...
+    def compact(
+        self,
+        entry_ids: Sequence[str],
+        callback: Callback,
+        *,
+        target_scope: Scope | str | None = ...,
+        tags: Sequence[str] | None = ...,
+        metadata: Metadata | None = ...,
+        delete_sources: bool = ...,
+        consistency: Consistency | None = ...,
+    ) -> Entry: ...
+    def maintain(self, *, budget: timedelta | str | float = ..., rate: float | None = ...) -> SweepReport: ...
+
+class BlockingScopedMemory:
+    def __init__(self, access: Access, scope: Scope) -> None: ...
+    @property
+    def scope(self) -> Scope: ...
+    def write(
+        self,
+        content: str = ...,
+        *,
+        type: EntryType | str = ...,
+        title: str | None = ...,
+        source: str | None = ...,
+        tags: Sequence[str] = ...,
+        metadata: Metadata | None = ...,
+        confidence: float | None = ...,
+        created_at: Moment | None = ...,
+        expires_at: Moment | timedelta | None = ...,
+        conversation_id: str | None = ...,
+        number_in_conversation: int | None = ...,
+        speaker: str | None = ...,
+        artifact_id: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        origins: Sequence[str] = ...,
+        key: str | None = ...,
+        revive: bool = ...,
+        consistency: Consistency | None = ...,
+        supersedes: str | Sequence[str] = ...,
+        if_exists: Literal["error", "replace"] = ...,
+        detect_conflicts: bool = ...,
+        resolve: Resolver | None = ...,
+        auto_tag: bool | None = ...,
+        auto_supersede: bool | None = ...,
+    ) -> Entry: ...
+    def write_with_report(
+        self,
+        content: str = ...,
+        *,
+        wait: timedelta | float | str | None = ...,
+        **options: Unpack[WriteOptions],
+    ) -> WriteReport: ...
+    def retrieve(
+        self,
+        *,
+        tags: Sequence[str] | None = ...,
+        any_tags: Sequence[str] | None = ...,
+        types: Sequence[EntryType | str] | None = ...,
+        metadata: Mapping[str, Scalar] | None = ...,
+        since: Moment | None = ...,
+        before: Moment | None = ...,
+        limit: int | None = ...,
+        order: Literal["newest", "oldest"] = ...,
+        include_narrower: bool = ...,
+        session_id: str | None = ...,
+        as_of: Moment | None = ...,
+        known_at: Moment | None = ...,
+        cursor: str | None = ...,
+    ) -> EntryPage: ...
+    def browse(
+        self,
+        *,
+        conversation: str | None = ...,
+        types: Sequence[EntryType | str] | None = ...,
+        tags: Sequence[str] | None = ...,
+        since: Moment | None = ...,
+        updated_before: Moment | None = ...,
+        as_of: Moment | None = ...,
+        known_at: Moment | None = ...,
+        include_retired: bool = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> EntryPage: ...
+    @overload
+    def search(
+        self, query: str, *, messages: Literal[False] = ..., **options: Unpack[SearchOptions]
+    ) -> SearchResult: ...
+    @overload
+    def search(
+        self, query: str, *, messages: bool, **options: Unpack[SearchOptions]
+    ) -> SearchResult | MixedResult: ...
+    def erase(self, *, dry_run: bool = ...) -> ErasedScope: ...
+
+class BlockingEntries:
+    def __init__(self, access: Access) -> None: ...
+    def iterate(self, scope: Scope | str | None = ..., *, include_retired: bool = ...) -> Iterator[Entry]: ...
+    def history(self, entry_id: str, *, superseded: bool = ...) -> list[Entry]: ...
+    def source_messages(self, entry_id: str) -> list[HistoryItem]: ...
+    def invalidate(
+        self, entry_id: str, when: Moment | None = ..., *, consistency: Consistency | None = ...
+    ) -> bool: ...
+
+class BlockingRelations:
+    def __init__(self, access: Access) -> None: ...
+    def relate(self, source_id: str, label: str, target_id: str) -> Relation: ...
+    def find(
+        self,
+        *,
+        source_id: str | None = ...,
+        target_id: str | None = ...,
+        label: str | None = ...,
+        limit: int | None = ...,
+        active: bool = ...,
+        as_of: Moment | None = ...,
+        known_at: Moment | None = ...,
+    ) -> list[Relation]: ...
+    def expand(
+        self, entry_id: str, *, depth: int = ..., scope: Scopes | None = ..., superseded: bool = ...
+    ) -> Expansion: ...
+    def density(self, entry_id: str, *, scope: Scopes | None = ...) -> Density: ...
+    def graph(
+        self,
+        scope: Scopes | None = ...,
+        *,
+        types: Sequence[EntryType | str] | None = ...,
+        limit: int | None = ...,
+        as_of: Moment | None = ...,
+        known_at: Moment | None = ...,
+    ) -> Graph: ...
+    def all(self) -> Iterator[Relation]: ...
+    def unrelate(self, relation_id: str) -> bool: ...
+
+class BlockingShortIds:
+    def __init__(self, access: Access) -> None: ...
+    def of(self, ids: Sequence[str], *, kind: NumberedKind = ...) -> dict[str, int]: ...
+    def resolve(self, text: str) -> NumberedItem | None: ...
+    def resolve_many(self, texts: Sequence[str]) -> list[NumberedItem | None]: ...
+
+class BlockingScratchpads:
+    def __init__(self, access: Access) -> None: ...
+    def append(self, text: str, agent: str | None = ...) -> int: ...
+    def read(self, agent: str | None = ...) -> Scratchpad: ...
+    def clear(self, agent: str | None = ...) -> bool: ...
+
+class BlockingCommands:
+    def __init__(self, access: Access) -> None: ...
+    def run(
+        self,
+        text: str,
+        *,
+        scope: Scope | str,
+        reads: Scopes | None = ...,
+        conversation: str | None = ...,
+        agent: str | None = ...,
+        profile: Profile | None = ...,
+        advisor: Advisor | Callable[[Prompt], Any] | None = ...,
+    ) -> list[Result]: ...
+    def schema(self, format: ToolFormat = ...) -> dict[str, Any]: ...
+
+class BlockingArtifacts:
+    def __init__(self, access: Access) -> None: ...
+    def put(self, session_id: str, path: str, data: Data, *, media_type: str = ...) -> Artifact: ...
+    def get(self, artifact: ArtifactRef) -> Artifact | None: ...
+    def stream(self, artifact: ArtifactRef) -> Iterator[bytes]: ...
+    def read(self, artifact: ArtifactRef, limit: int = ...) -> bytes: ...
+    def list(self, session_id: str, *, limit: int | None = ..., cursor: str | None = ...) -> ArtifactPage: ...
+    def delete(self, artifact: ArtifactRef) -> bool: ...
+
+class BlockingSession:
+    def __init__(self, access: Access, draft: SessionDraft, *, create: bool) -> None: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def tasks(self) -> BlockingTasks: ...
+    @property
+    def runs(self) -> BlockingRuns: ...
+    def append(
+        self, message: MessageLike | Sequence[MessageLike], *, in_history: bool = ...
+    ) -> list[Message]: ...
+    def update(self, message_id: str, **changes: Any) -> Message: ...
+    def stream(
+        self, *, role: Literal["assistant", "user"] = ..., message_id: str | None = ...
+    ) -> BlockingMessageStream: ...
+    def exclude(self, message_id: str, reason: str = ...) -> bool: ...
+    def erase(self, message_id: str) -> bool: ...
+    def restore(self, message_id: str) -> bool: ...
+    def clear(self) -> int: ...
+    def replace(self, messages: Sequence[MessageLike], *, revive: bool = ...) -> list[Message]: ...
+    def checkpoint(self, name: str | None = ...) -> Checkpoint: ...
+    def roll_back(self, checkpoint: Checkpoint, reason: str = ...) -> int: ...
+    def repair_tool_calls(self) -> list[Message]: ...
+    def info(self) -> SessionInfo: ...
+    def context(
+        self,
+        budget: int | None = ...,
+        *,
+        last: int | None = ...,
+        tools: Sequence[Mapping[str, Any]] = ...,
+        by: Literal["blocks", "turns"] = ...,
+        slack: float = ...,
+        layered: bool = ...,
+        recall: str | None = ...,
+        start: Literal["any", "user"] | None = ...,
+        min_relevance: float | None = ...,
+    ) -> Context: ...
+    def history(
+        self,
+        *,
+        ids: Sequence[str] | None = ...,
+        first: int | None = ...,
+        last: int | None = ...,
+        roles: Sequence[Role | str] = ...,
+        summaries: bool = ...,
+        archived_by: str | None = ...,
+        order: Literal["oldest", "newest"] = ...,
+        limit: int | None = ...,
+        offset: int = ...,
+        cursor: str | None = ...,
+    ) -> HistoryPage: ...
+    def search(
+        self,
+        query: str,
+        *,
+        mode: Literal["hybrid", "lexical", "semantic"] = ...,
+        limit: int | None = ...,
+        min_relevance: float | None = ...,
+    ) -> FoundMessages: ...
+    def compact(
+        self, summarise: Summarise, *, keep_last: int, reason: str = ..., trigger_id: str | None = ...
+    ) -> Compaction: ...
+    def compact_if_needed(
+        self,
+        policy: WindowPolicy | CompactionSettings,
+        summarise: Summarise = ...,
+        *,
+        tools: Sequence[Mapping[str, Any]] = ...,
+    ) -> Compaction | None: ...
+    def compactions(self) -> list[Compaction]: ...
+    def end(self) -> PromotionReport: ...
+    def archive(self) -> bool: ...
+    def resume(self) -> bool: ...
+    def fork(self, at: str | None = ..., session_id: str | None = ...) -> BlockingSession: ...
+    def delete(self) -> bool: ...
+
+class BlockingSessions:
+    def __init__(self, access: Access) -> None: ...
+    def create(
+        self,
+        session_id: str | None = ...,
+        *,
+        system: str | None = ...,
+        user: str | None = ...,
+        agent: str | None = ...,
+        namespace: str | None = ...,
+        title: str | None = ...,
+        tags: Sequence[str] = ...,
+        metadata: Metadata | None = ...,
+        expires_at: Moment | timedelta | None = ...,
+        shared: bool = ...,
+    ) -> BlockingSession: ...
+    def get(self, session_id: str) -> SessionInfo | None: ...
+    def delegation(
+        self, session_id: str | None, *, scope: Scopes | None = ..., limit: int | None = ...
+    ) -> Delegation: ...
+    def update(
+        self,
+        session_id: str,
+        *,
+        system: str = ...,
+        title: str | None = ...,
+        tags: Sequence[str] = ...,
+        metadata: Metadata = ...,
+        expires_at: Moment | timedelta | None = ...,
+    ) -> SessionInfo: ...
+    def list(
+        self,
+        *,
+        status: str | None = ...,
+        user: str | None = ...,
+        agent: str | None = ...,
+        namespace: str | None = ...,
+        tags: Sequence[str] = ...,
+        since: Moment | None = ...,
+        until: Moment | None = ...,
+        by: Literal["updated", "created"] = ...,
+        order: Literal["newest", "oldest"] = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> SessionPage: ...
+    def runs(
+        self,
+        *,
+        run_id: str | None = ...,
+        session_id: str | None = ...,
+        child_id: str | None = ...,
+        status: str | None = ...,
+        mode: str | None = ...,
+        order: Literal["newest", "oldest"] = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> RunPage: ...
+    def end(self, session_id: str) -> PromotionReport: ...
+    def delete(self, session_id: str) -> bool: ...
+
+class BlockingTasks:
+    def __init__(
+        self, access: Access, conversation: Callable[[], Awaitable[Conversation]], session_id: str
+    ) -> None: ...
+    def save(
+        self,
+        task_id: str,
+        *,
+        title: str = ...,
+        status: str = ...,
+        parent_id: str | None = ...,
+        result: str | None = ...,
+        metadata: Metadata | None = ...,
+    ) -> Task: ...
+    def get(self, task_id: str) -> Task | None: ...
+    def list(
+        self,
+        *,
+        status: str | None = ...,
+        parent_id: str | None = ...,
+        order: Literal["newest", "oldest"] = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> TaskPage: ...
+    def delete(self, task_id: str) -> bool: ...
+    def replace_all(self, tasks: Sequence[Mapping[str, Any]]) -> Sequence[Task]: ...
+
+class BlockingRuns:
+    def __init__(
+        self, access: Access, conversation: Callable[[], Awaitable[Conversation]], session_id: str
+    ) -> None: ...
+    def save(
+        self,
+        run_id: str,
+        *,
+        child_id: str,
+        status: str = ...,
+        mode: str = ...,
+        messages: Sequence[Any] = ...,
+        message_count: int | None = ...,
+        metadata: Metadata | None = ...,
+    ) -> Run: ...
+    def get(self, run_id: str) -> Run | None: ...
+    def list(
+        self,
+        *,
+        child_id: str | None = ...,
+        status: str | None = ...,
+        mode: str | None = ...,
+        order: Literal["newest", "oldest"] = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+    ) -> RunPage: ...
+    def delete(self, run_id: str) -> bool: ...
+
+class BlockingMessageStream:
+    def __init__(
+        self,
+        begin: Callable[[str], Awaitable[StreamedMessage]],
+        message_id: str,
+        check_process: Callable[[], None],
+    ) -> None: ...
+    @property
+    def id(self) -> str: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def write(self, text: str) -> None: ...
+    def finish(self, **changes: Any) -> Message | None: ...
+
+class BlockingAdmin:
+    def __init__(self, access: Access) -> None: ...
+    @property
+    def legal_holds(self) -> BlockingLegalHolds: ...
+    def erase(self, scope: Scope | str, *, dry_run: bool = ...) -> ErasedScope: ...
+    def erase_tenant(self, *, dry_run: bool = ...) -> ErasedTenant: ...
+    def erase_user(self, user: str | Scope, *, dry_run: bool = ...) -> ErasedUser: ...
+    def block_source(
+        self,
+        *,
+        source: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        since: Moment | None = ...,
+        later_writes: LaterWrites = ...,
+        reason: str,
+        blocked_by: str | None = ...,
+    ) -> list[BlockedSource]: ...
+    def unblock_source(
+        self, *, source: str | None = ..., agent: str | None = ..., run: str | None = ...
+    ) -> list[BlockedSource]: ...
+    def blocked_sources(self) -> list[BlockedSource]: ...
+    def revert_source(
+        self,
+        *,
+        source: str | None = ...,
+        agent: str | None = ...,
+        run: str | None = ...,
+        since: Moment | None = ...,
+        erase: bool = ...,
+        derived: bool = ...,
+        dry_run: bool = ...,
+    ) -> RevertReport: ...
+    def export(self, scope: Scope | str | None = ...) -> Iterator[dict[str, Any]]: ...
+    def import_(
+        self,
+        source: Source,
+        *,
+        name: str | None = ...,
+        scope: Scope | str | None = ...,
+        messages_to: Scope | str | None = ...,
+        same_ids: bool = ...,
+        revive: bool = ...,
+        skip_bad: bool = ...,
+        progress: Progress | None = ...,
+    ) -> ImportReport: ...
+    def embed_messages(self) -> int: ...
+    def move(self, entry_ids: Sequence[str], to: str) -> PromotionReport: ...
+    def where(self, entry_id: str) -> list[CopyLocation]: ...
+    def route(self, scope: Scope | str, collection: str = ...) -> RouteReport: ...
+    def why(self, entry_id: str) -> WhyReport: ...
+    def stats(self) -> Stats: ...
+    def flush(self) -> None: ...
+    def sweep(self) -> SweepReport: ...
+    def plan(self) -> Plan: ...
+    def check(self) -> list[StoreReport]: ...
+    def audit(self, *, repair: bool = ...) -> list[StoreAudit]: ...
+    def rolled_back_stores(self) -> list[RolledBackStore]: ...
+    def forget_store(self, name: str) -> int: ...
+    def compare(self, *, repair: bool = ..., progress: Progress | None = ...) -> StoreComparison: ...
+    def backup(self, file: str | PathLike[str]) -> Backup: ...
+    def reindex(self, *, progress: Progress | None = ...) -> ReindexReport: ...
+    def vacuum(self) -> list[VacuumReport]: ...
+
+class BlockingLegalHolds:
+    def __init__(self, access: Access) -> None: ...
+    def add(
+        self,
+        name: str,
+        *,
+        reason: str,
+        scope: Scope | str | None = ...,
+        user: str | Scope | None = ...,
+        entry_id: str | None = ...,
+        tenant: bool = ...,
+        placed_by: str | None = ...,
+    ) -> LegalHold: ...
+    def remove(self, name: str) -> builtins.list[LegalHold]: ...
+    def list(self) -> builtins.list[LegalHold]: ...
+
+class BlockingBufferProvider:
+    def turn(
+        self,
+        user: MessageLike | Sequence[MessageLike],
+        session_id: str = ...,
+        *,
+        system: str | None = ...,
+        limit: int | None = ...,
+        query: str | None = ...,
+        tags: Sequence[str] = ...,
+        agent: str | None = ...,
+        emit: Emit | None = ...,
+    ) -> AbstractContextManager[Turn]: ...
+    type: ClassVar[str]
+    takes_new: ClassVar[bool]
+    def __init__(
+        self,
+        memory: BlockingMemory,
+        *,
+        namespace: str | None = ...,
+        user: str | None = ...,
+        max_messages: int = ...,
+        max_tokens: int | None = ...,
+        seed: Mapping[str, Messages] | None = ...,
+    ) -> None: ...
+    def read(
+        self,
+        session_id: str = ...,
+        *,
+        limit: int | None = ...,
+        query: str | None = ...,
+        tags: Sequence[str] = ...,
+    ) -> list[Message]: ...
+    def write(
+        self,
+        messages: Messages,
+        session_id: str = ...,
+        *,
+        tags: Sequence[str] = ...,
+        agent: str | None = ...,
+        new: bool = ...,
+    ) -> list[str]: ...
+    def clear(self, session_id: str | None = ...) -> None: ...
+    def entries(self, session_id: str | None = ...) -> list[ProviderEntry]: ...
+    def session_count(self) -> int: ...
+
+class BlockingSlidingWindowProvider:
+    def turn(
+        self,
+        user: MessageLike | Sequence[MessageLike],
+        session_id: str = ...,
+        *,
+        system: str | None = ...,
+        limit: int | None = ...,
+        query: str | None = ...,
+        tags: Sequence[str] = ...,
+        agent: str | None = ...,
+        emit: Emit | None = ...,
+    ) -> AbstractContextManager[Turn]: ...
+    type: ClassVar[str]
+    takes_new: ClassVar[bool]
+    def __init__(
+        self,
+        memory: BlockingMemory,
+        *,
+        namespace: str | None = ...,
+        user: str | None = ...,
+        max_turns: int = ...,
+        max_tokens: int | None = ...,
+    ) -> None: ...
+    def read(
+        self,
+        session_id: str = ...,
+        *,
+        limit: int | None = ...,
+        query: str | None = ...,
+        tags: Sequence[str] = ...,
+    ) -> list[Message]: ...
+    def write(
+        self,
+        messages: Messages,
+        session_id: str = ...,
+        *,
+        tags: Sequence[str] = ...,
+        agent: str | None = ...,
+        new: bool = ...,
+    ) -> list[str]: ...
+    def clear(self, session_id: str | None = ...) -> None: ...
+    def entries(self, session_id: str | None = ...) -> list[ProviderEntry]: ...
+    def stats(self, session_id: str = ...) -> dict[str, int] | None: ...
+
+class BlockingSummarizingProvider:
+    def turn(
+        self,
+        user: MessageLike | Sequence[MessageLike],
+        session_id: str = ...,
+        *,
+        system: str | None = ...,
+        limit: int | None = ...,
+        query: str | None = ...,
+        tags: Sequence[str] = ...,
+        agent: str | None = ...,
+        emit: Emit | None = ...,
+    ) -> AbstractContextManager[Turn]: ...
+    type: ClassVar[str]
+    takes_new: ClassVar[bool]
+    def __init__(
+        self,
+        memory: BlockingMemory,
+        summarise: Summariser,
+        *,
+        namespace: str | None = ...,
+        user: str | None = ...,
+        active_tokens: int = ...,
+        summary_tokens: int = ...,
+        prompt: str = ...,
+    ) -> None: ...
+    def read(
+        self,
+        session_id: str = ...,
+        *,
+        limit: int | None = ...,
+        query: str | None = ...,
+        tags: Sequence[str] = ...,
+    ) -> list[Message]: ...
+    def write(
+        self,
+        messages: Messages,
+        session_id: str = ...,
+        *,
+        tags: Sequence[str] = ...,
+        agent: str | None = ...,
+        new: bool = ...,
+    ) -> list[str]: ...
+    def clear(self, session_id: str | None = ...) -> None: ...
+    def entries(self, session_id: str | None = ...) -> list[ProviderEntry]: ...
+    def summary(self, session_id: str = ...) -> str | None: ...
+
+class BlockingSemanticProvider:
+    def turn(
+        self,
+        user: MessageLike | Sequence[MessageLike],
+        session_id: str = ...,
+        *,
+        system: str | None = ...,
+        limit: int | None = ...,
+        query: str | None = ...,
+        tags: Sequence[str] = ...,
+        agent: str | None = ...,
+        emit: Emit | None = ...,
+    ) -> AbstractContextManager[Turn]: ...
+    type: ClassVar[str]
+    takes_new: ClassVar[bool]
+    def __init__(
+        self,
+        memory: BlockingMemory,
+        *,
+        namespace: str | None = ...,
+        user: str | None = ...,
+        last: int = ...,
+        found: int = ...,
+    ) -> None: ...
+    def read(
+        self,
+        session_id: str = ...,
+        *,
+        limit: int | None = ...,
+        query: str | None = ...,
+        tags: Sequence[str] = ...,
+    ) -> list[Message]: ...
+    def write(
+        self,
+        messages: Messages,
+        session_id: str = ...,
+        *,
+        tags: Sequence[str] = ...,
+        agent: str | None = ...,
+        new: bool = ...,
+    ) -> list[str]: ...
+    def clear(self, session_id: str | None = ...) -> None: ...
+    def entries(self, session_id: str | None = ...) -> list[ProviderEntry]: ...
+
+class BlockingCompositeProvider:
+    def turn(
+        self,
+        user: MessageLike | Sequence[MessageLike],
+        session_id: str = ...,
+        *,
+        system: str | None = ...,
+        limit: int | None = ...,
+        query: str | None = ...,
+        tags: Sequence[str] = ...,
+        agent: str | None = ...,
+        emit: Emit | None = ...,
+    ) -> AbstractContextManager[Turn]: ...
+    type: ClassVar[str]
+    takes_new: ClassVar[bool]
+    def __init__(self, parts: Sequence[Any], *, read: Literal["first-hit", "merge"] = ...) -> None: ...
+    def read(
+        self,
+        session_id: str = ...,
+        *,
+        limit: int | None = ...,
+        query: str | None = ...,
+        tags: Sequence[str] = ...,
+    ) -> list[Message]: ...
+    def write(
+        self,
+        messages: Messages,
+        session_id: str = ...,
+        *,
+        tags: Sequence[str] = ...,
+        agent: str | None = ...,
+        new: bool = ...,
+    ) -> list[str]: ...
+    def clear(self, session_id: str | None = ...) -> None: ...
+    def entries(self, session_id: str | None = ...) -> list[ProviderEntry]: ...
+
+class BlockingMemoryManager:
+    def __init__(
+        self,
+        stores: Sequence[NamedStore],
+        *,
+        search_tool: bool | SearchTool = ...,
+        add_tool: bool | AddTool = ...,
+        injection: bool | Injection = ...,
+        memory: BlockingMemory | None = ...,
+        model: Model | None = ...,
+        attributes: Mapping[str, str] | None = ...,
+        provenance: Provenance = ...,
+        write_gate: StoreWriteGate | None = ...,
+        recall_gate: StoreRecallGate | None = ...,
+        detect_conflicts: bool = ...,
+        resolve: Resolver | None = ...,
+    ) -> None: ...
+    @property
+    def stores(self) -> list[NamedStore]: ...
+    @property
+    def injection(self) -> Injection | None: ...
+    def open(self) -> None: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+    def search(
+        self, query: str, *, stores: Sequence[str] | None = ..., limit: int | None = ...
+    ) -> list[StoreEntry]: ...
+    def add(
+        self,
+        content: str,
+        metadata: Metadata | None = ...,
+        *,
+        stores: Sequence[str] | None = ...,
+        provenance: Provenance | None = ...,
+    ) -> dict[str, ConflictReport]: ...
+    def flush(self) -> None: ...
+    def record(
+        self,
+        session: BlockingSession | None = ...,
+        *,
+        run_id: str | None = ...,
+        user: str | None = ...,
+        model: Model | None = ...,
+    ) -> BlockingRecording: ...
+    def resume(self) -> int: ...
+    @property
+    def tools(self) -> list[BlockingTool]: ...
+    def schemas(self, format: ToolFormat = ...) -> list[dict[str, Any]]: ...
+    def dispatch(
+        self, name: str, arguments: Mapping[str, Any] | None = ..., *, provenance: Provenance | None = ...
+    ) -> Any: ...
+    def inject(self, messages: Sequence[Any]) -> list[Any]: ...
+
+class BlockingTool:
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    function: Callable[..., Any]
+    def __call__(self, **arguments: Any) -> Any: ...
+    def schema(self, format: ToolFormat = ...) -> dict[str, Any]: ...
+
+class BlockingRecording:
+    def __init__(
+        self,
+        context: dict[str, Any],
+        spool: Spool,
+        attachments: Sequence[Attachment],
+        *,
+        behind: Callable[[Coroutine[Any, Any, None]], None],
+        leaves: Callable[[], None],
+        lets_go: Callable[[timedelta], Awaitable[bool]],
+    ) -> None: ...
+    @property
+    def run_id(self) -> str: ...
+    def take(self, model: Model | None) -> None: ...
+    def add(self, message: MessageLike | Sequence[MessageLike]) -> None: ...
+    def turn_ended(self) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> bool: ...
