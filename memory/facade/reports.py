@@ -353,7 +353,10 @@ async def _reindex(engine: Engine) -> str | None:
     if noted is None or noted.to is None:
         return None
     left = await engine.reindexing.count_remaining(noted.to)
-    return f"a reindex to {noted.to} is not complete: {left:,} vectors are left. Run `memory reindex` with that embedder to continue"
+    return (
+        f"a reindex to {noted.to} is not complete: {left:,} vectors are left. "
+        "Run `memory reindex` with that embedder to continue"
+    )
 
 
 def _disagreement_text(found: Disagreement) -> str:

@@ -51,6 +51,6 @@ def test_a_command_that_fails_ends_with_1_and_wrong_options_with_2(memory: Comma
     pinned = memory.json(
         "mem", "/mem add entry user t\nx\n/endmem", "-s", "user:ada", "--conversation", "none", code=1
     )
-    assert "'none' is not there" in pinned["results"][0]["text"]
+    assert "there is no conversation 'none', so nothing was written" in pinned["results"][0]["text"]
     assert memory("mem", "/mem entries", "-s", "nowhere").exit_code == 2
     assert memory("mem", "/mem entries", "-s", "user:ada", "--reads", "all").exit_code == 2

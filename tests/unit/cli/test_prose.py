@@ -132,7 +132,7 @@ def test_doctor_makes_nothing_and_says_where_things_will_lie(memory: CommandLine
         assert Path(store["path"]).is_absolute()
         assert store["path"].endswith(path)
         assert store["detail"].endswith("does not exist yet; the first write creates it")
-        assert "not there yet" in memory.ok("doctor", "-c", url)
+        assert "does not exist yet" in memory.ok("doctor", "-c", url)
     assert list(memory.folder.iterdir()) == []
 
 

@@ -51,7 +51,7 @@ def test_doctor_tells_that_one_is_under_way_and_how_many_are_left(
     begun.open(reindex=True)
     begun.close()
     shown = " ".join(memory.ok("doctor", *CONFIG).split())
-    assert "vectors are being made anew with of today (3 dimensions, cosine): 3 are left" in shown
-    assert "of yesterday (3 dimensions, cosine), being made anew with" in shown
+    assert "a reindex to of today (3 dimensions, cosine) is not complete: 3 vectors are left" in shown
+    assert "of yesterday (3 dimensions, cosine), with a reindex to of today" in shown
     assert begun.admin.reindex().ended
     assert memory.json("doctor", *CONFIG)["reindex"] is None

@@ -112,7 +112,7 @@ entries = 1
     ]
     shown = " ".join(ruled.ok("plan").split())
     assert (
-        "evict 1 (entries) in mid for quota few: at most 1 entries per scope (org); beyond it the oldest go"
+        "evict 1 (entries) in mid for quota few: at most 1 entries per scope (org); beyond it the oldest entries are evicted"
         in shown
     )
     assert "Stays" not in shown

@@ -164,7 +164,7 @@ def test_doctor_says_how_every_store_is(memory: CommandLine, tmp_path: Path) -> 
         True,
         True,
     )
-    assert "not there yet" in memory.ok("doctor", "-c", "memory.toml")
+    assert "does not exist yet" in memory.ok("doctor", "-c", "memory.toml")
     memory.ok("stats", "-c", "memory.toml")
     assert "SQLite" in memory.ok("doctor", "-c", "memory.toml")
 
