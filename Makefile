@@ -10,7 +10,7 @@
 #   make bench      measure, with the raw engine beside
 #   make simulate   the engine against faults: SEEDS=2000 runs so many, SEED=17 replays one exactly and shrinks it;
 #                   SESSIONS=1 plays sessions only, RULES=1 rules, quotas and holds only (RULES=1 SEED=17 replays one)
-#   make month      random everyday use against a model: TOPOLOGY=default OPERATIONS=2000 SEED=17, on every topology unless one is named
+#   make model      random everyday use against a model: TOPOLOGY=default OPERATIONS=2000 SEED=17, on every topology unless one is named
 #   make up         start the servers of a topology: TOPOLOGY=redis-postgres-qdrant or another under compose/; make down stops them
 #   make image      the image of `memory worker`: BASE=python:3.13-slim IMAGE=memory-tiers:latest; make up WORKER=1 runs it beside the servers
 #   make prove      hours: 20,000 seeds, growth under 20,000 updates, long model tests, every harness of the contract in full; a model test that was interrupted goes on where it was
@@ -48,7 +48,7 @@ QUICK_TESTS := tests/unit/domain tests/unit/policies tests/unit/ports tests/unit
 ENGINE_TESTS := tests/unit tests/acceptance --ignore tests/unit/adapters -m "not server"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick nightly branches check lint format docs simulate month noticed prove bench up down image lock install install-dev clean
+.PHONY: help demo test quick nightly branches check lint format docs simulate model noticed prove bench up down image lock install install-dev clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -75,7 +75,7 @@ quick: $(DEV)
 	@MEMORY_REQUIRE= $(PYTEST) $(QUICK_TESTS) -m "not server and not thorough"
 
 nightly: $(DEV)
-	MEMORY_NIGHTLY=1 $(PYTEST) tests/simulation tests/month tests/faults tests/topologies
+	MEMORY_NIGHTLY=1 $(PYTEST) tests/simulation tests/model tests/faults tests/topologies
 	MEMORY_NIGHTLY=1 $(PYTEST) tests/acceptance tests/unit tests/contract/test_example_adapter.py tests/contract/test_installed.py -m nightly
 	MEMORY_NIGHTLY=1 $(PYTEST) tests/contract/test_built_ins.py --contract-depth quick
 	MEMORY_REQUIRE= $(BIN)/python $(RUN_TESTS) --numprocesses 1 tests/unit -m processor
@@ -119,14 +119,14 @@ simulate: $(DEV)
 	$(if $(SEED)$(SESSIONS)$(RULES),,$(BIN)/python -m tests.simulation --sessions $(if $(SEEDS),--seeds $(SEEDS)))
 	$(if $(SEED)$(SESSIONS)$(RULES),,$(BIN)/python -m tests.simulation --rules $(if $(SEEDS),--seeds $(SEEDS)))
 
-# A month is kept in a folder while it goes on, and taken up again from there.
-MONTHS := .months
-month: $(DEV)
-	$(BIN)/python -m tests.month $(if $(filter command line,$(origin TOPOLOGY)),--topology $(TOPOLOGY)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATIONS),--operations $(OPERATIONS))
+# A run of the model test is kept in a folder, and taken up again from there.
+MODEL_RUNS := .model-runs
+model: $(DEV)
+	$(BIN)/python -m tests.model $(if $(filter command line,$(origin TOPOLOGY)),--topology $(TOPOLOGY)) $(if $(SEED),--seed $(SEED)) $(if $(OPERATIONS),--operations $(OPERATIONS))
 
 # Each judge's tests of its mutants.
 noticed: $(DEV)
-	MEMORY_NOTE=1 MEMORY_THOROUGH=1 $(PYTEST) tests/simulation tests/month $(HISTORIES) -k "is_noticed or a_slip or slip_shows or show_a_slip or a_fault_of_the_facade"
+	MEMORY_NOTE=1 MEMORY_THOROUGH=1 $(PYTEST) tests/simulation tests/model $(HISTORIES) -k "is_noticed or a_mutation or mutation_shows or show_a_mutation or a_fault_of_the_facade"
 
 # The engine's own drawn histories, of which CI plays some.
 HISTORIES := tests/acceptance/test_browse_drawn.py $(addprefix tests/unit/,adapters/file/test_bytes_apart_drawn.py $(addprefix orchestrator/,test_plan.py test_numbers.py test_enriching.py test_forms.py test_long_texts.py \
@@ -141,9 +141,9 @@ prove: $(DEV)
 	MEMORY_PROVE=1 $(BIN)/python -m pytest --quiet tests/faults/test_killed_sessions.py tests/faults/test_killed_extraction.py
 	MEMORY_PROVE=1 $(PYTEST) $(HISTORIES)
 	$(BIN)/python -m tests.growth
-	$(BIN)/python -m tests.month --topology default --operations 100000 --folder $(MONTHS)/long
-	$(BIN)/python -m tests.month --operations 10000 --folder $(MONTHS)
-	rm -rf $(MONTHS)
+	$(BIN)/python -m tests.model --topology default --operations 100000 --folder $(MODEL_RUNS)/long
+	$(BIN)/python -m tests.model --operations 10000 --folder $(MODEL_RUNS)
+	rm -rf $(MODEL_RUNS)
 
 bench: $(DEV)
 	$(BIN)/python -m bench $(BENCH_FLAGS)
@@ -170,4 +170,4 @@ lock:
 	echo uv | $(COMPILE) --upgrade - -o requirements/uv.lock
 
 clean:
-	rm -rf $(VENV) $(MONTHS) build dist htmlcov .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(MODEL_RUNS) build dist htmlcov .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

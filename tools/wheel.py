@@ -38,7 +38,7 @@ line by their files. The wheel's own tests (what is in it, snippets, a suite of 
 else's) are in `tests/meta/test_wheel.py` and `tests/contract/test_installed.py`; what
 the code does is proven in the checkout.
 """
-LEFT_OUT = ("meta", "simulation", "faults", "test_liars.py", "test_plugin.py", "test_installed.py")
+LEFT_OUT = ("meta", "simulation", "faults", "test_faulty_adapters.py", "test_plugin.py", "test_installed.py")
 """Tests that judge the checkout or the contract suite itself, or run the same code at
 length: the wheel gains nothing from them.
 """

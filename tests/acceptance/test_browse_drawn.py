@@ -20,7 +20,7 @@ from memory.policies import visibility
 from tests.acceptance.support import HOUR, MICROSECOND, OTHER_USER, SESSION, START, USER, WORKSPACE, Clock
 from tests.support import noticed
 from tests.support.depth import drawn
-from tests.support.slips import Slip
+from tests.support.mutations import Mutation
 
 SCOPES = (SESSION, USER, WORKSPACE, OTHER_USER)
 TYPES, TAGS, CONVERSATIONS = ("project", "reference", "user"), ("a", "A", "a_b", "axb"), ("c1", "c2", None)
@@ -263,38 +263,38 @@ async def test_every_page_is_what_a_list_says_over_these_stores(memory: Memory, 
     assert await History(memory, clock, 10_000).played() == []
 
 
-SLIPS = {
-    "ordered by creation": Slip(
+MUTATIONS = {
+    "ordered by creation": Mutation(
         browsing,
         "_place",
         'record.updated_at if asked.along == "updated_at" else record.created_at',
         "record.created_at",
     ),
-    "stores are asked by creation": Slip(
+    "stores are asked by creation": Mutation(
         browsing, "EntryBrowser._query", "asked, asked.along, None", 'asked, "created_at", None'
     ),
-    "a page is cut among ties as they came": Slip(
+    "a page is cut among ties as they came": Mutation(
         browsing, "EntryBrowser._gather", "moments) < asked.limit", "moments) < 0"
     ),
-    "a page begins among ties as they came": Slip(
+    "a page begins among ties as they came": Mutation(
         browsing, "EntryBrowser._gather", "asked.after is not None", "False"
     ),
-    "ties are passed over": Slip(browsing, "_add", "place < asked.after", "place[0] < asked.after[0]"),
-    "there is always more": Slip(browsing, "EntryBrowser.browse", "len(ordered) > len(shown)", "shown"),
-    "only the first store is asked": Slip(
+    "ties are passed over": Mutation(browsing, "_add", "place < asked.after", "place[0] < asked.after[0]"),
+    "there is always more": Mutation(browsing, "EntryBrowser.browse", "len(ordered) > len(shown)", "shown"),
+    "only the first store is asked": Mutation(
         browsing,
         "EntryBrowser.sources",
         "topology.since(topology.home(born))",
         "topology.since(topology.home(born))[:1]",
     ),
-    "what is pinned to none is left out": Slip(visibility, "filter_of", ' IsNull("conversation_id")', ""),
-    "before a moment is up to it": Slip(visibility, "filter_of", 'Lt("updated_at"', 'Le("updated_at"'),
-    "retired ones are shown": Slip(
+    "what is pinned to none is left out": Mutation(visibility, "filter_of", ' IsNull("conversation_id")', ""),
+    "before a moment is up to it": Mutation(visibility, "filter_of", 'Lt("updated_at"', 'Le("updated_at"'),
+    "retired ones are shown": Mutation(
         visibility, "filter_of", 'Or((IsNull("valid_to"), Gt("valid_to", at or now)))', "None"
     ),
 }
 
 
-@pytest.mark.parametrize("name", noticed.cases("browse/", SLIPS))
-def test_a_slip_shows(name: str) -> None:
-    assert SLIPS[name].seen_in(_history, 60, f"browse/{name}")
+@pytest.mark.parametrize("name", noticed.cases("browse/", MUTATIONS))
+def test_a_mutation_shows(name: str) -> None:
+    assert MUTATIONS[name].seen_in(_history, 60, f"browse/{name}")

@@ -1,4 +1,4 @@
-"""A pytest plugin (`-p tests.contract.only_the_lies`): runs for each liar the test made
+"""A pytest plugin (`-p tests.contract.only_the_lies`): runs for each faulty adapter the test made
 for its lie, for the honest store all of those.
 
 Other tests are not even collected: for fifty stores, that would take longer than these
@@ -17,12 +17,12 @@ import pytest
 
 @lru_cache(maxsize=1)
 def made_for() -> dict[str, str]:
-    """The test for each liar's lie, by the liar's name. Read late: what pytest shall
+    """The test for each faulty adapter's lie, by the faulty adapter's name. Read late: what pytest shall
     rewrite must not be imported yet when it loads plugins.
     """
-    from tests.contract.every_liar import LIARS
+    from tests.contract.faulty.every import FAULTY_ADAPTERS
 
-    return {name: expected.partition("[")[0] for name, (_, expected) in LIARS.items()}
+    return {name: expected.partition("[")[0] for name, (_, expected) in FAULTY_ADAPTERS.items()}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -37,7 +37,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
     honest one.
     """
     from memory.ports.contract.plugin import HARNESSES
-    from tests.contract.every_liar import HONEST
+    from tests.contract.faulty.every import HONEST
 
     stash, test = metafunc.config.stash, metafunc.definition.originalname
     every = stash[HARNESSES]
@@ -60,7 +60,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """What liars left lying about is cleared away before an honest store is asked:
+    """What faulty adapters left lying about is cleared away before an honest store is asked:
     Python tells of it when it collects garbage, and blames who runs then.
     """
     if _is_honest(item) and not _before.is_honest:
@@ -82,6 +82,6 @@ _before = _Before()
 
 
 def _is_honest(item: pytest.Item) -> bool:
-    from tests.contract.every_liar import HONEST
+    from tests.contract.faulty.every import HONEST
 
     return getattr(getattr(item, "callspec", None), "params", {}).get("contract_harness") in HONEST

@@ -73,7 +73,7 @@ def test_the_installed_contract_passes_honest_stores_side_by_side(run: Run) -> N
 
 
 @pytest.mark.thorough
-def test_the_installed_contract_fails_a_liar(run: Run) -> None:
+def test_the_installed_contract_fails_a_faulty_adapter(run: Run) -> None:
     result = run("--memory-harness", "example:Lying", "-k", "flags")
     assert result.returncode == 1
     assert "test_an_opened_store_claims_what_its_harness_says[lying]" in result.stdout

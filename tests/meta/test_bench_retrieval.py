@@ -43,7 +43,7 @@ ASKED = {
         ("Who repaired the oven?", 4, ["D1:3-D1:3"]),
     ],
 }
-"""Question, category, evidence: as people slip when they write it, too."""
+"""Question, category, evidence: as people err when they write it, too."""
 
 COMMAND = ["-m", "bench", "retrieval"]
 

@@ -441,4 +441,4 @@ ENDINGS: dict[str, Scene] = {
         (USER, WORKSPACE),
     ),
 }
-"""By name. Slips name those near which they show."""
+"""By name. Mutations name those near which they show."""

@@ -1,7 +1,7 @@
 """What small simulations share: processes on in-memory stores that go through their
 acts, die, are followed by others, and are audited in the end.
 
-Each has acts, a judge and slips of its own: `erasing`, `linking`, `noting`,
+Each has acts, a judge and mutations of its own: `erasing`, `linking`, `noting`,
 `superseding`, `uploading`.
 """
 
@@ -36,8 +36,8 @@ from tests.simulation.loop import OWNER, START, SimulatedClock, SimulatedLoop, r
 from tests.simulation.runner import silence
 from tests.simulation.setup import SETTINGS
 from tests.support import noticed
+from tests.support.mutations import Mutation
 from tests.support.repeatable import repeatable
-from tests.support.slips import Slip
 
 NOTICED_WITHIN = 1_000
 
@@ -277,8 +277,8 @@ def chance_of(shown: int, runs: int, share: float) -> float:
     return exp(ways + shown * log(share) + (runs - shown) * log1p(-share))
 
 
-def assert_noticed(name: str, slip: Slip, played: Callable[[int], World]) -> None:
-    """The noted seed fails with the slip, and does not without."""
+def assert_noticed(name: str, mutation: Mutation, played: Callable[[int], World]) -> None:
+    """The noted seed fails with the mutation, and does not without."""
     noticed.assert_shows(
-        name, slip.applied, lambda seed: bool(one(played, seed).broken), range(NOTICED_WITHIN)
+        name, mutation.applied, lambda seed: bool(one(played, seed).broken), range(NOTICED_WITHIN)
     )

@@ -33,8 +33,8 @@ from memory.ports.record import Corrupt, Key, PendingStep, Record, Role, Stored
 from memory.ports.store import Store
 from memory.ports.write_decision import Decision, Slot
 from memory.ports.writes import Always, Annotate, Put, Release
-from tests.simulation.rare_slips import RARE_SLIPS
-from tests.simulation.slips import SLIPS
+from tests.simulation.mutations import MUTATIONS
+from tests.simulation.rare_mutations import RARE_MUTATIONS
 
 Patch = tuple[object, str, Any]
 """An object, the name of its attribute, and what to put there."""
@@ -319,4 +319,4 @@ MUTANTS: dict[str, Mutant] = {
         (retired_entries_are_read_by_id, ("cache.invalidate", "read.")),
         (corrupt_records_are_taken_for_missing, ("delete.unreadable", "hanging.find")),
     )
-} | {name: Mutant(slip.patch, slip.near) for name, slip in (SLIPS | RARE_SLIPS).items()}
+} | {name: Mutant(mutation.patch, mutation.near) for name, mutation in (MUTATIONS | RARE_MUTATIONS).items()}

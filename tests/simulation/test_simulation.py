@@ -20,7 +20,7 @@ from memory.ports.contract.cells import cells
 from tests.simulation.endings import ENDINGS
 from tests.simulation.faults import Coverage, Fault, FaultPlan
 from tests.simulation.mutants import MUTANTS, Mutant, applied
-from tests.simulation.rare_slips import RARE_SLIPS
+from tests.simulation.rare_mutations import RARE_MUTATIONS
 from tests.simulation.report import LEAST, table, verdict
 from tests.simulation.report import SEEDS as SEEDS_OF_A_PROOF
 from tests.simulation.runner import (
@@ -37,7 +37,7 @@ from tests.simulation.steps import can_meet, declared_pairs, focus_of, focuses, 
 from tests.simulation.workload import Layout
 from tests.support import noticed
 from tests.support.depth import NIGHTLY, THOROUGH, drawn, seeds
-from tests.support.slips import Slip
+from tests.support.mutations import Mutation
 
 SEEDS = (
     list(seeds(0, 0, nightly=1_000))
@@ -91,14 +91,14 @@ def test_a_mutant_whose_note_shows_nothing_fails_and_says_how_to_renew_it() -> N
 
 
 def test_a_mutant_that_changes_nothing_is_told_from_one_that_does() -> None:
-    """Its patched name is never called; or, of a slip, the text to be replaced is not
+    """Its patched name is never called; or, of a mutation, the text to be replaced is not
     there.
     """
     inert = Mutant(lambda: (tiering, "no_such_name", lambda: None), ())
     with patch.dict(MUTANTS, {"inert": inert}), pytest.raises(AttributeError), applied("inert"):
         pass
     with pytest.raises(LookupError, match="0 times"):
-        Slip(tiering, "TierMover.move", "what is not there", "").patch()
+        Mutation(tiering, "TierMover.move", "what is not there", "").patch()
 
 
 @cells("mutant", sorted(MUTANTS), shared=True)
@@ -148,11 +148,13 @@ def test_scenarios_cover_every_layout_and_every_operation() -> None:
     assert all(p.workers >= 2 and len(p.operations) >= 20 for p in plans)
 
 
-def test_every_scene_that_runs_end_with_is_drawn_and_slips_name_no_other() -> None:
+def test_every_scene_that_runs_end_with_is_drawn_and_mutations_name_no_other() -> None:
     plans = [scenario_of(seed) for seed in range(1500)]
     assert {p.ending for p in plans} == {"", *ENDINGS}
     assert all(p.layout in (ENDINGS[p.ending].layouts or tuple(Layout)) for p in plans if p.ending)
-    assert {near for slip in RARE_SLIPS.values() for near in slip.near if " " in near} <= set(ENDINGS)
+    assert {near for mutation in RARE_MUTATIONS.values() for near in mutation.near if " " in near} <= set(
+        ENDINGS
+    )
 
 
 def test_what_a_scene_brings_can_strike_and_does_however_much_has_struck_before() -> None:

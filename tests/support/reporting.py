@@ -45,7 +45,7 @@ class Tally:
 
 
 def required(environment: Mapping[str, str], backends: Iterable[str]) -> tuple[str, ...]:
-    """The names in MEMORY_REQUIRE; an unknown one is an error, so that a slip cannot
+    """The names in MEMORY_REQUIRE; an unknown one is an error, so that a typo cannot
     pass for a backend that ran.
     """
     names = tuple(

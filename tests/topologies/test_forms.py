@@ -20,8 +20,8 @@ from tests.support.backends import marks_of
 from tests.support.depth import beyond
 from tests.support.forms import astray, kept, read
 from tests.support.long_texts import long_text
+from tests.support.mutations import Mutation
 from tests.support.placings import MONTHS, forget
-from tests.support.slips import Slip
 from tests.support.turned import Embedder
 
 PLACINGS = [placing for placing in MONTHS if placing.name in ("postgres-only", "mariadb-only", "mongo-only")]
@@ -105,17 +105,17 @@ async def test_after_a_long_history_forms_say_what_the_server_holds(config: dict
         assert chose > 60
 
 
-SLIPS = {
-    "writes are not noted": Slip(
+MUTATIONS = {
+    "writes are not noted": Mutation(
         partition_indexes,
         "PartitionIndexes.on_write",
         "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)",
         "pass",
     ),
-    "what is gone is kept": Slip(
+    "what is gone is kept": Mutation(
         partition_indexes, "PartitionIndexes._bring_up", "view.form.drop(record_id)", "pass"
     ),
-    "vectors are kept as they were": Slip(
+    "vectors are kept as they were": Mutation(
         partition_indexes,
         "PartitionIndexes._bring_up",
         "view.form.put(_record(found[record_id]), None)",
@@ -125,11 +125,11 @@ SLIPS = {
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", SLIPS)
-async def test_a_slip_shows_there(name: str, config: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", MUTATIONS)
+async def test_a_mutation_shows_there(name: str, config: dict[str, Any]) -> None:
     clock = Clock()
     async with Memory(config, embedder=Embedder("of today"), clock=clock) as memory:
-        with SLIPS[name].applied():
+        with MUTATIONS[name].applied():
             wrong, _ = await history(memory, clock, 1, 120)
         assert wrong != []
 

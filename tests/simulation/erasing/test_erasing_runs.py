@@ -1,4 +1,4 @@
-"""A tenant's erasure under simulation; and the proof that a slip would be noticed."""
+"""A tenant's erasure under simulation; and the proof that a mutation would be noticed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from memory.orchestrator.storage.collections import ENTRIES, SESSIONS
 from memory.ports.contract.cells import cells
+from tests.simulation.erasing.mutations import MUTATIONS
 from tests.simulation.erasing.run import played
-from tests.simulation.erasing.slips import SLIPS
 from tests.simulation.erasing.told import ERASED, Life, Run
 from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, one, unbroken
 from tests.support import noticed
@@ -56,12 +56,12 @@ def test_a_seed_is_the_same_run_again() -> None:
         )
 
 
-@pytest.mark.parametrize("slip", noticed.cases("erasing/", sorted(SLIPS)))
-def test_a_slip_in_the_erasure_of_a_tenant_is_noticed(slip: str) -> None:
-    assert_noticed(f"erasing/{slip}", SLIPS[slip], played)
+@pytest.mark.parametrize("mutation", noticed.cases("erasing/", sorted(MUTATIONS)))
+def test_a_mutation_in_the_erasure_of_a_tenant_is_noticed(mutation: str) -> None:
+    assert_noticed(f"erasing/{mutation}", MUTATIONS[mutation], played)
 
 
-@cells("slip", sorted(SLIPS), shared=True)
-def test_a_slip_still_finds_what_it_changes(slip: str) -> None:
-    with SLIPS[slip].applied():
+@cells("mutation", sorted(MUTATIONS), shared=True)
+def test_a_mutation_still_finds_what_it_changes(mutation: str) -> None:
+    with MUTATIONS[mutation].applied():
         pass

@@ -1,5 +1,5 @@
 """Recordings under simulation: the same seeds on every run, and fresh ones in `make
-nightly`; and the proof that a slip would be noticed.
+nightly`; and the proof that a mutation would be noticed.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import pytest
 
 from memory.ports.contract.cells import cells
 from tests.simulation.extracting.many import one, some
-from tests.simulation.extracting.slips import SLIPS
+from tests.simulation.extracting.mutations import MUTATIONS
 from tests.support import noticed
 from tests.support.depth import seeds
 
@@ -27,16 +27,19 @@ def test_what_was_said_comes_to_every_store_under_faults(capsys: pytest.CaptureF
     assert total.sure > 3 * len(SEEDS)
 
 
-@pytest.mark.parametrize("slip", noticed.cases("extracting/", sorted(SLIPS)))
-def test_a_slip_in_recording_is_noticed(slip: str) -> None:
+@pytest.mark.parametrize("mutation", noticed.cases("extracting/", sorted(MUTATIONS)))
+def test_a_mutation_in_recording_is_noticed(mutation: str) -> None:
     noticed.assert_shows(
-        f"extracting/{slip}", SLIPS[slip].applied, lambda seed: bool(one(seed).broken), range(NOTICED_WITHIN)
+        f"extracting/{mutation}",
+        MUTATIONS[mutation].applied,
+        lambda seed: bool(one(seed).broken),
+        range(NOTICED_WITHIN),
     )
 
 
-@cells("slip", sorted(SLIPS), shared=True)
-def test_a_slip_still_finds_what_it_changes(slip: str) -> None:
-    with SLIPS[slip].applied():
+@cells("mutation", sorted(MUTATIONS), shared=True)
+def test_a_mutation_still_finds_what_it_changes(mutation: str) -> None:
+    with MUTATIONS[mutation].applied():
         pass
 
 

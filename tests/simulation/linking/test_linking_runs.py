@@ -1,12 +1,12 @@
-"""The graph under simulation; and the proof that a slip would be noticed."""
+"""The graph under simulation; and the proof that a mutation would be noticed."""
 
 from __future__ import annotations
 
 import pytest
 
 from memory.ports.contract.cells import cells
+from tests.simulation.linking.mutations import MUTATIONS
 from tests.simulation.linking.run import played
-from tests.simulation.linking.slips import SLIPS
 from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, one, unbroken
 from tests.support import noticed
 from tests.support.depth import seeds
@@ -35,12 +35,12 @@ def test_a_seed_is_the_same_run_again() -> None:
         )
 
 
-@pytest.mark.parametrize("slip", noticed.cases("linking/", sorted(SLIPS)))
-def test_a_slip_in_the_graph_is_noticed(slip: str) -> None:
-    assert_noticed(f"linking/{slip}", SLIPS[slip], played)
+@pytest.mark.parametrize("mutation", noticed.cases("linking/", sorted(MUTATIONS)))
+def test_a_mutation_in_the_graph_is_noticed(mutation: str) -> None:
+    assert_noticed(f"linking/{mutation}", MUTATIONS[mutation], played)
 
 
-@cells("slip", sorted(SLIPS), shared=True)
-def test_a_slip_still_finds_what_it_changes(slip: str) -> None:
-    with SLIPS[slip].applied():
+@cells("mutation", sorted(MUTATIONS), shared=True)
+def test_a_mutation_still_finds_what_it_changes(mutation: str) -> None:
+    with MUTATIONS[mutation].applied():
         pass

@@ -1,4 +1,4 @@
-"""Scratchpads under simulation; and the proof that a slip would be noticed."""
+"""Scratchpads under simulation; and the proof that a mutation would be noticed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 
 from memory.ports.contract.cells import cells
 from tests.simulation.lives import ENOUGH, assert_noticed, one, unbroken
+from tests.simulation.noting.mutations import MUTATIONS
 from tests.simulation.noting.run import played
-from tests.simulation.noting.slips import SLIPS
 from tests.support import noticed
 from tests.support.depth import seeds
 
@@ -34,12 +34,12 @@ def test_a_seed_is_the_same_run_again() -> None:
         assert (first.plan.struck, first.seen) == (second.plan.struck, second.seen)
 
 
-@pytest.mark.parametrize("slip", noticed.cases("noting/", sorted(SLIPS)))
-def test_a_slip_in_scratchpads_is_noticed(slip: str) -> None:
-    assert_noticed(f"noting/{slip}", SLIPS[slip], played)
+@pytest.mark.parametrize("mutation", noticed.cases("noting/", sorted(MUTATIONS)))
+def test_a_mutation_in_scratchpads_is_noticed(mutation: str) -> None:
+    assert_noticed(f"noting/{mutation}", MUTATIONS[mutation], played)
 
 
-@cells("slip", sorted(SLIPS), shared=True)
-def test_a_slip_still_finds_what_it_changes(slip: str) -> None:
-    with SLIPS[slip].applied():
+@cells("mutation", sorted(MUTATIONS), shared=True)
+def test_a_mutation_still_finds_what_it_changes(mutation: str) -> None:
+    with MUTATIONS[mutation].applied():
         pass

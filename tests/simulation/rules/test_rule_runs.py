@@ -11,8 +11,8 @@ from tests.simulation.faults import Fault
 from tests.simulation.lives import least
 from tests.simulation.rules.crashes import CUT, cut_off
 from tests.simulation.rules.many import one, some
+from tests.simulation.rules.mutations import MUTATIONS
 from tests.simulation.rules.run import AIMED
-from tests.simulation.rules.slips import SLIPS
 from tests.simulation.rules.told import Came, Kind
 from tests.simulation.runner import silence
 from tests.support import noticed
@@ -63,16 +63,19 @@ _EXPECTED = [
 ]
 
 
-@pytest.mark.parametrize("slip", noticed.cases("rules/", sorted(SLIPS)))
-def test_a_slip_in_what_acts_by_rules_is_noticed(slip: str) -> None:
+@pytest.mark.parametrize("mutation", noticed.cases("rules/", sorted(MUTATIONS)))
+def test_a_mutation_in_what_acts_by_rules_is_noticed(mutation: str) -> None:
     noticed.assert_shows(
-        f"rules/{slip}", SLIPS[slip].applied, lambda seed: bool(one(seed).told.broken), range(NOTICED_WITHIN)
+        f"rules/{mutation}",
+        MUTATIONS[mutation].applied,
+        lambda seed: bool(one(seed).told.broken),
+        range(NOTICED_WITHIN),
     )
 
 
-@cells("slip", sorted(SLIPS), shared=True)
-def test_a_slip_still_finds_what_it_changes(slip: str) -> None:
-    with SLIPS[slip].applied():
+@cells("mutation", sorted(MUTATIONS), shared=True)
+def test_a_mutation_still_finds_what_it_changes(mutation: str) -> None:
+    with MUTATIONS[mutation].applied():
         pass
 
 

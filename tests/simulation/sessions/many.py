@@ -1,4 +1,4 @@
-"""Many seeds of sessions on several processes, and one seed exactly; what slips are
+"""Many seeds of sessions on several processes, and one seed exactly; what mutations are
 noticed by.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from tests.simulation.faults import Coverage, Fault
 from tests.simulation.runner import CHUNK, Failure, silence
+from tests.simulation.sessions.mutations import MUTATIONS
 from tests.simulation.sessions.run import Run, run_sessions
-from tests.simulation.sessions.slips import SLIPS
 from tests.simulation.steps import session_pairs
 from tests.support.repeatable import repeatable
 
@@ -71,6 +71,6 @@ def many(seeds: Sequence[int], *, jobs: int = 1) -> Iterator[Summary]:
             yield total
 
 
-def slipped(name: str) -> AbstractContextManager[None]:
-    """The library with this slip in it."""
-    return SLIPS[name].applied()
+def mutated(name: str) -> AbstractContextManager[None]:
+    """The library with this mutation in it."""
+    return MUTATIONS[name].applied()

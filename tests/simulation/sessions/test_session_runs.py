@@ -1,5 +1,5 @@
 """Sessions under simulation: the same seeds on every run, and fresh ones in `make
-nightly`; and the proof that a slip would be noticed.
+nightly`; and the proof that a mutation would be noticed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from memory.ports.contract.cells import cells
 from tests.simulation.faults import Fault
 from tests.simulation.runner import silence
 from tests.simulation.sessions.crashes import ALL, CUT, cut_off
-from tests.simulation.sessions.many import one, slipped, some
-from tests.simulation.sessions.slips import SLIPS
+from tests.simulation.sessions.many import mutated, one, some
+from tests.simulation.sessions.mutations import MUTATIONS
 from tests.simulation.steps import NOT_PLAYED, named_steps, session_steps
 from tests.support import noticed
 from tests.support.depth import beyond, seeds
+from tests.support.mutations import Mutation
 from tests.support.repeatable import repeatable
-from tests.support.slips import Slip
 
 SEEDS = seeds(ci=60, quick=15, nightly=1_000)
 NOTICED_WITHIN = 1_000
@@ -67,26 +67,26 @@ def _cut_off_everywhere(act: str, faults: tuple[Fault, ...], *, atomic: bool) ->
             assert len(worlds) > 1 or fault is Fault.ERROR_AFTER
 
 
-@pytest.mark.parametrize("slip", noticed.cases("sessions/", sorted(SLIPS)))
-def test_a_slip_in_conversations_is_noticed(slip: str) -> None:
+@pytest.mark.parametrize("mutation", noticed.cases("sessions/", sorted(MUTATIONS)))
+def test_a_mutation_in_conversations_is_noticed(mutation: str) -> None:
     noticed.assert_shows(
-        f"sessions/{slip}",
-        partial(slipped, slip),
+        f"sessions/{mutation}",
+        partial(mutated, mutation),
         lambda seed: bool(one(seed).told.broken),
         range(NOTICED_WITHIN),
     )
 
 
-@cells("slip", sorted(SLIPS), shared=True)
-def test_a_slip_still_finds_what_it_changes(slip: str) -> None:
-    with slipped(slip):
+@cells("mutation", sorted(MUTATIONS), shared=True)
+def test_a_mutation_still_finds_what_it_changes(mutation: str) -> None:
+    with mutated(mutation):
         pass
 
 
-def test_a_slip_that_changes_nothing_is_refused() -> None:
+def test_a_mutation_that_changes_nothing_is_refused() -> None:
     with pytest.raises(LookupError, match="0 times"):
-        Slip(
-            SLIPS["a-summary-of-others-rows"].module, "WindowCompaction.compact", "what is not there", ""
+        Mutation(
+            MUTATIONS["a-summary-of-others-rows"].module, "WindowCompaction.compact", "what is not there", ""
         ).patch()
 
 

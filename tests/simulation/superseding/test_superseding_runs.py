@@ -1,4 +1,4 @@
-"""Entries that take the place of others, under simulation; and the proof that a slip
+"""Entries that take the place of others, under simulation; and the proof that a mutation
 would be noticed.
 """
 
@@ -8,8 +8,8 @@ import pytest
 
 from memory.ports.contract.cells import cells
 from tests.simulation.lives import ENOUGH, assert_noticed, one, unbroken
+from tests.simulation.superseding.mutations import MUTATIONS
 from tests.simulation.superseding.run import played
-from tests.simulation.superseding.slips import SLIPS
 from tests.support import noticed
 from tests.support.depth import seeds
 
@@ -36,12 +36,12 @@ def test_a_seed_is_the_same_run_again() -> None:
         )
 
 
-@pytest.mark.parametrize("slip", noticed.cases("superseding/", sorted(SLIPS)))
-def test_a_slip_in_superseding_is_noticed(slip: str) -> None:
-    assert_noticed(f"superseding/{slip}", SLIPS[slip], played)
+@pytest.mark.parametrize("mutation", noticed.cases("superseding/", sorted(MUTATIONS)))
+def test_a_mutation_in_superseding_is_noticed(mutation: str) -> None:
+    assert_noticed(f"superseding/{mutation}", MUTATIONS[mutation], played)
 
 
-@cells("slip", sorted(SLIPS), shared=True)
-def test_a_slip_still_finds_what_it_changes(slip: str) -> None:
-    with SLIPS[slip].applied():
+@cells("mutation", sorted(MUTATIONS), shared=True)
+def test_a_mutation_still_finds_what_it_changes(mutation: str) -> None:
+    with MUTATIONS[mutation].applied():
         pass

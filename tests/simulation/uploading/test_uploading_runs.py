@@ -1,4 +1,4 @@
-"""Artifacts under simulation; and the proof that a slip would be noticed."""
+"""Artifacts under simulation; and the proof that a mutation would be noticed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from memory.ports.contract.cells import cells
 from tests.simulation.lives import ENOUGH, assert_noticed, assert_shown, one, unbroken
+from tests.simulation.uploading.mutations import MUTATIONS
 from tests.simulation.uploading.run import World, played
 from tests.simulation.uploading.saying import is_in
-from tests.simulation.uploading.slips import SLIPS
 from tests.support import noticed
 from tests.support.depth import seeds
 
@@ -47,12 +47,12 @@ def test_a_seed_is_the_same_run_again_to_the_letter() -> None:
         assert (first.trace, first.shown) == (second.trace, second.shown)
 
 
-@pytest.mark.parametrize("slip", noticed.cases("uploading/", sorted(SLIPS)))
-def test_a_slip_in_artifacts_is_noticed(slip: str) -> None:
-    assert_noticed(f"uploading/{slip}", SLIPS[slip], played)
+@pytest.mark.parametrize("mutation", noticed.cases("uploading/", sorted(MUTATIONS)))
+def test_a_mutation_in_artifacts_is_noticed(mutation: str) -> None:
+    assert_noticed(f"uploading/{mutation}", MUTATIONS[mutation], played)
 
 
-@cells("slip", sorted(SLIPS), shared=True)
-def test_a_slip_still_finds_what_it_changes(slip: str) -> None:
-    with SLIPS[slip].applied():
+@cells("mutation", sorted(MUTATIONS), shared=True)
+def test_a_mutation_still_finds_what_it_changes(mutation: str) -> None:
+    with MUTATIONS[mutation].applied():
         pass

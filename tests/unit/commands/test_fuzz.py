@@ -20,7 +20,7 @@ from memory.commands import Result, commands_in, escape, parse, render, run
 from memory.commands.escape import escape_text
 from memory.commands.parse import InvalidCommand
 from tests.support.depth import drawn
-from tests.support.slips import Slip
+from tests.support.mutations import Mutation
 
 INPUTS = drawn(10_000, 2_000)
 ODD_TEXT = re.compile("[\x00\ud800-\udfff]")
@@ -311,22 +311,22 @@ async def test_inputs_by_the_thousand_raise_nothing_and_are_answered_in_frames_a
     assert min(done.values()) > INPUTS / 10, done
 
 
-SLIPS = [
-    Slip(render, "frame_answer", "escape_text(text)", "text"),
-    Slip(escape, "escape_text", "text.splitlines(keepends=True)", r're.split("(?<=\n)", text)'),
-    Slip(escape, "unescape_text", "text.splitlines(keepends=True)", r're.split("(?<=\n)", text)'),
-    Slip(escape, "one_line", '" ".join(text.split())', "text"),
-    Slip(parse, "commands_in", "if number < behind:", "if False:"),
-    Slip(parse, "commands_in", "_opens(said) or", "False or"),
-    Slip(parse, "_body", 'unescape_text("".join(lines))', '"".join(lines)'),
-    Slip(parse, "_body", "len(last[0].splitlines()[0])", "0"),
-    Slip(run, "_error", "True, False)", "True, True)"),
-    Slip(run, "_body", "if text is None:", "if False:"),
+MUTATIONS = [
+    Mutation(render, "frame_answer", "escape_text(text)", "text"),
+    Mutation(escape, "escape_text", "text.splitlines(keepends=True)", r're.split("(?<=\n)", text)'),
+    Mutation(escape, "unescape_text", "text.splitlines(keepends=True)", r're.split("(?<=\n)", text)'),
+    Mutation(escape, "one_line", '" ".join(text.split())', "text"),
+    Mutation(parse, "commands_in", "if number < behind:", "if False:"),
+    Mutation(parse, "commands_in", "_opens(said) or", "False or"),
+    Mutation(parse, "_body", 'unescape_text("".join(lines))', '"".join(lines)'),
+    Mutation(parse, "_body", "len(last[0].splitlines()[0])", "0"),
+    Mutation(run, "_error", "True, False)", "True, True)"),
+    Mutation(run, "_body", "if text is None:", "if False:"),
 ]
 """Careless edits, each of which shows in the first inputs."""
 
 
-@pytest.mark.parametrize("slip", SLIPS, ids=lambda slip: f"{slip.function}: {slip.old}")
-async def test_a_slip_in_the_language_shows(slip: Slip) -> None:
-    with slip.applied(), pytest.raises((AssertionError, MemoryTiersError, AttributeError)):
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: f"{mutation.function}: {mutation.old}")
+async def test_a_mutation_in_the_language_shows(mutation: Mutation) -> None:
+    with mutation.applied(), pytest.raises((AssertionError, MemoryTiersError, AttributeError)):
         await played(10)

@@ -23,7 +23,7 @@ from memory.policies.window_exit import ExitedMessages
 from memory.ports.record import Key, PendingStep, Record
 from memory.ports.record import Role as CopyRole
 from memory.ports.writes import Annotate
-from tests.support.slips import Slip
+from tests.support.mutations import Mutation
 from tests.unit.orchestrator.conversations.talking import begun, opened, user
 from tests.unit.orchestrator.planning import compared, homes
 from tests.unit.orchestrator.world import DAY, HOUR, SESSION, TENANT, USER, World
@@ -463,31 +463,31 @@ async def shows_a_store_not_written_to() -> None:
     await test_a_store_that_answers_a_question_and_no_more_is_waited_for_once("move.copy")
 
 
-SLIPS = {
+MUTATIONS = {
     "an end is over whose messages are to go onward": (
-        Slip(session_ends, "SessionClosing.end", "elif not _events_with_step(LEAVE, before):", "else:"),
+        Mutation(session_ends, "SessionClosing.end", "elif not _events_with_step(LEAVE, before):", "else:"),
         shows_messages_behind_an_end,
     ),
     "a sweep ends a session whose messages are to go onward": (
-        Slip(session_ends, "SessionClosing._do", " if leaving else []", " if False else []"),
+        Mutation(session_ends, "SessionClosing._do", " if leaving else []", " if False else []"),
         test_what_is_made_of_messages_goes_onward_where_the_process_that_ended_died,
     ),
     "an end does not wait for what a sweep makes of messages": (
-        Slip(session_ends, "SessionClosing.__init__", ", is_last=True", ""),
+        Mutation(session_ends, "SessionClosing.__init__", ", is_last=True", ""),
         test_what_was_answered_is_made_and_goes_onward_in_one_sweep,
     ),
     "what waited for an answer waits on": (
-        Slip(
+        Mutation(
             window_exits, "WindowExitHandler._ask_waiting", "await self._outbox.finish_all(answered)", "pass"
         ),
         test_what_is_made_of_messages_goes_onward_where_the_process_that_ended_died,
     ),
     "an end by rule owes nothing to what is made of messages": (
-        Slip(conversation, "Conversation.close", "(owed or not is_promoted)", "not is_promoted"),
+        Mutation(conversation, "Conversation.close", "(owed or not is_promoted)", "not is_promoted"),
         test_what_is_made_of_messages_behind_an_end_by_rule_goes_onward_too,
     ),
     "an end settles what others owe since": (
-        Slip(
+        Mutation(
             session_ends,
             "SessionClosing.end",
             "self._settle(_events_with_step(END, before))",
@@ -496,19 +496,19 @@ SLIPS = {
         test_an_end_is_not_taken_for_that_of_another_who_resumed_the_session_meanwhile,
     ),
     "an end reads again what was read": (
-        Slip(session_ends, "SessionClosing.end", " if owing is None else owing", ""),
+        Mutation(session_ends, "SessionClosing.end", " if owing is None else owing", ""),
         test_an_end_that_makes_entries_of_messages_owes_nothing_and_reads_what_is_owed_once,
     ),
     "an end is settled as the event was before the answer": (
-        Slip(window_exits, "WindowExitHandler._ask", "heard.event = noted", "pass"),
+        Mutation(window_exits, "WindowExitHandler._ask", "heard.event = noted", "pass"),
         test_an_end_that_makes_entries_of_messages_owes_nothing_and_reads_what_is_owed_once,
     ),
     "a session is ended that was resumed and archived": (
-        Slip(session_ends, "SessionClosing.due_end", " and await log.first(resumed) is None", ""),
+        Mutation(session_ends, "SessionClosing.due_end", " and await log.first(resumed) is None", ""),
         shows_resumed_and_archived,
     ),
     "a session that has expired is not ended": (
-        Slip(
+        Mutation(
             session_ends,
             "SessionClosing.due_end",
             "scope.id)) is None:",
@@ -517,15 +517,15 @@ SLIPS = {
         test_an_end_is_carried_out_where_the_session_has_expired_meanwhile,
     ),
     "a note that is refused is taken for one": (
-        Slip(session_ends, "SessionClosing._note", "if noted.applied:", "if True:"),
+        Mutation(session_ends, "SessionClosing._note", "if noted.applied:", "if True:"),
         test_an_end_is_noted_over_what_is_left_of_one_by_a_clock_that_is_ahead,
     ),
     "a late note takes back an earlier one": (
-        Slip(session_ends, "SessionClosing._note", "when: When = Absent()", "when: When = Newer()"),
+        Mutation(session_ends, "SessionClosing._note", "when: When = Absent()", "when: When = Newer()"),
         test_an_end_that_is_noted_late_keeps_what_another_has_noted_since,
     ),
     "each end reads a store that does not answer": (
-        Slip(
+        Mutation(
             judging,
             "RuleEvaluator.matches",
             "missed.away |= {error.store} if isinstance(error, StoreUnavailable) else set()",
@@ -534,7 +534,7 @@ SLIPS = {
         shows_a_store_not_read,
     ),
     "each end writes to a store that does not answer": (
-        Slip(
+        Mutation(
             session_ends,
             "SessionClosing._carry_out",
             "return came + [error] * (len(items) - len(came))",
@@ -543,7 +543,7 @@ SLIPS = {
         shows_a_store_not_written_to,
     ),
     "an end owes nothing": (
-        Slip(
+        Mutation(
             conversation,
             "Conversation.close",
             'if status == "ended" and (owed or not is_promoted)',
@@ -552,21 +552,21 @@ SLIPS = {
         test_what_a_process_leaves_that_dies_behind_an_end_is_done,
     ),
     "an end without a conversation owes nothing": (
-        Slip(session_ends, "SessionClosing.end", "await self._note(tenant, scope, begun)", "pass"),
+        Mutation(session_ends, "SessionClosing.end", "await self._note(tenant, scope, begun)", "pass"),
         shows_entries_alone,
     ),
     "an end that is done is owed still": (
-        Slip(
+        Mutation(
             session_ends, "SessionClosing.end", "await self._settle(_events_with_step(END, before))", "pass"
         ),
         shows_nothing_owed,
     ),
     "an end that waits is over": (
-        Slip(session_ends, "SessionClosing._do", 'raise SessionEndDeferred("; ".join(waiting))', "pass"),
+        Mutation(session_ends, "SessionClosing._do", 'raise SessionEndDeferred("; ".join(waiting))', "pass"),
         test_an_end_that_waits_for_one_entry_is_tried_again,
     ),
     "a resumed session is ended": (
-        Slip(
+        Mutation(
             session_ends,
             "SessionClosing.due_end",
             '(await log.load()).state.after.status != "active" and await log.first(resumed) is None',
@@ -575,22 +575,22 @@ SLIPS = {
         test_a_session_that_was_resumed_keeps_its_entries_until_it_ends_again,
     ),
     "what comes later goes with it": (
-        Slip(session_ends, "SessionClosing.due_end", 'moment(owed.data["until"])', "None"),
+        Mutation(session_ends, "SessionClosing.due_end", 'moment(owed.data["until"])', "None"),
         test_entries_that_come_after_the_end_of_a_session_without_a_conversation_stay,
     ),
     "each end asks a store that is away": (
-        Slip(session_ends, "SessionClosing._carry_out", "return [error] * len(items)", "pass"),
+        Mutation(session_ends, "SessionClosing._carry_out", "return [error] * len(items)", "pass"),
         test_while_a_store_is_away_it_is_asked_once_and_not_for_each_session,
     ),
     "a session goes whose end is owed": (
-        Slip(retention, "Retention._leaves", "owed.step in (LEAVE, END)", "owed.step == LEAVE"),
+        Mutation(retention, "Retention._leaves", "owed.step in (LEAVE, END)", "owed.step == LEAVE"),
         test_a_session_is_not_deleted_by_rule_while_its_end_is_owed,
     ),
 }
 
 
-@pytest.mark.parametrize("name", SLIPS)
-async def test_a_slip_is_shown_by_its_test(name: str) -> None:
-    slip, test = SLIPS[name]
-    with slip.applied(), pytest.raises(AssertionError):
+@pytest.mark.parametrize("name", MUTATIONS)
+async def test_a_mutation_is_shown_by_its_test(name: str) -> None:
+    mutation, test = MUTATIONS[name]
+    with mutation.applied(), pytest.raises(AssertionError):
         await test()

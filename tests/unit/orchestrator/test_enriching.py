@@ -34,7 +34,7 @@ from memory.ports.record import Key, Record
 from tests.support import noticed
 from tests.support.depth import drawn
 from tests.support.enriched import unenriched
-from tests.support.slips import Slip
+from tests.support.mutations import Mutation
 from tests.unit.orchestrator.world import HOUR, SESSION, TENANT, USER, World
 
 WEB = "web:evil.example"
@@ -587,7 +587,7 @@ async def test_whatever_happens_what_gave_way_is_linked_and_older_and_no_edit_is
     assert await played(seed) == []
 
 
-SLIPS: dict[str, tuple[ModuleType, str, str, str]] = {
+MUTATIONS: dict[str, tuple[ModuleType, str, str, str]] = {
     "candidates-may-be-newer": (
         enriching,
         "Enricher._may_be_superseded",
@@ -633,7 +633,7 @@ SLIPS: dict[str, tuple[ModuleType, str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", noticed.cases("enriching/", SLIPS))
-def test_histories_show_a_slip(name: str) -> None:
-    module, function, old, new = SLIPS[name]
-    assert Slip(module, function, old, new).seen_in(played, 60, f"enriching/{name}")
+@pytest.mark.parametrize("name", noticed.cases("enriching/", MUTATIONS))
+def test_histories_show_a_mutation(name: str) -> None:
+    module, function, old, new = MUTATIONS[name]
+    assert Mutation(module, function, old, new).seen_in(played, 60, f"enriching/{name}")

@@ -37,7 +37,7 @@ from memory.ports.record import Key
 from tests.support import noticed
 from tests.support.depth import drawn
 from tests.support.forms import astray, kept, read
-from tests.support.slips import Slip
+from tests.support.mutations import Mutation
 from tests.unit.orchestrator.conversations.meant import FILLING, Embedder
 from tests.unit.orchestrator.test_long_texts import LONG, Turned
 from tests.unit.orchestrator.world import DURABLE, ORG, SESSION, TENANT, USER, Flaky, World
@@ -702,43 +702,43 @@ async def test_nothing_is_stale_and_nothing_of_ones_own_is_missed_whatever_happe
         assert await Told(seed).played() == [], f"in history {seed}"
 
 
-SLIPS = {
-    "writes are not noted": Slip(
+MUTATIONS = {
+    "writes are not noted": Mutation(
         partition_indexes,
         "PartitionIndexes.on_write",
         "view.written |= dict.fromkeys(ids.get(view.slot, ()), number)",
         "pass",
     ),
-    "writes are noted of what chooses alone": Slip(
+    "writes are noted of what chooses alone": Mutation(
         partition_indexes,
         "PartitionIndexes._all",
         "[self._reading] if self._reading is not None else []",
         "[]",
     ),
-    "a write that broke off counts as none": Slip(
+    "a write that broke off counts as none": Mutation(
         placement, "Placement.write", "watcher.on_write_failure(writes)", "pass"
     ),
-    "what was written while it was read by id is forgotten": Slip(
+    "what was written while it was read by id is forgotten": Mutation(
         partition_indexes, "PartitionIndexes._bring_up", "view.written.get(record_id) != number", "False"
     ),
-    "what is gone is kept": Slip(
+    "what is gone is kept": Mutation(
         partition_indexes, "PartitionIndexes._bring_up", "view.form.drop(record_id)", "pass"
     ),
-    "what was erased is kept": Slip(
+    "what was erased is kept": Mutation(
         placement, "Placement.delete_matching", "watcher.on_delete(query)", "pass"
     ),
-    "a form never grows old": Slip(
+    "a form never grows old": Mutation(
         partition_indexes,
         "PartitionIndexes._let_go_of_old",
         "<= now - view.since <= LASTS]",
         "<= now - view.since]",
     ),
-    "what was let go of while it was read chooses": Slip(
+    "what was let go of while it was read chooses": Mutation(
         partition_indexes, "PartitionIndexes._read", "if self._reading is None:", "if False:"
     ),
 }
 
 
-@pytest.mark.parametrize("name", noticed.cases("forms/", SLIPS))
-def test_a_slip_shows(name: str) -> None:
-    assert SLIPS[name].seen_in(lambda seed: Told(seed).played(), 400, f"forms/{name}")
+@pytest.mark.parametrize("name", noticed.cases("forms/", MUTATIONS))
+def test_a_mutation_shows(name: str) -> None:
+    assert MUTATIONS[name].seen_in(lambda seed: Told(seed).played(), 400, f"forms/{name}")

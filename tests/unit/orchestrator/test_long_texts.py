@@ -33,7 +33,7 @@ from memory.ports.record import Key, Record, Role, Tombstone
 from tests.support import noticed
 from tests.support.depth import drawn
 from tests.support.long_texts import astray
-from tests.support.slips import Slip
+from tests.support.mutations import Mutation
 from tests.unit.orchestrator.conversations.meant import DIMENSIONS, FILLING, Embedder, embedder
 from tests.unit.orchestrator.world import DURABLE, ORG, SESSION, TENANT, USER, VOLATILE, World
 
@@ -383,23 +383,23 @@ async def test_they_are_those_of_the_entries_whatever_happens() -> None:
         assert await Told(seed).played() == [], f"in history {seed}"
 
 
-SLIPS = {
-    "a text owes nothing": Slip(
+MUTATIONS = {
+    "a text owes nothing": Mutation(
         outbox, "write_steps", "(*owed, PendingStep(MAKE_PASSAGES, MAKE_PASSAGES))", "owed"
     ),
-    "a deletion owes nothing": Slip(erasure, "Erasure.deletion", "*passages_left(kind, record)", ""),
-    "an edit keeps what there was": Slip(
+    "a deletion owes nothing": Mutation(erasure, "Erasure.deletion", "*passages_left(kind, record)", ""),
+    "an edit keeps what there was": Mutation(
         entry_records, "apply_changes", "fields.pop(SAID, None)", "fields[SAID] = said_at(record)"
     ),
-    "what was more parts once is forgotten": Slip(
+    "what was more parts once is forgotten": Mutation(
         entry_records, "apply_changes", "max(parts_before(record), len(parts_in(record)))", "0"
     ),
-    "a passage has no generation": Slip(
+    "a passage has no generation": Mutation(
         passages, "PassageBuilder._passage", "generation=record.generation,", ""
     ),
 }
 
 
-@pytest.mark.parametrize("name", noticed.cases("long texts/", SLIPS))
-def test_a_slip_shows(name: str) -> None:
-    assert SLIPS[name].seen_in(lambda seed: Told(seed).played(), 200, f"long texts/{name}")
+@pytest.mark.parametrize("name", noticed.cases("long texts/", MUTATIONS))
+def test_a_mutation_shows(name: str) -> None:
+    assert MUTATIONS[name].seen_in(lambda seed: Told(seed).played(), 200, f"long texts/{name}")

@@ -23,8 +23,8 @@ from memory.ports.record import Corrupt, Partition, Record
 from memory.ports.writes import Always, Put
 from tests.support import noticed
 from tests.support.depth import drawn
+from tests.support.mutations import Mutation
 from tests.support.numbered import History, misnumbered
-from tests.support.slips import Slip
 from tests.unit.orchestrator.conversations.test_manifests import delete, put, read, session
 from tests.unit.orchestrator.world import ORG, SESSION, TENANT, USER, Flaky, World
 
@@ -482,44 +482,44 @@ async def test_numbers_are_right_after_a_drawn_history(seed: int) -> None:
 
 
 _WHATEVER = "__import__('memory.ports.writes').ports.writes.Newer()"
-SLIPS = {
-    "the counter is moved without looking": Slip(
+MUTATIONS = {
+    "the counter is moved without looking": Mutation(
         short_ids, "ShortIds._reserve", "AtVersion(stands) if stands else Absent()", _WHATEVER
     ),
-    "the counter is moved on by one": Slip(short_ids, "ShortIds._reserve", "last + count", "last + 1"),
-    "the first of the numbers is the last before": Slip(
+    "the counter is moved on by one": Mutation(short_ids, "ShortIds._reserve", "last + count", "last + 1"),
+    "the first of the numbers is the last before": Mutation(
         short_ids, "ShortIds._reserve", "return last + 1", "return max(last, 1)"
     ),
-    "a number is put over another": Slip(
+    "a number is put over another": Mutation(
         short_ids,
         "ShortIds._number_put",
         "return Put(NUMBERS, record, Absent())",
         f"return Put(NUMBERS, record, {_WHATEVER})",
     ),
-    "who comes second says its own number": Slip(
+    "who comes second says its own number": Mutation(
         short_ids, "ShortIds._give", "put.record if outcome.applied else outcome.stored", "put.record"
     ),
-    "who is born again gets none": Slip(
+    "who is born again gets none": Mutation(
         short_ids, "ShortIds._give", "AtVersion(there.version)), *now", "Absent()), *now"
     ),
-    "a replaced artifact has no number any more": Slip(
+    "a replaced artifact has no number any more": Mutation(
         manifests, "Manifests._manifest", 'None if before is None else before.fields.get("number")', "None"
     ),
-    "the number of an artifact is put over what stands there": Slip(
+    "the number of an artifact is put over what stands there": Mutation(
         short_ids, "ShortIds._manifest_put", "AtVersion(manifest.version))", f"{_WHATEVER})"
     ),
-    "who comes second says its own number of an artifact": Slip(
+    "who comes second says its own number of an artifact": Mutation(
         short_ids,
         "ShortIds._give_artifacts",
         "put.record if outcome.applied else outcome.stored",
         "put.record",
     ),
-    "what was numbered late stays": Slip(
+    "what was numbered late stays": Mutation(
         orphans, "OrphanCollector._drop", "if not parents <= there:", "if not parents:"
     ),
 }
 
 
-@pytest.mark.parametrize("name", noticed.cases("numbers/", SLIPS))
-def test_a_slip_shows(name: str) -> None:
-    assert SLIPS[name].seen_in(_played, 200, f"numbers/{name}")
+@pytest.mark.parametrize("name", noticed.cases("numbers/", MUTATIONS))
+def test_a_mutation_shows(name: str) -> None:
+    assert MUTATIONS[name].seen_in(_played, 200, f"numbers/{name}")

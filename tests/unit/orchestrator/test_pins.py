@@ -23,7 +23,7 @@ from memory.orchestrator.storage import entry_records
 from memory.orchestrator.storage.collections import ENTRIES, ENTRY_VERSIONS
 from memory.orchestrator.storage.settings import EngineSettings
 from memory.policies.entry_query import EntryQuery
-from tests.support.slips import Slip
+from tests.support.mutations import Mutation
 from tests.unit.orchestrator.world import DAY, TENANT, USER, World
 
 
@@ -287,33 +287,33 @@ async def test_a_session_that_expired_is_unpinned_as_well(world: World) -> None:
     assert await still_pinned(world) == []
 
 
-SLIPS = {
+MUTATIONS = {
     "what the next session has is unpinned too": (
-        Slip(artifact_references, "ArtifactReferences._unpin", "pinned_at(row) <= until and ", ""),
+        Mutation(artifact_references, "ArtifactReferences._unpin", "pinned_at(row) <= until and ", ""),
         "erase.end",
         "before",
     ),
     "the moment counts that it is written for": (
-        Slip(entry_records, "record_of", "body[PINNED] = version", "pass"),
+        Mutation(entry_records, "record_of", "body[PINNED] = version", "pass"),
         "erase.end",
         "before",
     ),
     "all is unpinned behind the erasure": (
-        Slip(erasure, "Erasure._carry_out", LETS_GO, LETS_GO.replace(_CALL, "pass")),
+        Mutation(erasure, "Erasure._carry_out", LETS_GO, LETS_GO.replace(_CALL, "pass")),
         "erase.delete",
         "after",
     ),
     "nothing is unpinned": (
-        Slip(artifact_references, "ArtifactReferences._unpin", "kind == CONVERSATION", "kind == ''"),
+        Mutation(artifact_references, "ArtifactReferences._unpin", "kind == CONVERSATION", "kind == ''"),
         "erase.end",
         "before",
     ),
 }
 
 
-@pytest.mark.parametrize("slip", SLIPS)
-async def test_a_slip_shows(slip: str) -> None:
-    made, step, when = SLIPS[slip]
+@pytest.mark.parametrize("mutation", MUTATIONS)
+async def test_a_mutation_shows(mutation: str) -> None:
+    made, step, when = MUTATIONS[mutation]
     with made.applied():
         async with World() as world:
             with pytest.raises((AssertionError, pytest.fail.Exception)):

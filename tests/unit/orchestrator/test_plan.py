@@ -33,7 +33,7 @@ from memory.ports.record import PendingStep, Record
 from memory.ports.record import Role as CopyRole
 from tests.support import noticed
 from tests.support.depth import drawn
-from tests.unit.orchestrator.plan_slips import SHOWN_BY_ONE_TEST, SLIPS
+from tests.unit.orchestrator.plan_mutations import MUTATIONS, SHOWN_BY_ONE_TEST
 from tests.unit.orchestrator.planning import compared, counts_otherwise, history, homes
 from tests.unit.orchestrator.world import DAY, HOUR, SESSION, TENANT, USER, World
 
@@ -50,9 +50,9 @@ async def test_the_plan_is_what_the_sweep_then_does(seed: int) -> None:
     assert await history(seed) == []
 
 
-@pytest.mark.parametrize("name", noticed.cases("plan: ", SLIPS))
-def test_a_slip_shows_in_a_drawn_life(name: str) -> None:
-    assert SLIPS[name].seen_in(history, 300, f"plan: {name}"), "nobody noticed"
+@pytest.mark.parametrize("name", noticed.cases("plan: ", MUTATIONS))
+def test_a_mutation_shows_in_a_drawn_life(name: str) -> None:
+    assert MUTATIONS[name].seen_in(history, 300, f"plan: {name}"), "nobody noticed"
 
 
 def told(plan: Plan) -> list[tuple[str, str]]:
@@ -552,6 +552,6 @@ SHOWS = {
 
 
 @pytest.mark.parametrize("name", SHOWN_BY_ONE_TEST)
-async def test_a_slip_is_shown_by_its_test(name: str) -> None:
+async def test_a_mutation_is_shown_by_its_test(name: str) -> None:
     with SHOWN_BY_ONE_TEST[name].applied(), pytest.raises(AssertionError):
         await SHOWS[name]()

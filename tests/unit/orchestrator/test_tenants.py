@@ -38,8 +38,8 @@ from tests.support import noticed
 from tests.support.delivered import undelivered
 from tests.support.depth import NIGHTLY, PROVING, drawn
 from tests.support.erased_tenants import SCOPES, AtCalls, Lengths, fill, left, lost, standing, under_way
+from tests.support.mutations import Mutation
 from tests.support.numbered import misnumbered
-from tests.support.slips import Slip
 from tests.unit.orchestrator.conversations.talking import begun as begun_session
 from tests.unit.orchestrator.conversations.talking import opened, told, user
 from tests.unit.orchestrator.world import DAY, DURABLE, HOUR, SESSION, TENANT, USER, VOLATILE, World
@@ -349,38 +349,38 @@ async def test_what_others_do_meanwhile_is_neither_lost_nor_saves_what_was_befor
     assert await History(seed).played() == []
 
 
-# -- slips -----------------------------------------------------------------------------
+# -- mutations -----------------------------------------------------------------------------
 
-SLIPS = {
-    "the operation owes nothing": Slip(tenant_erasure, "TenantErasure._begin", "owed=(owed,)", "owed=()"),
-    "an entry that was changed since stays": Slip(
+MUTATIONS = {
+    "the operation owes nothing": Mutation(tenant_erasure, "TenantErasure._begin", "owed=(owed,)", "owed=()"),
+    "an entry that was changed since stays": Mutation(
         tenant_erasure, "TenantErasure._round", "await self._delete(store, record, done)", "pass"
     ),
-    "scopes are erased whole": Slip(
+    "scopes are erased whole": Mutation(
         tenant_erasure, "TenantErasure._erase", "scope), before=before)", "scope))"
     ),
-    "a session of before is spared": Slip(
+    "a session of before is spared": Mutation(
         sessions, "SessionRecords.erase_before", "is_of_before(stored, before)", "False"
     ),
-    "all is erased that is of a lower generation": Slip(
+    "all is erased that is of a lower generation": Mutation(
         erasure, "Erasure._erase_in", "before is not None:\n        older =", "False:\n        older ="
     ),
-    "what is spared is left behind": Slip(
+    "what is spared is left behind": Mutation(
         erasure,
         "Erasure._erase_in",
         "await self._generations.spare(store, partition, generation, before)",
         "pass",
     ),
-    "copies are left behind": Slip(
+    "copies are left behind": Mutation(
         generations, "Generations.spare", "frozenset(Role)", "frozenset({Role.HOME, Role.ARRIVING})"
     ),
-    "what was written before it came to a scope is of before": Slip(
+    "what was written before it came to a scope is of before": Mutation(
         erasure,
         "Erasure._operation",
         "created_at=now if before is None else min(now, moment(before))",
         "created_at=now",
     ),
-    "a scratchpad misses what was taken": Slip(
+    "a scratchpad misses what was taken": Mutation(
         scratchpads, "Scratchpads._begin_anew", "if upto <= (await self._end(partition)).cleared:", "if True:"
     ),
 }
@@ -394,9 +394,9 @@ async def judged(seed: int) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("name", noticed.cases("tenants/", SLIPS))
-def test_a_slip_shows(name: str) -> None:
-    assert SLIPS[name].seen_in(judged, 200, f"tenants/{name}")
+@pytest.mark.parametrize("name", noticed.cases("tenants/", MUTATIONS))
+def test_a_mutation_shows(name: str) -> None:
+    assert MUTATIONS[name].seen_in(judged, 200, f"tenants/{name}")
 
 
 # -- one thing at a time ---------------------------------------------------------------
@@ -889,17 +889,17 @@ async def created_since_in_the_place_of_another(world: World) -> None:
         )
 
 
-BESIDE: dict[Callable[[World], Coroutine[Any, Any, None]], Slip] = {
-    all_is_erased_beside: Slip(
+BESIDE: dict[Callable[[World], Coroutine[Any, Any, None]], Mutation] = {
+    all_is_erased_beside: Mutation(
         erasure, "Erasure._begin", "(before is not None or BEFORE in there.body)", "False"
     ),
-    all_had_been_erased_but_for_a_store: Slip(
+    all_had_been_erased_but_for_a_store: Mutation(
         erasure, "Erasure._begin_sparing", 'begun.fields["kind"] == UNDER_WAY', "False"
     ),
-    written_in_a_store_that_is_still_behind: Slip(
+    written_in_a_store_that_is_still_behind: Mutation(
         generations, "Generations._level", "and BEFORE not in operation.body", ""
     ),
-    created_since_in_the_place_of_another: Slip(
+    created_since_in_the_place_of_another: Mutation(
         erasure, "Erasure._carry_out", "() if is_nobodys else self.also", "self.also"
     ),
 }

@@ -1,5 +1,5 @@
 """Drawn histories of a record whose bytes lie apart: edited, deleted, erased, damaged
-and cut off anywhere; and the slips that they show.
+and cut off anywhere; and the mutations that they show.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from memory.ports.contract.support import delete, fetch_stored, id_of, key_of, o
 from memory.ports.record import Corrupt, Record, Stored, Tombstone
 from memory.ports.writes import Always, Annotate, Put
 from tests.support import noticed
-from tests.support.slips import Slip
+from tests.support.mutations import Mutation
 from tests.unit.adapters.file.helping import backup_of, file_of, opened, table_of
 from tests.unit.adapters.file.test_killed import Killed
 
@@ -185,26 +185,32 @@ async def test_a_record_and_its_bytes_are_of_one_version_whatever_happens(tmp_pa
     assert await History(tmp_path / "data", seed).played() == []
 
 
-SLIPS = {
-    "the digest is not asked": Slip(records, "Records._whole", " or BlobReference.of(content) != said", ""),
-    "record and bytes are no one commit": Slip(batch, "Batch._stage_all", " and APART not in step.name", ""),
-    "a restored record has not its bytes": Slip(records, "Records._restore", "in apart.items():", "in ():"),
-    "the bytes of what was lost stay": Slip(
+MUTATIONS = {
+    "the digest is not asked": Mutation(
+        records, "Records._whole", " or BlobReference.of(content) != said", ""
+    ),
+    "record and bytes are no one commit": Mutation(
+        batch, "Batch._stage_all", " and APART not in step.name", ""
+    ),
+    "a restored record has not its bytes": Mutation(
+        records, "Records._restore", "in apart.items():", "in ():"
+    ),
+    "the bytes of what was lost stay": Mutation(
         records, "Records._restore", "if name not in apart:", "if False:"
     ),
-    "the version before has not its bytes": Slip(
+    "the version before has not its bytes": Mutation(
         batch, "Batch._stage_keeping", "for name in look.apart:", "for name in ():"
     ),
-    "the bytes of the version before that stay": Slip(
+    "the bytes of the version before that stay": Mutation(
         batch, "Batch._stage_keeping", "if file not in kept:", "if False:"
     ),
-    "a record without bytes leaves those of another": Slip(
+    "a record without bytes leaves those of another": Mutation(
         batch, "Batch._stage_bytes", "if file not in files:", "if False:"
     ),
-    "bytes that are there are taken for those that come": Slip(
+    "bytes that are there are taken for those that come": Mutation(
         batch, "Batch._stage_bytes", "there.get(name) != sealed.apart[name]", "name not in there"
     ),
-    "what is erased is left in the version before": Slip(
+    "what is erased is left in the version before": Mutation(
         batch,
         "Batch._stage_no_version_before",
         "records.bytes_files(place, collection, place.bytes_before)",
@@ -213,9 +219,9 @@ SLIPS = {
 }
 
 
-@pytest.mark.parametrize("name", noticed.cases("bytes apart/", SLIPS))
-def test_a_slip_shows(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", noticed.cases("bytes apart/", MUTATIONS))
+def test_a_mutation_shows(tmp_path: Path, name: str) -> None:
     async def played(seed: int) -> Sequence[str]:
         return await History(tmp_path / str(seed), seed).played()
 
-    assert SLIPS[name].seen_in(played, 60, f"bytes apart/{name}"), "nobody noticed"
+    assert MUTATIONS[name].seen_in(played, 60, f"bytes apart/{name}"), "nobody noticed"

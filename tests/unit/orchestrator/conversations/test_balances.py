@@ -23,8 +23,8 @@ from memory.orchestrator.storage.collections import RESERVATIONS
 from memory.orchestrator.storage.steps import current_step
 from memory.ports.record import Record
 from memory.ports.writes import Always, Put
+from tests.support.mutations import Mutation
 from tests.support.reserved import assert_reserved
-from tests.support.slips import Slip
 from tests.unit.orchestrator.conversations.talking import opened, user
 from tests.unit.orchestrator.conversations.test_manifests import (
     FILES,
@@ -311,21 +311,21 @@ async def test_nothing_is_missed_that_is_in_the_middle_of_anything(
     assert await each(act, atomic, slept) > 1
 
 
-_SLIPS = {
+_MUTATIONS = {
     "who returns room meanwhile is not made to look again": (
-        Slip(balances, "Balances._sum_reservations", "await self._put_later(rows)", "rows"),
+        Mutation(balances, "Balances._sum_reservations", "await self._put_later(rows)", "rows"),
         _deletes,
     ),
     "what was about to be put is missed by its writer": (
-        Slip(reservations, "Reservations.see", "if seen is balance or", "if True or"),
+        Mutation(reservations, "Reservations.see", "if seen is balance or", "if True or"),
         _puts,
     ),
     "what was about to be put is missed when it is given up": (
-        Slip(balances, "Balance.with_leaving", "self.with_reservation(reservation, now)", "self"),
+        Mutation(balances, "Balance.with_leaving", "self.with_reservation(reservation, now)", "self"),
         _breaks_off,
     ),
     "what was about to be said is missed": (
-        Slip(reservations, "Reservations.hold_parts", "await self.see(tenant, uploads)", "pass"),
+        Mutation(reservations, "Reservations.hold_parts", "await self.see(tenant, uploads)", "pass"),
         _says,
     ),
 }
@@ -339,8 +339,8 @@ async def each(act: Callable[[Engine], Awaitable[None]], atomic: bool, slept: ti
     return at
 
 
-@pytest.mark.parametrize("slip", sorted(_SLIPS))
-async def test_a_slip_in_counting_is_noticed(slip: str) -> None:
-    made, act = _SLIPS[slip]
+@pytest.mark.parametrize("mutation", sorted(_MUTATIONS))
+async def test_a_mutation_in_counting_is_noticed(mutation: str) -> None:
+    made, act = _MUTATIONS[mutation]
     with made.applied(), pytest.raises(AssertionError):
         await each(act, True, timedelta(0))

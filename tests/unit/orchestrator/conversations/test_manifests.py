@@ -40,7 +40,7 @@ from memory.ports.record import Record
 from memory.ports.writes import Always, Put
 from tests.support import noticed
 from tests.support.reserved import assert_reserved
-from tests.unit.orchestrator.conversations.artifact_slips import SLIPS
+from tests.unit.orchestrator.conversations.artifact_mutations import MUTATIONS
 from tests.unit.orchestrator.world import DURABLE, TENANT, USER, World
 
 MOST = 100
@@ -672,10 +672,10 @@ async def test_a_drawn_history_loses_nothing_and_counts_each_upload_once(seed: i
     await history(seed)
 
 
-@pytest.mark.parametrize("name", noticed.cases("artifacts: ", SLIPS))
-def test_a_slip_shows_in_a_drawn_history(name: str) -> None:
+@pytest.mark.parametrize("name", noticed.cases("artifacts: ", MUTATIONS))
+def test_a_mutation_shows_in_a_drawn_history(name: str) -> None:
     async def played(seed: int) -> list[object]:
         await history(seed)
         return []
 
-    assert SLIPS[name].seen_in(played, 30, f"artifacts: {name}"), "nobody noticed"
+    assert MUTATIONS[name].seen_in(played, 30, f"artifacts: {name}"), "nobody noticed"

@@ -24,7 +24,7 @@ from memory.policies.passage_splitting import PART
 from memory.ports.query import Tenant
 from tests.support import noticed
 from tests.support.depth import drawn
-from tests.support.slips import Slip
+from tests.support.mutations import Mutation
 from tests.unit.orchestrator.conversations.meant import FILLING, LONG, Embedder, embedder, settled
 from tests.unit.orchestrator.conversations.talking import answer, calling, hits_of, user
 from tests.unit.orchestrator.world import TENANT, World
@@ -130,25 +130,25 @@ async def test_passages_are_those_of_the_messages_whatever_happens() -> None:
         assert await Told(seed).played() == [], f"in history {seed}"
 
 
-SLIPS = {
-    "an edit owes nothing": Slip(
+MUTATIONS = {
+    "an edit owes nothing": Mutation(
         log, "Log.change", "new.with_pending_steps(self._passages.owed_by(new.draft, new.parts))", "new"
     ),
-    "an erasure owes nothing": Slip(
+    "an erasure owes nothing": Mutation(
         redaction, "Redaction._erase_at", "*self._sessions.passages.owed_by_erasing(event)", "*()"
     ),
-    "a message owes nothing": Slip(
+    "a message owes nothing": Mutation(
         log, "Log._with_nonce", ", owed=(*draft.owed, *self._passages.owed_by(draft))", ""
     ),
-    "what was more parts once is forgotten": Slip(
+    "what was more parts once is forgotten": Mutation(
         events, "Event.with_message", "parts=max(self.parts, parts)", "parts=0"
     ),
-    "a passage has no generation": Slip(
+    "a passage has no generation": Mutation(
         passages, "PassageBuilder._passage", "generation=record.generation,", ""
     ),
 }
 
 
-@pytest.mark.parametrize("name", noticed.cases("passages/", SLIPS))
-def test_a_slip_shows(name: str) -> None:
-    assert SLIPS[name].seen_in(lambda seed: Told(seed).played(), 200, f"passages/{name}")
+@pytest.mark.parametrize("name", noticed.cases("passages/", MUTATIONS))
+def test_a_mutation_shows(name: str) -> None:
+    assert MUTATIONS[name].seen_in(lambda seed: Told(seed).played(), 200, f"passages/{name}")

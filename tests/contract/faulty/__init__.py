@@ -1,0 +1,1 @@
+"""Adapters with one fault each, and the test of the contract that must catch it."""

@@ -1,3 +1,0 @@
-"""An ordinary month: random everyday use of the facade against a model in plain Python.
-`python -m tests.month --help`.
-"""
