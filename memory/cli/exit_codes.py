@@ -39,25 +39,28 @@ EPILOG = (
     'on standard output as {"error": {"code", "message", "exit"}}.'
 )
 
-_KINDS: tuple[tuple[type[BaseException], int, str], ...] = (  # most specific first
-    (NotFound, NOTHING, "not_found"),
-    (Conflict, CONFLICT, "conflict"),
-    (TooMuchContention, CONFLICT, "contended"),
-    (LegalHoldActive, CONFLICT, "held"),
-    (QuotaExceeded, CONFLICT, "quota_exceeded"),
-    (RejectedByGate, CONFLICT, "refused"),
-    (CorruptRecord, CORRUPT, "corrupt_record"),
-    (StoreError, UNAVAILABLE, "store_unavailable"),
-    (ConfigError, CONFIG, "config"),
-    (Unsupported, CONFIG, "unsupported"),
-    (InvalidScopePromotion, USAGE, "invalid_promotion"),
-    (CompactionError, USAGE, "invalid_compaction"),
-    (InvalidInput, USAGE, "invalid_input"),
-    (MemoryTiersError, BUG, "internal"),
-    (OSError, USAGE, "file"),
+_EXITS: tuple[tuple[type[BaseException], int], ...] = (  # most specific first
+    (NotFound, NOTHING),
+    (Conflict, CONFLICT),
+    (TooMuchContention, CONFLICT),
+    (LegalHoldActive, CONFLICT),
+    (QuotaExceeded, CONFLICT),
+    (RejectedByGate, CONFLICT),
+    (CorruptRecord, CORRUPT),
+    (StoreError, UNAVAILABLE),
+    (ConfigError, CONFIG),
+    (Unsupported, CONFIG),
+    (InvalidScopePromotion, USAGE),
+    (CompactionError, USAGE),
+    (InvalidInput, USAGE),
+    (OSError, USAGE),
 )
 
 
 def classify_error(exc: BaseException) -> tuple[int, str]:
-    """Return the exit code of an error, and the name of the error for programs."""
-    return next(((code, name) for kind, code, name in _KINDS if isinstance(exc, kind)), (BUG, "internal"))
+    """Return the exit code of an error, and its code for programs."""
+    if isinstance(exc, MemoryTiersError):
+        code = exc.code
+    else:
+        code = "file" if isinstance(exc, OSError) else "internal"
+    return next((exit_code for kind, exit_code in _EXITS if isinstance(exc, kind)), BUG), code

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
     from memory.domain.entry import Entry
@@ -46,6 +46,9 @@ class MemoryTiersError(PicklableException):
     pool as it was raised.
     """
 
+    code: ClassVar[str] = "internal"
+    """What programs tell the error by: in JSON, HTTP and MCP. It never changes."""
+
 
 class InvalidInput(MemoryTiersError, ValueError):
     """Raised for invalid input, before any store is touched.
@@ -53,6 +56,8 @@ class InvalidInput(MemoryTiersError, ValueError):
     Correct the argument or setting that `field` names, and call again. `problem` says
     what is wrong with it.
     """
+
+    code = "invalid_input"
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
@@ -67,6 +72,8 @@ class WrongArguments(InvalidInput, TypeError):
     Python's own, and an `InvalidInput`.
     """
 
+    code = "wrong_arguments"
+
     def __init__(self, names: str, problem: str, *, field: str | None = None) -> None:
         super().__init__(names, problem)
         self.field = field or names
@@ -78,6 +85,8 @@ class NotFound(MemoryTiersError, LookupError):
     The error does not tell whether the id is unknown, of another tenant, deleted,
     expired or retired. Check the id; `kind` says what it was looked up as.
     """
+
+    code = "not_found"
 
     def __init__(self, entry_id: str, kind: str = "entry") -> None:
         super().__init__(f"Memory {kind} not found: {entry_id}")
@@ -92,6 +101,8 @@ class Conflict(MemoryTiersError):
     id or key. `deleted_at` is set where the record was deleted: then the key is taken,
     and no record exists under it.
     """
+
+    code = "conflict"
 
     def __init__(
         self, problem: str, existing_id: str | None = None, *, deleted_at: datetime | None = None
@@ -118,6 +129,8 @@ class SessionOwnerMismatch(Conflict):
     arguments. Nothing of it was read. `field` names what differs; the message says how
     to proceed. The stored value is not shown, because it is the owner's.
     """
+
+    code = "session_owner_mismatch"
 
     def __init__(self, session_id: str, field: str, given: str | None, file: str | None = None) -> None:
         """`file` is the name of the imported file that holds a session of this id."""
@@ -153,6 +166,8 @@ class PartialWrite(Conflict):
     other drafts to their errors. Correct those drafts and write only them again.
     """
 
+    code = "partial_write"
+
     def __init__(self, written: Mapping[int, Entry], conflicts: Mapping[int, Conflict]) -> None:
         first = min(conflicts)
         named = ", ".join(map(str, sorted(conflicts)[:20])) + ", …" * (len(conflicts) > 20)
@@ -173,6 +188,8 @@ class LegalHoldActive(MemoryTiersError):
     Remove the holds first, with `admin.legal_holds.remove`; `holds` lists them.
     """
 
+    code = "legal_hold_active"
+
     def __init__(self, *holds: LegalHold) -> None:
         names = list(dict.fromkeys(hold.name for hold in holds))
         over = list(dict.fromkeys(hold.target for hold in holds))
@@ -191,6 +208,8 @@ class RejectedByGate(MemoryTiersError):
     first refused draft in the call: change that draft or leave it out.
     """
 
+    code = "rejected_by_gate"
+
     def __init__(self, reason: str, position: int = 0) -> None:
         super().__init__(f"refused, and nothing was written: {reason}")
         self.reason = reason
@@ -207,6 +226,8 @@ class QuotaExceeded(MemoryTiersError):
     names its file, and the message says how many lines are imported and at which line
     the rest begins.
     """
+
+    code = "quota_exceeded"
 
     def __init__(
         self,
@@ -241,6 +262,8 @@ class ScratchpadFull(MemoryTiersError):
     with `scratchpads.clear`. `most`, `held` and `asked` are in bytes.
     """
 
+    code = "scratchpad_full"
+
     def __init__(self, agent: str | None, most: int, held: int, asked: int) -> None:
         whose = "the shared scratchpad" if agent is None else f"the scratchpad of agent '{agent}'"
         super().__init__(
@@ -260,6 +283,8 @@ class TooMuchContention(MemoryTiersError):
     long the call tried.
     """
 
+    code = "too_much_contention"
+
     retryable = True
 
     def __init__(self, entry_id: str, waited: timedelta) -> None:
@@ -277,6 +302,8 @@ class InvalidScopePromotion(MemoryTiersError):
     the kinds of the two scopes.
     """
 
+    code = "invalid_scope_promotion"
+
     def __init__(self, source: str, target: str) -> None:
         super().__init__(f"Cannot promote memory from {source} scope to {target} scope.")
         self.source = source
@@ -289,6 +316,8 @@ class CompactionError(MemoryTiersError):
     The sources are unchanged; `source_entry_ids` names all of them. The message says
     what to correct before the next attempt.
     """
+
+    code = "invalid_compaction"
 
     def __init__(
         self, source_entry_ids: Sequence[str], problem: str, of: Literal["entries", "messages"] = "entries"
@@ -307,6 +336,8 @@ class ProviderFailure(MemoryTiersError):
     its error text.
     """
 
+    code = "provider_failure"
+
     def __init__(self, call: str, failed: Mapping[str, str]) -> None:
         super().__init__(
             f"{call} failed for {'; '.join(f'{name}: {problem}' for name, problem in failed.items())}"
@@ -322,6 +353,8 @@ class StoreAddFailure(MemoryTiersError):
     the error of each, in the same order.
     """
 
+    code = "store_add_failure"
+
     def __init__(self, failed: int, entries: int, causes: Sequence[tuple[str, BaseException]]) -> None:
         said = "; ".join(f"'{name}': {str(error) or type(error).__name__}" for name, error in causes[:NAMED])
         more = f" and {len(causes) - NAMED} more" if len(causes) > NAMED else ""
@@ -335,6 +368,8 @@ class Unsupported(MemoryTiersError):
 
     Use another store for it. `missing` names the capabilities.
     """
+
+    code = "unsupported"
 
     def __init__(self, missing: str | Sequence[str], *, store: str, tier: str | None = None) -> None:
         self.missing = (missing,) if isinstance(missing, str) else tuple(missing)
@@ -351,6 +386,8 @@ class StoreError(MemoryTiersError):
     retryable.
     """
 
+    code = "store_error"
+
     retryable = False
 
     def __init__(self, store: str, problem: str) -> None:
@@ -365,6 +402,8 @@ class StoreUnavailable(StoreError):
     Try again later. A write that raised this may or may not have been applied.
     """
 
+    code = "store_unavailable"
+
     retryable = True
 
 
@@ -374,12 +413,16 @@ class StoreTimeout(StoreUnavailable):
     Try again later. A write that raised this may or may not have been applied.
     """
 
+    code = "store_timeout"
+
 
 class StoreFull(StoreError):
     """Raised where a store has no room left: a full disk, or a memory limit.
 
     Nothing of the failed call was stored. Make room, and call again.
     """
+
+    code = "store_full"
 
 
 class CorruptRecord(StoreError):
@@ -388,6 +431,8 @@ class CorruptRecord(StoreError):
     The record is never returned; other records still are. `memory doctor` counts such
     records. `record_id` is "-" where the whole store or file cannot be read.
     """
+
+    code = "corrupt_record"
 
     def __init__(
         self,
@@ -407,6 +452,8 @@ class ConfigError(MemoryTiersError):
     The message names the setting and what to change.
     """
 
+    code = "invalid_config"
+
 
 class EmbedderMismatch(ConfigError):
     """Raised where another embedder than the configured one made the stored vectors.
@@ -414,6 +461,8 @@ class EmbedderMismatch(ConfigError):
     The model, the dimensions or the metric differ. Configure the embedder of the stored
     vectors, or run `memory reindex` with the new one.
     """
+
+    code = "embedder_mismatch"
 
     def __init__(self, store: str, stored: str, configured: str) -> None:
         super().__init__(
@@ -433,6 +482,8 @@ class FormatMismatch(ConfigError):
     that this version reads and writes.
     """
 
+    code = "format_mismatch"
+
     def __init__(self, store: str, found: str, known: int, *, read_only: bool = False) -> None:
         super().__init__(
             f"store '{store}': its data has format {found}, and this version of memory-tiers reads format {known}. "
@@ -450,6 +501,8 @@ class FormatMismatch(ConfigError):
 class NotOpen(MemoryTiersError):
     """Raised for a call before `open()` or after `close()`. Open the memory first."""
 
+    code = "not_open"
+
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is not open: use 'async with', or await open() first")
 
@@ -460,6 +513,8 @@ class ForkedProcess(NotOpen):
     Open a new memory after the fork. `process` is the id of the process that opened
     this one.
     """
+
+    code = "forked_process"
 
     def __init__(self, process: int) -> None:
         MemoryTiersError.__init__(
@@ -476,6 +531,8 @@ class WrongEventLoop(NotOpen):
     Its connections belong to that loop. Open one memory per event loop, or use
     `BlockingMemory`. `ended` says whether that loop has ended.
     """
+
+    code = "wrong_event_loop"
 
     def __init__(self, *, ended: bool) -> None:
         MemoryTiersError.__init__(

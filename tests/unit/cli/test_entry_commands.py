@@ -283,7 +283,7 @@ def test_promote_copies_to_a_broader_scope(memory: CommandLine) -> None:
     assert copy["promoted_from_id"] == note["id"]
     assert copy["id"] in memory.ok("promote", note["id"], "--to", "user:ada")
     refused = memory.json("promote", copy["id"], "--to", "session:s1", code=2)
-    assert refused["error"]["code"] == "invalid_promotion"
+    assert refused["error"]["code"] == "invalid_scope_promotion"
 
 
 def test_promote_moves_to_a_later_tier(memory: CommandLine) -> None:

@@ -96,7 +96,7 @@ def test_a_wrong_configuration_is_exit_code_4_and_names_the_setting(
     result = memory("stats", "--config", "wrong.toml", "--json")
     assert result.exit_code == 4
     assert message in result.stderr.replace(f"{tmp_path}/", "")
-    assert json.loads(result.stdout)["error"]["code"] == "config"
+    assert json.loads(result.stdout)["error"]["code"] == "invalid_config"
 
 
 def test_stats_count_each_tier_and_type(memory: CommandLine) -> None:

@@ -114,6 +114,46 @@ def test_the_walk_meets_the_errors_of_every_layer() -> None:
     assert sum(issubclass(kind, MemoryTiersError) for kind in _exceptions()) >= 18
 
 
+CODES = {
+    "CompactionError": "invalid_compaction",
+    "ConfigError": "invalid_config",
+    "Conflict": "conflict",
+    "CorruptRecord": "corrupt_record",
+    "EmbedderMismatch": "embedder_mismatch",
+    "ForkedProcess": "forked_process",
+    "FormatMismatch": "format_mismatch",
+    "InvalidInput": "invalid_input",
+    "InvalidScopePromotion": "invalid_scope_promotion",
+    "LegalHoldActive": "legal_hold_active",
+    "MemoryTiersError": "internal",
+    "NotFound": "not_found",
+    "NotOpen": "not_open",
+    "PartialWrite": "partial_write",
+    "ProviderFailure": "provider_failure",
+    "QuotaExceeded": "quota_exceeded",
+    "RejectedByGate": "rejected_by_gate",
+    "ScratchpadFull": "scratchpad_full",
+    "SessionOwnerMismatch": "session_owner_mismatch",
+    "StoreAddFailure": "store_add_failure",
+    "StoreError": "store_error",
+    "StoreFull": "store_full",
+    "StoreTimeout": "store_timeout",
+    "StoreUnavailable": "store_unavailable",
+    "TooMuchContention": "too_much_contention",
+    "Unsupported": "unsupported",
+    "WrongArguments": "wrong_arguments",
+    "WrongEventLoop": "wrong_event_loop",
+}
+"""What programs were promised. A code may be added; none changes."""
+
+
+def test_every_public_error_keeps_its_own_code() -> None:
+    public = {kind for kind in _exceptions() if kind.__module__ == MemoryTiersError.__module__}
+    codes = {kind.__name__: kind.code for kind in public if issubclass(kind, MemoryTiersError)}
+    assert codes == CODES
+    assert len(set(codes.values())) == len(codes)
+
+
 def test_attributes_are_there_after_the_journey() -> None:
     field = pickle.loads(pickle.dumps(InvalidInput("tags", "must be a list")))  # noqa: S301
     assert (field.field, field.problem, str(field)) == ("tags", "must be a list", "tags: must be a list")
