@@ -59,8 +59,6 @@ _EXITS: tuple[tuple[type[BaseException], int], ...] = (  # most specific first
 
 def classify_error(exc: BaseException) -> tuple[int, str]:
     """Return the exit code of an error, and its code for programs."""
-    if isinstance(exc, MemoryTiersError):
-        code = exc.code
-    else:
-        code = "file" if isinstance(exc, OSError) else "internal"
+    foreign = "file" if isinstance(exc, OSError) else "internal"
+    code = exc.code if isinstance(exc, MemoryTiersError) else foreign
     return next((exit_code for kind, exit_code in _EXITS if isinstance(exc, kind)), BUG), code
