@@ -1,5 +1,6 @@
-"""Messages found by words and by meaning, in one session or over many, ranked as
-entries are, and what became of the best.
+"""Search in messages by words and by meaning, in one session or over many.
+
+Messages are ranked like entries, and the best are read.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from memory.policies.ranking.relevance import EmbedderScale
 
 INDIFFERENT = Preferences(intent=False, age_decay=False)
-"""All that was said counts alike, however long ago."""
+"""Messages have no preferences: neither intent nor age changes their score."""
 
 
 class Finding:
@@ -52,7 +53,11 @@ class Finding:
         mode: SearchMode = "hybrid",
         least: float | None = None,
     ) -> FoundMessages:
-        """Find messages of one session; see `find`. Raises `NotFound` if it is over."""
+        """Find messages of one session. See `find`.
+
+        Raises:
+            NotFound: The session has ended.
+        """
         return await self.find(await conversation.search_scope(), None, text, limit, mode, least)
 
     async def find(
@@ -64,8 +69,9 @@ class Finding:
         mode: SearchMode = "hybrid",
         least: float | None = None,
     ) -> FoundMessages:
-        """The messages that answer best, archived ones too; not those that were
-        excluded.
+        """Return the messages that answer best, archived ones too.
+
+        Excluded messages are left out.
         """
         passages, lacking = self._sessions.passages, Lacking()
         if mode == "semantic" and passages.store is None:
@@ -112,8 +118,8 @@ class Finding:
         pool: MessagePool,
         scale: EmbedderScale | None,
     ) -> HitSelection[FoundMessage, FoundMessage] | None:
-        """The ranked pool; None where there is none."""
-        from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
+        """Return the ranked pool; None if it is empty."""
+        from memory.policies.ranking.order import rank  # imports numpy: only searches need it
 
         if not len(pool.measured):
             return None
@@ -124,8 +130,10 @@ class Finding:
 
 
 class Messages:
-    """Reads messages: those that a living session has and nobody excluded, as they are
-    now; none that says something else since.
+    """Reads messages.
+
+    Only messages of a living session are returned, as they are now. Messages that were
+    excluded, or whose text has changed since, are left out.
     """
 
     def __init__(
@@ -153,8 +161,9 @@ class Messages:
         }
 
     def _says_so(self, row: int, message: Record) -> bool:
-        """Whether it still says what it was found by: the words are its own, the vector
-        is that of what it said at some time.
+        """Return whether the message still has the text by which it was found.
+
+        Its words are always current. Its vector may be of an earlier text.
         """
         vector_of = self._pool.said_at.get(message.key.id)
         return vector_of in (None, said_at(message)) or bool(self._pool.measured.counts[row].any())
