@@ -110,7 +110,7 @@ class ConflictDetector:
         )
         stands = [one for one in decided.ids if one not in gave_way]
         note = (
-            f"changed since it was shown, and stands: {', '.join(stands)}"
+            f"changed since it was shown, so it stays active: {', '.join(stands)}"
             if stands
             else decided.note or lacking
         )

@@ -101,7 +101,7 @@ class _AdvisorAnswers:
     said: policy.Said | None = None
     stands: str | None = None
     """Why the advisor was not asked which entries to supersede."""
-    why: str = "nobody who has one came by"
+    why: str = "no process with an advisor was available"
     costs: list[AdviceCost] = field(default_factory=list)
     times: int = 0
     again: datetime | None = None
@@ -354,7 +354,7 @@ class Enricher:
             asked.why = (
                 "it was late" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
             )
-            log.warning("no advice of %s: %s", advisor.model, asked.why)
+            log.warning("advisor %s gave no answer: %s", advisor.model, asked.why)
         else:
             cost = AdviceCost(
                 of, advisor.model, _count(answer, "input_tokens"), _count(answer, "output_tokens")
@@ -512,7 +512,7 @@ class Enricher:
         note = (
             STILL_PENDING
             if owed
-            else f"(changed since it was shown, and stands: {', '.join(stands)})"
+            else f"(changed since it was shown, so it stays active: {', '.join(stands)})"
             if stands
             else told["note"]
         )

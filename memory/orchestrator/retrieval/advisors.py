@@ -185,7 +185,7 @@ class AdvisedSearch:
             async with asyncio.timeout(self._placement.settings.advice.total_seconds()):
                 return await ask()
         except Exception as error:  # noqa: BLE001 - the code is foreign, and no search fails for it
-            log.warning("no advice of %s: %s", model, str(error) or type(error).__name__)
+            log.warning("advisor %s gave no answer: %s", model, str(error) or type(error).__name__)
             return None
 
 

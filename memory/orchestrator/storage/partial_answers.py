@@ -95,4 +95,4 @@ class Lacking:
             raise first
         names = ", ".join(error.store for error in self.failures.values())
         problems = "; ".join(str(error) for error in self.failures.values())
-        raise StoreUnavailable(names, f"no store that could hold an answer answered: {problems}") from first
+        raise StoreUnavailable(names, f"no store that could hold results responded: {problems}") from first

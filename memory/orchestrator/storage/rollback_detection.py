@@ -235,7 +235,7 @@ class RollbackDetector:
                 with step("setback.look"):
                     row = (await store.get(SETTINGS, [KEY]))[0]
             except StoreError as error:
-                log.debug("the note of what store '%s' has stored was not written: %s", store.name, error)
+                log.debug("the rollback note of store '%s' was not read: %s", store.name, error)
                 continue
             if isinstance(row, Record):
                 body: Any = row.body
@@ -274,7 +274,7 @@ class RollbackDetector:
             try:
                 outcome = await self._placement.write_one("setback.note", store, put)
             except StoreError as error:
-                log.debug("store '%s' notes nothing: %s", store.name, error)
+                log.debug("the rollback note of store '%s' was not written: %s", store.name, error)
                 continue
             if not outcome.applied:
                 return

@@ -24,18 +24,18 @@ from memory.ports.store import Store
 class DifferenceKind(StrEnum):
     """The kind of a difference, in words that are shown to people."""
 
-    BACK = "deleted, and there again"
-    TWO_HOMES = "at home twice, of which the later one counts"
-    EDITED_WHERE_IT_WAS = "edited where it had been before it moved"
-    OLD_HOME = "older at home than its replica"
-    NO_HOME = "without a home, and its replica tells what it said"
-    MOVED_ON = "told by a mark, or by what is gone before it, to be home where it is a copy"
-    NO_REPLICA = "without the replica that it should have"
-    UNSURE = "a copy of something whose home is nowhere, in stores that were not set back lately"
-    LOST = "lost: a mark tells where it went, and nothing stands there"
-    PAST_BACK = "an earlier version of what was deleted"
-    OLDER_THAN_ITS_PAST = "not newer at home than an earlier version that is kept of it"
-    ONLY_ITS_PAST = "nowhere but in its earlier versions"
+    BACK = "deleted, but stored again"
+    TWO_HOMES = "two homes, of which the later one counts"
+    EDITED_WHERE_IT_WAS = "edited in the store that it had left"
+    OLD_HOME = "home older than its replica"
+    NO_HOME = "no home, but a replica with its content"
+    MOVED_ON = "a copy that should be the home, by a mark or after a rollback"
+    NO_REPLICA = "the expected replica is missing"
+    UNSURE = "a copy without a home, in stores that were not rolled back lately"
+    LOST = "lost: a mark names the store that should have it, and it is not there"
+    PAST_BACK = "an earlier version of a deleted entry"
+    OLDER_THAN_ITS_PAST = "home not newer than one of its kept versions"
+    ONLY_ITS_PAST = "only its earlier versions are left"
 
 
 @dataclass(frozen=True, slots=True)

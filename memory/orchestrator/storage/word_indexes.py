@@ -48,7 +48,7 @@ class WordIndexes:
                     done.append(store.name)
             except StoreError as error:
                 log.warning(
-                    "the words of store '%s' are not compared with its texts yet: %s", store.name, error
+                    "the word index of store '%s' was not compared with its texts yet: %s", store.name, error
                 )
         return done
 
