@@ -364,7 +364,7 @@ class Embeddings:
 
 
 def refuse_too_long(store: Store, model: Fingerprint) -> None:
-    """Raise `ConfigError` if a store does not take vectors of so many dimensions."""
+    """Raise `ConfigError` if a store does not take vectors of the model's length."""
     limit = store.capabilities.max_vector_dims
     if limit is not None and model.dimensions > limit:
         raise ConfigError(

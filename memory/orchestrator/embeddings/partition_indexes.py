@@ -61,7 +61,7 @@ missed more.
 _Name: TypeAlias = tuple[Store, str, Partition]
 _Slot: TypeAlias = tuple[str, str, int]
 """A collection, a tenant, and the partition's digest, which its ids carry. Some writes
-tell no more of their partition.
+name no more of their partition.
 """
 _KEPT = frozenset({"created_at", "updated_at", "expires_at", MODEL}) | FILTERED
 """The fields that filters of searches use, and those that every record has."""

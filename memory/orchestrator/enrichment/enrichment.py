@@ -188,7 +188,7 @@ class Enricher:
             await asyncio.wait(self._tasks)
 
     async def wait_until_tried(self, key: Key, seconds: float) -> None:
-        """Wait until this entry was tried, if it is to be; at most so many seconds."""
+        """Wait until a pending entry was tried, for at most this many seconds."""
         if (event := self._waiting.get(key) or self._under_way.get(key)) is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -197,7 +197,7 @@ class Enricher:
     async def wait_until_tried_in(self, partition: Partition, seconds: float) -> None:
         """Wait until all pending entries of this partition were tried.
 
-        Wait at most so many seconds.
+        Wait at most this many seconds.
         """
         digest = ids.partition_digest(partition.tenant, partition.scope)
         there = [

@@ -10,7 +10,7 @@ from memory.orchestrator.storage.lease import Hold
 
 
 class Enough(Exception):
-    """The round's time is over, or the caller asked it to stop.
+    """The round's time is over, or its stop event was set.
 
     Work that has begun is complete. The next round continues where this one ended.
     """
@@ -57,7 +57,7 @@ class Allowance:
         return hold_within_allowance
 
     async def _until(self, moment: float) -> None:
-        """Wait until that moment, or until asked to stop."""
+        """Wait until that moment, or until the stop event is set."""
         if (wait := moment - asyncio.get_running_loop().time()) <= 0:
             return
         if self.stop is None:

@@ -352,7 +352,7 @@ def without(
     `steps` are versions of one entry, oldest first. The result is the last version
     itself if those changes leave no trace in it. It refers to none of the artifacts in
     `gone`. Changes that earlier rollbacks left out stay left out. Versions that
-    rollbacks made count as nobody's change.
+    rollbacks made do not count as changes.
     """
     out = {step.version for step, is_taken in zip(steps, taken, strict=True) if is_taken}.union(
         *(_turned_back(step) for step in steps)
@@ -441,7 +441,7 @@ def apply_draft(record: Record, draft: EntryDraft, *, version: int) -> Record:
 
 
 def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:
-    """Return a digest that tells whether a repeated keyed write is the same request.
+    """Return a digest that identifies the request of a keyed write.
 
     It covers the content and the superseded entries, not the writer. The place in a
     conversation counts only if the caller stated it. The position of a message in its

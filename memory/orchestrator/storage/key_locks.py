@@ -24,7 +24,7 @@ Place: TypeAlias = tuple[asyncio.AbstractEventLoop, str, Key]
 class RetryDeadline:
     """The deadline of one call that retries because other writers were faster.
 
-    Each wait is random, and its maximum doubles from attempt to attempt.
+    Each wait is random. Its maximum doubles from attempt to attempt, up to `LONGEST`.
     """
 
     SHORTEST, LONGEST = timedelta(milliseconds=2), timedelta(milliseconds=250)

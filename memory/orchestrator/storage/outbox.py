@@ -525,7 +525,7 @@ class Outbox:
     ) -> list[int]:
         """Leave a tombstone for each, and return the versions that these had replaced.
 
-        Versions whose row no longer tells are left out.
+        Versions whose row does not name its predecessor are left out.
         """
         walked |= found.keys()
         with step("hanging.walk"):

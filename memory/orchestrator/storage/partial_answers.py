@@ -82,7 +82,7 @@ class Lacking:
     def require_answer(self) -> None:
         """Raise if every store that was asked failed.
 
-        An empty answer would look like knowledge.
+        An empty answer would look as if there were no results.
 
         Raises:
             StoreUnavailable: No asked store answered. With one asked store its own

@@ -8,7 +8,7 @@ writes if its own note is older than a version that another store's note names.
 
 Sweeps write the notes, at most every `NOTED_EVERY`; no other call needs them. Until a
 rolled-back store has been repaired (see `repair`), every store notes the rollback.
-Meanwhile sweeps delete no record that could tell which data is missing.
+Meanwhile sweeps delete no record that shows which data is missing.
 """
 
 from __future__ import annotations
