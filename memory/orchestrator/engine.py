@@ -1,4 +1,4 @@
-"""The engine: everything the facade calls, put together over one topology."""
+"""The engine that the facade calls: all services over one topology of stores."""
 
 from __future__ import annotations
 
@@ -85,8 +85,9 @@ log = logging.getLogger(__name__)
 
 
 class Engine:
-    """One engine over one set of stores. Many engines, in many processes, may work on
-    the same stores at once.
+    """One engine over one set of stores.
+
+    Many engines, in many processes, may work on the same stores at once.
     """
 
     def __init__(
@@ -286,7 +287,9 @@ class Engine:
             rules=retention,
         )
         self.planners: list[ForecastProvider] = [self.retention, self.promotion]
-        """What acts by rules when maintenance is done, in the order it does."""
+        """The services that act by rules during maintenance, in the order in which they
+        run.
+        """
         self.maintenance = Maintenance(
             self.placement,
             outbox=self.outbox,
@@ -325,8 +328,10 @@ class Engine:
         )
 
     async def open(self, *, reindex: bool = False) -> None:
-        """Open the stores, check what they can do and whose vectors they hold. With
-        `reindex` they note that another's are to be made anew.
+        """Open the stores, and check what they can do and which embedder they noted.
+
+        With `reindex`, note in the stores that a reindex to the current embedder
+        begins.
         """
         await self.topology.open(self.placement.kinds.collections, on_arrival=self.meaning.check_store)
         try:
@@ -338,9 +343,11 @@ class Engine:
         self.enricher.open()
 
     async def close(self) -> None:
-        """Wait for advisors, deliver what is queued, tell how often entries were read
-        and what sessions have come to, make what messages are found by, as far as the
-        stores answer within the deadline, and close the stores.
+        """Wait for advisors, complete pending work, and close the stores.
+
+        The pending work is: queued deliveries, access counts, session totals, and the
+        passages of messages. It gets as much time as the deadline allows. The rest
+        stays pending.
         """
         try:
             await self.forms.close()
@@ -351,7 +358,7 @@ class Engine:
                 await self.conversations.sessions.catch_up()
                 await self.accesses.tell()
                 await self.conversations.passages.catch_up()
-        except Exception as error:  # noqa: BLE001 - what is owed, or a count, is no reason not to close
+        except Exception as error:  # noqa: BLE001 - pending work or a lost count is no reason to stay open
             log.warning("some deliveries or access counts were not completed: %s", error)
         finally:
             await self.topology.close()
@@ -369,8 +376,10 @@ class Engine:
     async def end_session(
         self, tenant: str, scope: Scope, owing: Sequence[Record] | None = None
     ) -> PromotionReport:
-        """See `SessionClosing.end`. What an advisor is asked about is waited for, up to the
-        deadline: such entries do not move.
+        """End a session. See `SessionClosing.end`.
+
+        Wait, up to the deadline, for the advisor calls of the session's entries:
+        entries with a pending advisor call do not move.
         """
         await self.enricher.wait_until_tried_in(
             Partition(tenant, scope.text), self.placement.settings.deadline.total_seconds()
@@ -378,8 +387,10 @@ class Engine:
         return await self.endings.end(tenant, scope, owing)
 
     async def plan(self) -> Plan:
-        """What a sweep run now would do. What was written here is delivered and what
-        was read here told to the stores, for rules that ask; nothing else is written.
+        """Return what a sweep would do if it ran now.
+
+        Queued deliveries and access counts are written to the stores first, because
+        rules read them. Nothing else is written.
         """
         await self.deliveries.flush()
         await self.accesses.tell()
@@ -396,8 +407,10 @@ class Engine:
         return await plan_of(self.placement, [due, *self.planners], self.quotas, reads_texts=reads_texts)
 
     async def _user_of(self, tenant: str, session_id: str, entry_id: str) -> str | None:
-        """Whose an entry of a session is: of one that was learnt in a shared session,
-        the user who said what it was made of.
+        """Return the user to whom an entry of a session belongs.
+
+        For an entry that was learnt in a shared session, return the user who wrote the
+        messages from which it was made.
         """
         session = await self.conversations.find(tenant, session_id)
         if session is not None and session.body.get(SHARED):
@@ -409,8 +422,10 @@ class Engine:
         return user if isinstance(user, str) else None
 
     async def scope_of_entry(self, tenant: str, entry_id: str) -> str:
-        """The scope of an entry, expired and retired ones too. Raises `NotFound` where
-        there is none.
+        """Return the scope of an entry, also of an expired or retired one.
+
+        Raises:
+            NotFound: There is no such entry.
         """
         located = await self.placement.locate(ENTRIES, Key(tenant, entry_id)) if is_id(entry_id) else None
         if located is None or located.record is None:
@@ -418,8 +433,10 @@ class Engine:
         return located.record.scope
 
     async def delete(self, tenant: str, entry_id: str) -> DeletedEntry:
-        """Delete one entry; a false answer where there was none. Raises `LegalHoldActive` where it
-        is under legal hold.
+        """Delete one entry. The result is false if there was none.
+
+        Raises:
+            LegalHoldActive: The entry is under legal hold.
         """
         if not is_id(entry_id):
             return DeletedEntry(0)

@@ -384,7 +384,7 @@ async def test_what_was_changed_since_it_was_shown_stands(config: dict[str, Any]
         written = await memory.write_with_report("Ada lives in Porto", scope=USER, auto_supersede=True)
         assert written.supersede is not None
         assert (written.supersede.applied, written.supersede.invalidated) == (False, ())
-        assert f"changed since it was shown, and stands: {old.id}" in str(written.supersede.note)
+        assert f"changed since it was shown, so it stays active: {old.id}" in str(written.supersede.note)
         assert await contents(memory, USER) == {"Ada lives in Lisbon in winter", "Ada lives in Porto"}
         assert await memory.relations.find(source_id=written.entry.id) == []
 

@@ -1,7 +1,7 @@
 """Vectors: the embedder, passages, and indexes of partitions in the process.
 
-What makes vectors and keeps them. What compares them with a question is `retrieval`.
-It imports `storage` and the packages below it.
+The code here makes vectors and keeps them. `retrieval` compares them with a query. It
+imports `storage` and the packages below it.
 """
 
 __all__ = [

@@ -1,8 +1,8 @@
-"""Vectors for records, and what the stores note of whose vectors they hold.
+"""Vectors for records, and the notes in stores that name the embedder of the vectors.
 
-A note names one embedder, and while the vectors are being made anew (`reindexing.py`)
-the next one too. Then either may be in use, beside each other: each record says whose
-its vector is, and what is found by meaning is asked for among one's own.
+A note names one embedder, and during a reindex (`reindexing.py`) the next one too. Then
+both may be in use at once. Each record names the embedder of its vector, and a search
+by meaning only compares vectors of its own embedder.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EmbedderNote:
-    """What a store notes: whose its vectors are and, while they are being made anew,
-    whose they become; when that ended last.
+    """The note of a store about the embedder of its vectors.
 
-    `version`: of the note as it was read.
+    `model` is the embedder, `to` the next one during a reindex, and `ended` the end of
+    the last reindex. `version` is the version of the note as it was read.
     """
 
     model: Fingerprint
@@ -54,8 +54,9 @@ class EmbedderNote:
 
 
 class Embeddings:
-    """The embedder and what it leaves in the stores; with none configured, nothing is
-    found by meaning.
+    """The embedder and its notes in the stores.
+
+    Without an embedder, there is no search by meaning.
     """
 
     def __init__(self, placement: Placement, embedder: Embedder | None) -> None:
@@ -64,14 +65,14 @@ class Embeddings:
         self._mine: Fingerprint | None = None
         self._scale: EmbedderScale | None = None
         self._noted: EmbedderNote | None = None
-        """What the archive noted when it was looked at last."""
+        """The archive's note as of the last look."""
 
     @property
     def on(self) -> bool:
         return self._embedder is not None
 
     async def embed_records(self, records: Sequence[Record]) -> list[Record]:
-        """The records with their vectors; a text that has none is found by words alone."""
+        """Return the records with their vectors. A record without text gets none."""
         if self._embedder is None or not records:
             return list(records)
         whose, vectors = await self.whose(), await self._embedder.embed([meaning_of(r) for r in records])
@@ -81,8 +82,9 @@ class Embeddings:
         ]
 
     async def with_room(self, records: Sequence[Record]) -> list[Record]:
-        """The records with vectors of nothing, as large as those that they will have:
-        for who asks how much room they take.
+        """Return the records with empty vectors of the final size.
+
+        Callers use them to compute the size of the records.
         """
         mine = await self._fingerprint()
         if mine is None:
@@ -94,7 +96,7 @@ class Embeddings:
         ]
 
     async def of_texts(self, texts: Sequence[str]) -> list[bytes | None]:
-        """The vectors of texts, None for those that have none."""
+        """Return the vectors of texts; None for a text that has none."""
         if self._embedder is None or not texts:
             return [None] * len(texts)
         return [vector or None for vector in await self._embedder.embed(texts)]
@@ -103,8 +105,9 @@ class Embeddings:
         return (await self.of_texts([text]))[0] if text.strip() else None
 
     async def scale(self) -> EmbedderScale | None:
-        """Return what relevance is computed with; None where the embedder has no
-        calibration, or there is none.
+        """Return the scale of relevance; None if the embedder has no calibration.
+
+        Also None if there is no embedder.
         """
         if (
             self._scale is None
@@ -119,9 +122,7 @@ class Embeddings:
         return self._scale
 
     async def check_relevance(self, least: float | None, mode: SearchMode) -> None:
-        """Raise `InvalidInput` where a least relevance is asked for that nobody can
-        compute.
-        """
+        """Raise `InvalidInput` if a minimum relevance cannot be computed."""
         if least is None or mode == "lexical" or self._embedder is None or await self.scale() is not None:
             return
         raise InvalidInput(
@@ -131,12 +132,16 @@ class Embeddings:
         )
 
     async def whose(self) -> dict[str, FieldValue]:
-        """The field of a record that has a vector of this embedder."""
+        """Return the field that names this embedder in a record with a vector."""
         mine = await self._fingerprint()
         return {} if mine is None else {MODEL: mine.digest}
 
     async def fingerprint(self) -> Fingerprint:
-        """Of the embedder. Raises where there is none."""
+        """Return the fingerprint of the embedder.
+
+        Raises:
+            ConfigError: No embedder is configured.
+        """
         if (mine := await self._fingerprint()) is None:
             raise ConfigError(
                 "embedder: none is configured. Configure the embedder that the new vectors are made with"
@@ -152,8 +157,9 @@ class Embeddings:
 
     @property
     def own(self) -> Condition | None:
-        """What has a vector of this embedder; None where the stores note no other, so
-        that it need not be asked for.
+        """The condition that selects records with a vector of this embedder.
+
+        None if the stores note no other embedder, so that no condition is needed.
         """
         if (
             self._noted is None
@@ -165,15 +171,16 @@ class Embeddings:
         return Or((IsNull(MODEL), own)) if self._noted.model == self._mine else own
 
     def is_own(self, model: object) -> bool:
-        """The same, told by the field's value."""
+        """Return whether a record's `MODEL` value names this embedder. See `own`."""
         if self._noted is None or self._mine is None:
             return True
         return model == self._mine.digest or (model is None and self._noted.model == self._mine)
 
     @property
     def lacks(self) -> str | None:
-        """What is not found by meaning for the sake of another embedder; None where the
-        stores note no other.
+        """A note on results that search by meaning misses because of another embedder.
+
+        None if the stores note no other.
         """
         if self.own is None or self._noted is None:
             return None
@@ -183,25 +190,25 @@ class Embeddings:
 
     @property
     def reindexed_at(self) -> datetime | None:
-        """When the vectors had been made anew with this embedder; None where they were
-        not.
-        """
+        """When the last reindex to this embedder ended; None if there was none."""
         return self._noted.ended if self._noted is not None and self._noted.model == self._mine else None
 
     async def look(self) -> None:
-        """See what the archive notes by now."""
+        """Read the archive's note again."""
         if await self._fingerprint() is not None:
             self._noted = await self.read_note()
 
     # -- notes -------------------------------------------------------------------------
 
     async def check(self) -> None:
-        """Note the embedder in every store that has vectors; raise `EmbedderMismatch`
-        where another was noted before, unless the vectors are being made anew with this
-        one, or from it.
+        """Note the embedder in every store that has vectors.
 
         A store that is away is checked when it arrives. Nothing is noted before all
-        have been looked at.
+        notes have been read.
+
+        Raises:
+            EmbedderMismatch: A store notes another embedder, and no reindex to or from
+                this embedder is under way.
         """
         if (mine := await self._fingerprint()) is None:
             return
@@ -209,7 +216,7 @@ class Embeddings:
         stores = [store for store in self._having_vectors if store.name not in away]
         for store in stores:
             refuse_too_long(store, mine)
-        with suppress(StoreError):  # it is one of those that are looked at now, or is away
+        with suppress(StoreError):  # the store is checked below, or is away
             await self.look()
         noted = [(store, await self.read_note_in(store)) for store in stores]
         for store, note in noted:
@@ -219,7 +226,7 @@ class Embeddings:
                 await self._note_first(store, mine)
 
     async def check_store(self, store: Store) -> None:
-        """The same for one store that has arrived."""
+        """Check one store that has arrived. See `check`."""
         mine = await self._fingerprint()
         if mine is None or store not in self._having_vectors:
             return
@@ -232,10 +239,14 @@ class Embeddings:
             await self._note_first(store, mine)
 
     async def begin(self) -> Fingerprint:
-        """Let every store that has vectors note that they are being made anew with this
-        embedder, which is returned; where they are its own already, nothing is noted.
-        The archive is first: its note tells everybody. Raises where a store is away or
-        takes no such vectors.
+        """Note in every store with vectors that a reindex to this embedder begins.
+
+        If the stores note this embedder already, nothing is noted. The archive is
+        first, because its note is authoritative. Raises if a store is away or does not
+        take such vectors.
+
+        Returns:
+            The fingerprint of this embedder.
         """
         mine = await self.fingerprint()
         stores = self._having_vectors
@@ -253,8 +264,10 @@ class Embeddings:
         return mine
 
     async def end(self) -> bool:
-        """Let the stores note this embedder alone, the archive at last; false where
-        somebody makes the vectors anew with another by now.
+        """Note in all stores that only this embedder is in use, in the archive last.
+
+        Returns:
+            False if a reindex to another embedder has begun.
         """
         mine, now = await self._fingerprint(), self._placement.now()
         if mine is None:
@@ -271,11 +284,11 @@ class Embeddings:
         return True
 
     async def read_note(self) -> EmbedderNote | None:
-        """What the archive notes, which is what counts."""
+        """Return the archive's note, which is authoritative."""
         return await self.read_note_in(self._having_vectors[0])
 
     async def read_note_in(self, store: Store) -> EmbedderNote | None:
-        """What a store notes, None where it notes nothing."""
+        """Return a store's note; None if it has none."""
         with step("embedder.check"):
             row = (await store.get(SETTINGS, [_key()]))[0]
         if not isinstance(row, Record):
@@ -290,16 +303,16 @@ class Embeddings:
         )
 
     async def fingerprint_in(self, store: Store) -> Fingerprint | None:
-        """The embedder whose vectors a store has had till now, None where none is
-        noted.
-        """
+        """Return the embedder of a store's vectors until now; None if none is noted."""
         noted = await self.read_note_in(store)
         return None if noted is None else noted.model
 
     @property
     def _having_vectors(self) -> tuple[Store, ...]:
-        """The stores that note whose vectors they have: the archive, of which the first
-        part tells everybody, and those that find by meaning.
+        """The stores that note the embedder of their vectors.
+
+        They are the archive, whose first part has the authoritative note, and the
+        stores with search by meaning.
         """
         topology = self._placement.topology
         there = [leaf for home in topology.homes for leaf in leaves_of(home) if leaf.capabilities.semantic]
@@ -314,7 +327,7 @@ class Embeddings:
             and self._noted.names(mine)
             and self._noted.names(note.model)
         )
-        if not under_way:  # where it is, it was broken off between two notes
+        if not under_way:  # otherwise a reindex was interrupted between two notes
             raise EmbedderMismatch(store.name, str(note.model), str(mine))
 
     async def _note_first(self, store: Store, mine: Fingerprint) -> None:
@@ -325,8 +338,9 @@ class Embeddings:
             await self.look()
 
     async def _note(self, store: Store, change: Callable[[EmbedderNote | None], EmbedderNote | None]) -> bool:
-        """Change what a store notes, whoever else does too; false where nothing is to
-        be noted.
+        """Change a store's note, and retry if another process changed it.
+
+        Returns false if there is nothing to note.
         """
         while True:
             note = await self.read_note_in(store)
@@ -350,7 +364,7 @@ class Embeddings:
 
 
 def refuse_too_long(store: Store, model: Fingerprint) -> None:
-    """Raises where a store does not take vectors of so many dimensions."""
+    """Raise `ConfigError` if a store does not take vectors of the model's length."""
     limit = store.capabilities.max_vector_dims
     if limit is not None and model.dimensions > limit:
         raise ConfigError(

@@ -1,15 +1,16 @@
-"""Vectors of the partitions that were searched last, kept in the process, for stores
-that have an index for words and none for meaning.
+"""In-process indexes of the vectors of recently searched partitions.
 
-Such a store reads all vectors there are for each question. A form of them, begun to be
-read at most `LASTS` ago, chooses instead, under the filter of the question, and the
-store measures what was chosen: what is shown is what it says now, and nothing that it
-does not let through. What this process has written since is read by its ids before a
-form chooses, so that no write is interpreted here, however it ended. What others have
-written is found by meaning once the form is read anew.
+They serve stores that index words but not vectors. Such a store reads all vectors of a
+partition for each query.
 
-Forms are read behind whoever asks, one after the other. Where there is none, the store
-looks through all there is, as it always can.
+An index whose reading began at most `LASTS` ago selects candidates instead, under the
+filter of the query, and the store scores those. So results always reflect the current
+state of the store, and the store's filters apply. Records that this process has written
+since are read by their ids before an index selects. So no write is interpreted here,
+however it ended. Writes of other processes are found by meaning after the next reading.
+
+Indexes are read in the background, one after the other. Without an index, the store
+scans all its vectors, as it always can.
 """
 
 from __future__ import annotations
@@ -46,30 +47,32 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LASTS = timedelta(minutes=1)
-"""So long after its reading began a form chooses; in the second half it is read anew
-when it is asked. So long after a write of this process broke off its partition is left
-to the store, too: nobody knows when such a write lands.
+"""How long an index selects candidates after its reading began. In the second half it
+is read again when it is used. After a failed write of this process, the partition is
+left to the store for the same time, because the write may still be stored.
 """
 PAUSE = timedelta(minutes=10)
-"""After so long a partition whose form was too large is tried again."""
+"""After this time, a partition whose index was too large is tried again."""
 WRITTEN = 1_000
-"""So many ids of its own writes a form is brought up with. One that has missed more is
-let go.
+"""How many ids of own writes an index can catch up with. It is discarded if it has
+missed more.
 """
 
 _Name: TypeAlias = tuple[Store, str, Partition]
 _Slot: TypeAlias = tuple[str, str, int]
-"""A collection, a tenant, and the digest that ids of a partition carry, which is all
-that some writes tell of it.
+"""A collection, a tenant, and the partition's digest, which its ids carry. Some writes
+name no more of their partition.
 """
 _KEPT = frozenset({"created_at", "updated_at", "expires_at", MODEL}) | FILTERED
-"""The fields that filters of searches name, and what every record has."""
+"""The fields that filters of searches use, and those that every record has."""
 
 
 @dataclass(slots=True, eq=False)
 class _View:
-    """What a partition held when its reading began, and the ids of what this process
-    wrote there since, each with the number of the write.
+    """The state of a partition when its reading began.
+
+    `written` has the ids that this process wrote there since, each with the number of
+    the write.
     """
 
     collection: Collection
@@ -84,8 +87,10 @@ class _View:
 
 
 class PartitionIndexes:
-    """Those of all stores. What is kept and the one being read take half of
-    `search_cache_bytes` each, at most.
+    """The indexes of all stores.
+
+    The kept indexes and the one being read take at most half of `search_cache_bytes`
+    each.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -96,19 +101,19 @@ class PartitionIndexes:
         self._reading: tuple[_Name, _View] | None = None
         self._task: asyncio.Task[None] | None = None
         self._not_before: dict[_Name, datetime] = {}
-        """When what was read lately, or could not be, may be read again."""
+        """When a partition may be read again after a reading or a failed one."""
         self._broken_off: dict[_Slot, datetime] = {}
-        """When a write of this process broke off there."""
+        """When a write of this process failed there."""
         self._numbers = itertools.count()
         placement.watchers.append(self)
 
     @property
     def bytes(self) -> int:
-        """About what those take that choose."""
+        """The approximate size of the kept indexes."""
         return sum(view.form.bytes for view in self._kept.values())
 
     async def close(self) -> None:
-        """End what is being read, and let go of all."""
+        """Stop the reading in progress, and discard all indexes."""
         task, self._task = self._task, None
         if task is not None and not _is_of_another_loop(task):
             task.cancel()
@@ -120,15 +125,17 @@ class PartitionIndexes:
     # -- asking ------------------------------------------------------------------------
 
     async def candidates(self, store: Store, asked: Candidates, lacking: AnswerGaps) -> CandidateColumns:
-        """What the store answers: of partitions with a form by what that chooses, of
-        the others as it is asked. `lacking` hears how old forms are.
+        """Return the store's candidates.
+
+        In partitions with an index, the index selects them. In the others, the store is
+        asked unchanged. `lacking` records the age of the indexes.
         """
         views = self._views(store, asked)
         if not views:
             return await store.candidates(asked)
         lacking.chose(store, min(view.since for view in views))
         answer, gone = await self._search_views(store, asked, views)
-        if gone:  # once more, with what others deleted or changed left out
+        if gone:  # again, without the records that others deleted or changed
             for view in views:
                 view.written |= dict.fromkeys(
                     [i for i in gone if view.form.place_of(i) is not None], next(self._numbers)
@@ -139,8 +146,8 @@ class PartitionIndexes:
     async def _search_views(
         self, store: Store, asked: Candidates, views: Sequence[_View]
     ) -> tuple[CandidateColumns, set[str]]:
-        """The answer, and what was chosen and is not in it."""
-        from memory.ports.partition_candidates import nearest  # calculates with numpy: for who searches
+        """Return the answer, and the selected ids that are missing in it."""
+        from memory.ports.partition_candidates import nearest  # imports numpy: only searches need it
 
         for view in views:
             await self._bring_up(store, view)
@@ -159,8 +166,9 @@ class PartitionIndexes:
         return answer, set(chosen) & set(among) - set(answer.ids)
 
     def _views(self, store: Store, asked: Candidates) -> list[_View]:
-        """Those of the asked partitions that are young enough to choose. The others,
-        and those soon too old, are read from now on.
+        """Return the indexes of the queried partitions that are young enough.
+
+        The others, and those that are soon too old, are queued for reading.
         """
         if asked.near is None or not asked.roles <= BROWSED:
             return []
@@ -171,7 +179,7 @@ class PartitionIndexes:
             can = part_of(store, partition, asked.collection).capabilities
             if (
                 can.semantic or not can.lexical
-            ):  # which finds it by itself, or looks through all there is for words anyway
+            ):  # it searches by vector itself, or reads all records for words anyway
                 continue
             name = (store, asked.collection.name, partition)
             view = self._kept.get(name)
@@ -183,7 +191,7 @@ class PartitionIndexes:
         return views
 
     async def _bring_up(self, store: Store, view: _View) -> None:
-        """Read what this process has written since."""
+        """Read the records that this process has written since."""
         written = dict(view.written)
         if not written:
             return
@@ -195,7 +203,7 @@ class PartitionIndexes:
         }
         for record_id, number in written.items():
             if view.written.get(record_id) != number:
-                continue  # written again meanwhile, or read by another search
+                continue  # written again since, or read by another search
             del view.written[record_id]
             if record_id in found:
                 view.form.put(_record(found[record_id]), None)
@@ -205,7 +213,7 @@ class PartitionIndexes:
     # -- what this process does --------------------------------------------------------
 
     def on_write(self, writes: Sequence[Write]) -> None:
-        """These writes have ended."""
+        """Note the ids of completed writes."""
         views = [view for _, view in self._all()]
         if not views:
             return
@@ -218,15 +226,16 @@ class PartitionIndexes:
         self._let_go(name for name, view in self._all() if len(view.written) > WRITTEN)
 
     def on_write_failure(self, writes: Sequence[Write]) -> None:
-        """These writes were cut off or failed: some may have landed, others may do so
-        yet.
+        """Discard the indexes of the partitions of failed writes.
+
+        Some of these writes may be stored, now or later.
         """
         slots = {slot for write in writes if (slot := _slot_of(write)) is not None}
         self._broken_off |= dict.fromkeys(slots, self._placement.now())
         self._let_go(name for name, view in self._all() if view.slot in slots)
 
     def on_delete(self, query: Query) -> None:
-        """All that matches was deleted, or is about to be."""
+        """Discard the indexes of partitions where records were or will be deleted."""
         self._let_go(
             name
             for name, view in self._all()
@@ -245,7 +254,7 @@ class PartitionIndexes:
                 self._reading = None
 
     def _let_go_of_old(self, now: datetime) -> None:
-        """Whatever the clock says: one that was set back makes nothing young again."""
+        """Discard old indexes. A clock that was set back makes none young again."""
         old = [name for name, view in self._kept.items() if not timedelta(0) <= now - view.since <= LASTS]
         for name in old:
             del self._kept[name]
@@ -257,7 +266,7 @@ class PartitionIndexes:
         }
 
     def _make_room(self) -> None:
-        """The one that was asked longest ago goes first."""
+        """Evict the least recently used indexes until the others fit."""
         while self._kept and self.bytes > self._most:
             self._kept.popitem(last=False)
 
@@ -277,16 +286,17 @@ class PartitionIndexes:
             del self._wanted[name]
             try:
                 await self._read(name, collection)
-            except Exception as error:  # noqa: BLE001 - the store looks through all there is meanwhile, and it is tried again
+            except Exception as error:  # noqa: BLE001 - the store scans all vectors, and it is tried again
                 log.info("the vectors of a partition in store '%s' were not read: %s", name[0].name, error)
             finally:
                 self._reading = None
 
     async def _read(self, name: _Name, collection: Collection) -> None:
-        """Read one form; from then on it chooses, unless it was let go of on the way,
-        or is too large.
+        """Read one index, and use it from then on.
+
+        It is dropped if it was discarded during the reading, or is too large.
         """
-        from memory.ports.partition_index import PartitionIndex  # calculates with numpy
+        from memory.ports.partition_index import PartitionIndex  # imports numpy
 
         store, now = name[0], self._placement.now()
         view = _View(collection, name[2], now, PartitionIndex(collection))
@@ -312,8 +322,9 @@ class PartitionIndexes:
 
 
 def _query(view: _View, limit: int = 1) -> Query:
-    """What stands in the partition: by age, so that what is stored meanwhile comes
-    behind.
+    """Return the query for a partition's records.
+
+    They are sorted by age, so that records stored during the reading come last.
     """
     select = (_KEPT & {*SYSTEM_FIELDS, *(one.name for one in view.collection.fields)}) | {VECTOR}
     return Query(
@@ -327,7 +338,7 @@ def _query(view: _View, limit: int = 1) -> Query:
 
 
 def _record(head: Head) -> Record:
-    """What a form keeps of a record."""
+    """Return the parts of a record that an index keeps."""
     system: dict[str, Any] = {
         name: head.fields.get(name) for name in ("created_at", "updated_at", "expires_at")
     }
@@ -354,7 +365,7 @@ def _slot(collection: Collection, partition: Partition) -> _Slot:
 
 
 def _slot_of(write: Write) -> _Slot | None:
-    """Where a write goes; None where it is no record's."""
+    """Return the slot of a write; None if it is not a write of a record."""
     if isinstance(write, RaiseGeneration) or not is_id(write.key.id):
         return None
     return (write.collection.name, write.key.tenant, digest_of(write.key.id))
@@ -365,7 +376,8 @@ def _lies_in(partition: Partition, query: Query) -> bool:
 
 
 def _is_of_another_loop(task: asyncio.Task[None]) -> bool:
-    """Whether the loop that had the task has ended, and the stores are used on another
-    by now.
+    """Return whether the task belongs to another event loop.
+
+    That loop has ended, and the stores are used on the current one now.
     """
     return task.get_loop() is not asyncio.get_running_loop()

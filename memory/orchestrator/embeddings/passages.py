@@ -1,14 +1,16 @@
-"""Passages: what texts are found by, by meaning, part by part. Each is a vector of one
-part, and none of the text.
+"""Passages: vectors of the parts of texts, for search by meaning.
 
-A record owes them from the write that says its text, and whoever meets the debt makes
-those of what it says then. Keys are computed from the record's, and a passage has the
-version at which the record came to say this, so none of an earlier text comes to stand
-over a later one's. Their end is tombstones under the keys of all parts that there ever
-were, which also keep out what a slow maker brings.
+Each passage is the vector of one part, and has none of the text.
 
-They lie in the record's partition, under its generation: erasing that takes them, and
-no late one comes to stand.
+The write of a text adds a pending step to its record. Any process that finds the step
+makes the passages of the text that the record has then. The keys of passages derive
+from the record's key. A passage has the version at which the record got this text, so
+no passage of an earlier text replaces one of a later text. A deletion leaves tombstones
+under the keys of all parts that ever existed. They also keep out the passages of a slow
+process.
+
+Passages are in the record's partition, under its generation. So an erasure of the
+partition erases them, and late ones are refused.
 """
 
 from __future__ import annotations
@@ -31,33 +33,36 @@ from memory.ports.vector_scan import exact_cosines
 from memory.ports.writes import AtVersion, Delete, Newer, Put
 
 AT_ONCE = 50
-"""Records of which passages are made together: who comes meanwhile waits for no more."""
+"""The number of records whose passages are made together. Later ones wait for no more
+than these.
+"""
 LOOKED_FOR = 50
-"""So many parts at once are looked for of a record that nobody can read."""
+"""The number of parts of an unreadable record that are looked up at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassageSpec:
-    """Of what passages are made, and how. `parts`: the parts of a record's text;
-    `before`: how many it may have had by what it said before; `said_at`: the version at
-    which it came to say this.
+    """The records that have passages, and how their passages are made.
+
+    `parts` returns the parts of a record's text. `before` returns how many parts its
+    earlier texts may have had. `said_at` returns the version at which it got its text.
     """
 
     of: Collection
     collection: Collection
     named: str
-    """The field of a passage that has the id of the record."""
+    """The field of a passage that has the id of its record."""
     parts: Callable[[Record], list[str]]
     before: Callable[[Record], int]
     said_at: Callable[[Record], int]
     shared: tuple[str, ...] = ()
-    """Fields that a passage has as its record has them."""
+    """Fields that a passage copies from its record."""
     which: Condition | None = None
-    """Which records of the collection may have any."""
+    """Which records of the collection may have passages."""
 
 
 class PassageBuilder:
-    """Makes passages, makes them anew, and ends them."""
+    """Makes, renews and ends passages."""
 
     def __init__(
         self, form: PassageSpec, placement: Placement, *, meaning: Embeddings, outbox: Outbox
@@ -68,7 +73,7 @@ class PassageBuilder:
         self._outbox = outbox
 
     async def make(self, items: Sequence[Item], tier: str) -> list[Came]:
-        """Those of each owner, as far as it stands, in the store of a tier."""
+        """Make the passages of each owner that still exists, in the store of a tier."""
         store, came = self._placement.topology.home(tier), list[Came]()
         for start in range(0, len(items), AT_ONCE):
             pending = [one for one, _ in items[start : start + AT_ONCE]]
@@ -79,8 +84,10 @@ class PassageBuilder:
         return came
 
     async def end(self, pending: OutboxRecord, stores: Mapping[Store, int | None]) -> bool:
-        """Those of an owner in these stores: of each so many or, where nobody knows how
-        many there are, those that stand.
+        """End the passages of an owner in these stores.
+
+        Each store has a number of parts. With None, the number is unknown, and the
+        parts are counted first.
         """
         owner = pending.owner
         version = self.form.said_at(owner) if isinstance(owner, Record) else owner.version
@@ -98,7 +105,7 @@ class PassageBuilder:
         return True
 
     async def count_parts(self, store: Store, owner: Key) -> int:
-        """How many parts there are of it, at most."""
+        """Return how many parts a record has, at most."""
         parts = 0
         while True:
             with step("passages.read"):
@@ -112,11 +119,10 @@ class PassageBuilder:
     # -- anew --------------------------------------------------------------------------
 
     async def renewals(self, store: Store, records: Sequence[Record], tier: str) -> list[Put]:
-        """What gives the passages of these records in a store a vector of the embedder
-        in use, where they have another's or are missing.
+        """Return the puts that give these records' passages a vector of this embedder.
 
-        Who writes one meanwhile is faster, and none comes to stand where they were
-        ended.
+        Passages with another embedder's vector are replaced, and missing ones are
+        added. A concurrent writer wins, and ended passages stay ended.
         """
         form, whose, keys = self.form, await self._meaning.whose(), dict[Key, list[Key]]()
         for record in records:
@@ -145,9 +151,9 @@ class PassageBuilder:
         return puts
 
     async def passage_renewals(self, store: Store, passages: Sequence[Record]) -> list[Put]:
-        """What gives these passages a vector of the embedder in use, and the others of
-        their records; one whose record says something else by now, or is gone, loses
-        its vector.
+        """Return the puts that renew these passages and the others of their records.
+
+        A passage loses its vector if its record has another text now or is gone.
         """
         keys = {
             passage.key: Key(passage.key.tenant, str(passage.fields[self.form.named])) for passage in passages
@@ -168,7 +174,7 @@ class PassageBuilder:
         return puts
 
     async def records_missing_passages(self, store: Store, records: Sequence[Record]) -> list[Record]:
-        """Those of these records that lack a passage in a store of what they say."""
+        """Return the records that lack a passage of their current text in a store."""
         keys = {
             record.key: [part_key(record.key, part) for part, _ in enumerate(self.form.parts(record))]
             for record in records
@@ -185,13 +191,16 @@ class PassageBuilder:
             return dict(zip(keys, await store.get(self.form.collection, keys) if keys else [], strict=True))
 
     def _is_of(self, passage: Record, record: Record) -> bool:
-        """Whether the record says now what the passage is of."""
+        """Return whether the passage belongs to the record's current text."""
         return passage.version == self.form.said_at(record) and int(str(passage.fields["part"])) < len(
             self.form.parts(record)
         )
 
     def _has(self, passage: Stored | None, record: Record, whose: Mapping[str, FieldValue]) -> bool:
-        """Whether this is the record's passage with such a vector, or is to be none."""
+        """Return whether this is the record's passage with such a vector, or its end.
+
+        With an empty `whose`, any vector will do.
+        """
         if isinstance(passage, Record):
             return passage.version == self.form.said_at(record) and passage.fields.items() >= whose.items()
         return isinstance(passage, Tombstone) and passage.version >= self.form.said_at(record)
@@ -199,8 +208,10 @@ class PassageBuilder:
     # -- writes ------------------------------------------------------------------------
 
     async def _writes(self, records: Sequence[Record], tier: str) -> dict[Key, list[Put | Delete]]:
-        """Of each record a passage for each part, and the end of those that it had when
-        it said more.
+        """Return the writes of each record's passages.
+
+        They are a passage for each part, and tombstones for the further parts of longer
+        earlier texts.
         """
         parts, whose = (
             [self.form.parts(record) async for record in iterate_cooperatively(records)],
@@ -242,8 +253,9 @@ class PassageBuilder:
     async def _apply_writes(
         self, store: Store, pending: Sequence[OutboxRecord], writes: Sequence[Sequence[Put | Delete]]
     ) -> list[Came]:
-        """What came of the writes for each of these. What is there already, or newer,
-        is as good as written.
+        """Apply the writes, and return the result for each of the owners.
+
+        A write succeeds too if the same or something newer is stored already.
         """
         flat = [write for each in writes for write in each]
         outcomes = iter(await self._placement.write("passages.write", store, *flat) if flat else ())
@@ -262,7 +274,7 @@ class PassageBuilder:
 
 
 def part_key(owner: Key, part: int) -> Key:
-    """The key of the passage of one part."""
+    """Return the key of the passage of one part."""
     return Key(owner.tenant, part_id(owner.id, part))
 
 
@@ -275,8 +287,10 @@ def part_id(owner_id: str, part: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FoundPassage:
-    """A passage: its vector, when its record came to say this, which part it is of
-    (from 0), and how near to what was asked.
+    """A passage that was found.
+
+    `said_at` is the version at which its record got this text. `number` is the number
+    of its part, from 0. `cosine` is its similarity to the query.
     """
 
     vector: bytes
@@ -286,8 +300,10 @@ class FoundPassage:
 
 
 def by_record(near: bytes, found: CandidateColumns, named: str) -> dict[str, list[FoundPassage]]:
-    """The passages by the ids of their records, nearest first, both. `found` has
-    `named` and `part`.
+    """Return the passages by the ids of their records.
+
+    Records and passages are sorted by similarity. `found` has the fields `named` and
+    `part`.
     """
     vectors = [vector.tobytes() for vector in found.vectors]
     parts: dict[str, list[FoundPassage]] = {}

@@ -1,8 +1,7 @@
-"""What is found out about an entry: tags, conflicts, and the entries it replaces.
+"""Enrichment of entries: tags, conflicts, and superseded entries.
 
-An advisor's answers behind a write, conflicts before it, and entries that supersede
-others.
-It imports `retrieval` and the packages below it.
+An advisor's answers are applied after a write, and conflicts are detected before it.
+Entries can supersede others. The package imports `retrieval` and the packages below it.
 """
 
 __all__ = [

@@ -1,9 +1,9 @@
 """Finds the conflicts of an entry before it is written, and lets a caller resolve them.
 
-Conflicts are older active entries of the same scope and type that say nearly the same.
-Only entries that the resolver was shown are retired, at the version it was shown. When
-the resolver fails, the entry is written all the same, every other entry stays active,
-and `ConflictReport.note` says why.
+Conflicts are older active entries of the same scope and type with nearly the same
+content. Only entries that the resolver was shown are retired, at the version it was
+shown. If the resolver fails, the entry is written all the same, every other entry stays
+active, and `ConflictReport.note` says why.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Resolver: TypeAlias = Callable[
     [EntryDraft, list[Entry]], Resolution | Action | Awaitable[Resolution | Action]
 ]
 """The function that callers pass as `resolve`. It gets the draft and copies of the
-conflicting entries, the nearest first. It may be async; else it runs in a thread.
+conflicting entries, the nearest first. It may be async; otherwise it runs in a thread.
 """
 
 AsyncResolver: TypeAlias = Callable[[EntryDraft, list[Entry]], Awaitable[object]]
@@ -58,7 +58,7 @@ class _CheckedResolution:
 
 
 class ConflictDetector:
-    """Writes entries after it looked for conflicts with them."""
+    """Writes entries after a search for conflicts with them."""
 
     def __init__(
         self,
@@ -85,9 +85,10 @@ class ConflictDetector:
         consistency: Consistency | None = None,
         steps: Sequence[PendingStep] = (),
     ) -> tuple[Entry, ConflictReport]:
-        """Write an entry, and do what `resolve` says about its conflicts.
+        """Write an entry, and carry out the resolution of its conflicts.
 
-        A repeat under a key returns the first result without looking for conflicts.
+        A repeated write under a key returns the first result without looking for
+        conflicts.
         """
         self._entries.writer.refuse_future([draft])
         new = self._entries.writer.pending(tenant, draft).record
@@ -111,7 +112,7 @@ class ConflictDetector:
         )
         stands = [one for one in decided.ids if one not in gave_way]
         note = (
-            f"changed since it was shown, and stands: {', '.join(stands)}"
+            f"changed since it was shown, so it stays active: {', '.join(stands)}"
             if stands
             else decided.note or lacking
         )
@@ -121,8 +122,9 @@ class ConflictDetector:
         return entry, ConflictReport(tuple(shown), action, tuple(gave_way), note)
 
     async def _near(self, tenant: str, draft: EntryDraft, new: Record) -> tuple[list[Entry], str | None]:
-        """What may say the same as the new entry or contradict it, the nearest first,
-        and why there may be more.
+        """Return the entries with nearly the same content, the nearest first.
+
+        The second result says why there may be more.
         """
         text = meaning_of(new)
         said = content_words(text)
@@ -165,7 +167,7 @@ class ConflictDetector:
         try:
             async with asyncio.timeout(self._placement.settings.advice.total_seconds()):
                 said = await resolve(draft, [one.model_copy(deep=True) for one in shown])
-        except Exception as error:  # noqa: BLE001 - it is somebody else's, and no write fails for it
+        except Exception as error:  # noqa: BLE001 - the code is foreign, and no write fails for it
             why = (
                 "it took too long" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
             )
@@ -185,7 +187,11 @@ class ConflictDetector:
 
 
 def _check_resolution(draft: EntryDraft, shown: Mapping[str, Entry], said: object) -> _CheckedResolution:
-    """Check the answer of a resolver. Raises `InvalidInput` for one that cannot be used."""
+    """Check the answer of a resolver.
+
+    Raises:
+        InvalidInput: The answer cannot be used.
+    """
     resolution: Any = Resolution(said) if isinstance(said, str) else said  # type: ignore[arg-type]
     if not isinstance(resolution, Resolution) or resolution.action not in ("keep", "supersede", "merge"):
         raise InvalidInput("resolve", "must return a Resolution, 'keep' or 'supersede'")

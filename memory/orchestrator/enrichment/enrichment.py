@@ -1,14 +1,16 @@
-"""Enrichment: an advisor gives an entry tags, and names older entries that it takes the
-place of; behind the write, and never in its way (D100-D110).
+"""Enrichment: an advisor adds tags to an entry, and names older entries to supersede.
 
-The write owes a step, which is part of the entry's own record. Whoever wrote it asks
-the advisor at once, beside everything else; where that fails or the process dies,
-sweeps do, at longer and longer intervals, and in the end the entry's notes say why not.
-What the advisor answered becomes part of the entry in one write, on condition that it
-is still the version that this was made for: its tags behind those that stand then, what
-came of it in the body, and the step that links and retires what was named (see
-`SupersedeWriter`), each only at the version that was shown. `updated_at` stays: nobody has
-edited the entry.
+It runs after the write, and never delays it.
+
+The write adds a pending step to the entry's own record. The writing process calls the
+advisor at once, in the background. If that fails or the process dies, sweeps try again
+at growing intervals. In the end the entry's notes say why there is no enrichment.
+
+The answer is applied to the entry in one write, on condition that the entry still has
+the version for which it was made. The new tags follow the existing ones, and the body
+records the result. A step links and retires the named entries (see `SupersedeWriter`),
+each only at the version that was shown. `updated_at` stays, because nobody has edited
+the entry.
 """
 
 from __future__ import annotations
@@ -62,54 +64,57 @@ from memory.ports.record import Key, Partition, PendingStep, Record
 log = logging.getLogger(__name__)
 
 ENRICH = "enrich"
-"""A step that an entry owes: its enrichment."""
+"""The pending step of an entry: its enrichment."""
 AUTO_SUPERSEDE = "supersede:auto"
-"""The id of the step that carries out what an advisor named."""
+"""The id of the step that supersedes the entries which an advisor named."""
 
 AGAIN_AFTER, AT_MOST = timedelta(minutes=1), timedelta(hours=1)
-"""How long an advisor that failed is left alone about an entry, twice as long after
-each failure.
+"""The wait after an advisor failed on an entry, and its maximum. It doubles after each
+failure.
 """
 MOST_ATTEMPTS = 5
-"""How often one process asks about an entry."""
+"""How often one process calls the advisor about an entry."""
 GIVES_UP_AFTER = timedelta(days=1)
-"""How long after a write it is asked at most, by however many processes."""
+"""How long after a write the advisor is called, by all processes together."""
 AT_ONCE = 4
-"""Entries that are enriched side by side."""
+"""The number of entries that are enriched at once."""
 MOST_WAITING = 10_000
-"""How many wait at most. Those beyond are left to sweeps."""
+"""The maximum number of waiting entries. Further ones are left to sweeps."""
 
 
 class Watcher(Protocol):
-    """Hears what advisors were asked. See `Telemetry`."""
+    """Receives the calls of advisors. See `Telemetry`."""
 
     def on_advice(
         self, of: Pass, model: str, seconds: float, tokens: Mapping[str, int | None] | None
     ) -> None:
-        """One was asked for this, and took so long, and so many tokens ("input",
-        "output") where it says; None where it did not answer.
+        """Called after one call of an advisor.
+
+        `tokens` has the used tokens ("input", "output") if the advisor reports them. It
+        is None if the advisor did not answer.
         """
         ...
 
 
 @dataclass(slots=True)
 class _AdvisorAnswers:
-    """What an advisor has answered about an entry so far, as far as this process knows,
-    and when it may be asked again.
+    """The advisor's answers about an entry in this process so far.
+
+    `again` is the time from which the advisor may be called again.
     """
 
     tags: str | None = None
     candidates: tuple[tuple[str, int], ...] = ()
-    """Those that it was shown, by id, and at which version."""
+    """The entries that it was shown, by id, with their versions."""
     said: policy.SupersedeReply | None = None
     stands: str | None = None
-    """Why it was not asked what the entry takes the place of."""
-    why: str = "nobody who has one came by"
+    """Why the advisor was not asked which entries to supersede."""
+    why: str = "no process with an advisor was available"
     costs: list[AdviceCost] = field(default_factory=list)
     times: int = 0
     again: datetime | None = None
     text: str | None = None
-    """The text that the tags were asked for; None where they were not."""
+    """The text for which the tags were requested; None if they were not."""
 
     def lacks(self, wanted: Sequence[Pass]) -> bool:
         return ("auto_tag" in wanted and self.tags is None) or (
@@ -147,8 +152,9 @@ class Enricher:
         deliveries.beside[ENRICH] = self.hear
 
     def pending_steps(self, wanted: Sequence[Pass]) -> tuple[PendingStep, ...]:
-        """What a write owes that wants these; nothing where nobody is there to ask
-        (D101).
+        """Return the pending steps of a write that wants these passes.
+
+        Empty if there is no advisor.
         """
         if self._advisor is None or not wanted:
             return ()
@@ -158,15 +164,17 @@ class Enricher:
     # -- life --------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take entries, on the running event loop; what traces tell of them belongs to
-        no write.
+        """Accept entries, on the running event loop.
+
+        Spans of enrichment belong to the context that called `open`, and to no write.
         """
         self._waiting, self._under_way, self._tasks = {}, {}, set()
         self._taking, self._context = True, copy_context()
 
     async def close(self) -> None:
-        """Wait for what is being asked, as long as an advisor may take; what is not
-        done then stays owed.
+        """Wait for running calls, as long as an advisor may take.
+
+        Enrichment that is not done then stays pending.
         """
         self._taking = False
         try:
@@ -183,20 +191,21 @@ class Enricher:
             self._waiting = {}
 
     async def drain(self) -> None:
-        """Wait until all has been tried that writes and sweeps found here."""
+        """Wait until all entries that writes and sweeps have found here were tried."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def wait_until_tried(self, key: Key, seconds: float) -> None:
-        """Wait so long at most until this entry has been tried, if it is to be."""
+        """Wait until a pending entry was tried, for at most this many seconds."""
         if (event := self._waiting.get(key) or self._under_way.get(key)) is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await event.wait()
 
     async def wait_until_tried_in(self, partition: Partition, seconds: float) -> None:
-        """Wait so long at most until all entries of this partition have been tried that
-        are to be.
+        """Wait until all pending entries of this partition were tried.
+
+        Wait at most this many seconds.
         """
         digest = ids.partition_digest(partition.tenant, partition.scope)
         there = [
@@ -209,8 +218,9 @@ class Enricher:
     # -- what is to be done ------------------------------------------------------------
 
     async def _found_owing(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """A sweep, or whoever wants the record to owe nothing, has found it: it goes on
-        without the answer.
+        """Queue an entry that a sweep, or another caller of the outbox, has found.
+
+        The caller continues without the answer.
         """
         if not isinstance(pending.owner, Record):
             return True
@@ -218,7 +228,7 @@ class Enricher:
         return False
 
     def hear(self, pending: OutboxRecord) -> None:
-        """This entry owes its enrichment."""
+        """Queue an entry whose enrichment is pending."""
         key, owner = pending.owner.key, pending.owner
         if (
             not self._taking
@@ -279,7 +289,7 @@ class Enricher:
     async def _ask(
         self, advisor: Advisor, record: Record, wanted: Sequence[Pass], asked: _AdvisorAnswers
     ) -> None:
-        """Ask for what is lacking, side by side."""
+        """Ask for the missing answers, at once."""
         calls = []
         if "auto_tag" in wanted and asked.tags is None:
             calls.append(self._ask_for_tags(advisor, record, asked))
@@ -312,8 +322,9 @@ class Enricher:
             asked.said = None if reply is None else policy.parse_supersede_reply(reply, len(candidates))
 
     async def _candidates(self, record: Record) -> list[Entry]:
-        """Older entries of the same scope and type that are found for its title, the
-        best first, as they stand at home (D104-D106).
+        """Return older entries of the same scope and type that match its title.
+
+        They are sorted best first, in their current state at home.
         """
         entry = entry_of(record)
         asked = EntryQuery(
@@ -341,17 +352,17 @@ class Enricher:
         )
 
     async def _advice(self, advisor: Advisor, of: Pass, prompt: Prompt, asked: _AdvisorAnswers) -> str | None:
-        """What an advisor answers; None where it fails or is late."""
+        """Return an advisor's answer; None if it fails or is late."""
         time = asyncio.get_running_loop().time
         begun, reply, cost = time(), None, None
         try:
             async with asyncio.timeout(self._placement.settings.advice.total_seconds()):
                 answer = await advisor.advise(prompt)
-        except Exception as error:  # noqa: BLE001 - it is somebody else's, and no write fails for it
+        except Exception as error:  # noqa: BLE001 - the code is foreign, and no write fails for it
             asked.why = (
                 "it was late" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
             )
-            log.warning("no advice of %s: %s", advisor.model, asked.why)
+            log.warning("advisor %s gave no answer: %s", advisor.model, asked.why)
         else:
             cost = AdviceCost(
                 of, advisor.model, _count(answer, "input_tokens"), _count(answer, "output_tokens")
@@ -371,8 +382,9 @@ class Enricher:
         return is_current(record, now) and not is_expired(record, now)
 
     async def _apply_answer(self, asked: _AdvisorAnswers, record: Record) -> Record | None:
-        """The entry as it stands with what was answered; None where it owes that no
-        more.
+        """Return the current entry with the answer applied.
+
+        None if the enrichment is not pending any more.
         """
         if not (wanted := wanted_by(record)):
             return None
@@ -416,8 +428,9 @@ class Enricher:
     async def _choose_tags(
         self, asked: _AdvisorAnswers, record: Record
     ) -> tuple[list[str] | None, list[str], str | None]:
-        """All tags of the entry where they change, those that are added, and why none
-        are (D102, D103).
+        """Return all tags of the entry if they change, the added ones, and a note.
+
+        The note says why no tags are added.
         """
         if not self._stands(record):
             return None, [], policy.RETIRED
@@ -444,9 +457,7 @@ class Enricher:
     def _entries_to_supersede(
         self, asked: _AdvisorAnswers, record: Record
     ) -> tuple[dict[str, int], str | None]:
-        """The entries that are to give way, each with the version that was shown, and
-        what is to be said of it.
-        """
+        """Return the entries to supersede, with the shown versions, and a note."""
         if not self._stands(record):
             return {}, policy.RETIRED
         if record.previous is not None:
@@ -461,8 +472,10 @@ class Enricher:
     # -- told --------------------------------------------------------------------------
 
     async def load_enrichment(self, tenant: str, entry_id: str) -> tuple[Record, Enrichment]:
-        """An entry as it stands, retired or not, and what is known of its enrichment.
-        Raises `NotFound`.
+        """Return an entry, retired or not, with the state of its enrichment.
+
+        Raises:
+            NotFound: There is no such entry.
         """
         record = await self._entries.live_record(tenant, entry_id, active=False)
         model = None if self._advisor is None else self._advisor.model
@@ -487,7 +500,10 @@ class Enricher:
         )
 
     async def _supersede_report(self, record: Record, told: Any, owed: bool) -> AutoSupersede | None:
-        """What gave way: what was named and is linked to the entry."""
+        """Return the report on superseded entries.
+
+        These are the entries that the advisor named and that are linked to the entry.
+        """
         if told is None or not told["named"]:
             return (
                 None
@@ -507,7 +523,7 @@ class Enricher:
         note = (
             STILL_PENDING
             if owed
-            else f"(changed since it was shown, and stands: {', '.join(stands)})"
+            else f"(changed since it was shown, so it stays active: {', '.join(stands)})"
             if stands
             else told["note"]
         )
@@ -515,7 +531,7 @@ class Enricher:
 
 
 def wanted_by(record: Record) -> tuple[Pass, ...]:
-    """What enrichment an entry owes."""
+    """Return the passes whose enrichment is pending for an entry."""
     return next((tuple(owed.data["wanted"]) for owed in record.owed if owed.step == ENRICH), ())
 
 
@@ -530,6 +546,6 @@ def _is_over(record: Record, now: datetime) -> bool:
 
 
 def _count(answer: object, name: str) -> int | None:
-    """How many tokens an answer says that it took."""
+    """Return the number of tokens that an answer reports."""
     count = getattr(answer, name, None)
     return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None

@@ -1,10 +1,11 @@
-"""An entry in the place of others: it is stored, they are linked to it and retired, all
-at one moment (D107, D111).
+"""Writes an entry that supersedes others.
 
-Where all of these records live in one atomic store they are one batch. Elsewhere the
-entry is stored first and owes the rest: a link to each of the others, then its
-retirement. Whoever finds the step carries it out, and who was retired or deleted
-meanwhile needs neither.
+The entry is stored, and the others are linked to it and retired, all at one moment.
+
+If all of these records are in one atomic store, they are one batch. Otherwise the entry
+is stored first, with the rest as a pending step: a link to each of the others, then its
+retirement. Any process that finds the step carries it out. An entry that was retired or
+deleted meanwhile needs neither.
 """
 
 from __future__ import annotations
@@ -41,16 +42,20 @@ from memory.ports.writes import Absent, Put, Status
 log = logging.getLogger(__name__)
 
 SUPERSEDE = "supersede"
-"""A step that an entry owes: to be linked to those it supersedes, and to retire them."""
+"""The pending step of an entry: to link the entries that it supersedes to it, and to
+retire them.
+"""
 
 MOST_SUPERSEDED = 32
-"""How many entries one entry takes the place of at most."""
+"""The maximum number of entries that one entry supersedes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SupersedeRequest:
-    """What is to give way. `versions`, where they were shown to somebody who decided:
-    one that has another by now stays as it is.
+    """The entries to supersede.
+
+    `versions` has the versions that were shown when somebody decided. An entry that has
+    another version now stays active.
     """
 
     ids: Sequence[str]
@@ -60,7 +65,7 @@ class SupersedeRequest:
 
     @classmethod
     def parse(cls, given: object, within: Scope | None = None) -> SupersedeRequest:
-        """Ids as a caller gives them, one or several, each once."""
+        """Parse ids as a caller gives them, one or several, each once."""
         several = [given] if isinstance(given, str) else validation.sequence("supersedes", given)
         named = (validation.text("supersedes", one, max_bytes=validation.MAX_ID_BYTES) for one in several)
         distinct = list(dict.fromkeys(named))
@@ -80,18 +85,18 @@ class _SupersedeCall:
     revive: bool
     consistency: Consistency | None
     tried: bool = False
-    """Whether it has been checked before that those exist which are to give way."""
+    """Whether it was checked before that the entries to supersede exist."""
     retired: list[str] = field(default_factory=list)
 
     @property
     def at(self) -> datetime:
-        """The moment of everything: when the entry begins to be true."""
+        """The moment of all changes: when the entry becomes valid."""
         start: Any = self.one.record.fields["valid_from"]
         return start  # type: ignore[no-any-return]
 
 
 class SupersedeWriter:
-    """Writes entries that take the place of others."""
+    """Writes entries that supersede others."""
 
     def __init__(
         self,
@@ -121,14 +126,22 @@ class SupersedeWriter:
         consistency: Consistency | None = None,
         steps: Sequence[PendingStep] = (),
     ) -> tuple[Entry, Sequence[str]]:
-        """Store an entry in the place of others; under a key, once. The entry, and
-        which gave way to it. `asked`: what was, where it is another. `steps`: what it
-        owes besides.
+        """Store an entry that supersedes others; under a key, exactly once.
 
-        All of them must be there and active, or nothing is written. One that is retired
-        while this runs is a `Conflict`, and nothing is written, where that is one
-        batch; elsewhere it has given way already. The gate is asked of the draft,
-        unless that is `asked`: then it was let in.
+        All of them must exist and be active, or nothing is written. If one of them is
+        retired during the call, an atomic store writes nothing. In other stores the
+        entry is written, because the other one has given way already. The write gate
+        checks the draft, unless the draft is `asked`, which has passed it.
+
+        Args:
+            asked: The request, if it differs from the draft.
+            steps: Pending steps that the entry gets in addition.
+
+        Returns:
+            The entry, and the ids of the superseded entries.
+
+        Raises:
+            Conflict: One of them was retired during the call, and nothing was written.
         """
         writer = self._entries.writer
         writer.refuse_future([draft])
@@ -154,14 +167,15 @@ class SupersedeWriter:
         return entry, write.retired
 
     async def _attempt(self, write: _SupersedeCall) -> None:
-        """One try: look at everything in one read, then write. It is not settled where
-        somebody else was faster.
+        """Try once: read everything in one call, then write.
+
+        The write is not complete if another writer was faster.
         """
         one, key = write.one, write.one.record.key
-        looks = one.draft.key is not None or write.tried  # under a fresh id this write itself may stand
+        looks = one.draft.key is not None or write.tried  # this write itself may be stored under the fresh id
         others = [Key(key.tenant, entry_id) for entry_id in write.superseded.ids]
         asked = [*([key] if looks else []), *(other for other in others if ids.is_id(other.id))]
-        shown = write.superseded.versions is not None  # then what cannot be read stays
+        shown = write.superseded.versions is not None  # then an unreadable entry stays active
         found = {at.key: at for at in await self._placement.locate_many(ENTRIES, asked, partial=shown)}
         for at in found.values():
             if (unread := at.corrupt or at.unknown) is not None and (at.key == key or not shown):
@@ -184,8 +198,9 @@ class SupersedeWriter:
             await self._write_entry(write, own, homes)
 
     def _giving_way(self, write: _SupersedeCall, there: LocatedRecord) -> tuple[Record, Store] | None:
-        """An entry that gives way, and where it is; none where it is another than was
-        shown.
+        """Return an entry to supersede with its store.
+
+        None if it is not the version that was shown.
         """
         home, entry_id, within, shown = (
             there.home(),
@@ -212,7 +227,7 @@ class SupersedeWriter:
             raise InvalidInput(
                 "created_at",
                 f"must be later than the valid_from of entry {entry_id}. Otherwise that entry was valid at no moment",
-            )  # D33
+            )
         return home
 
     async def _write_entry(
@@ -268,7 +283,7 @@ class SupersedeWriter:
             await self._deliveries.deliver([born, *retired], write.consistency)
 
     async def _supersede(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """What an entry owes that was stored alone."""
+        """Carry out the step of an entry that was stored alone."""
         owner, key, data = pending.owner, pending.owner.key, owed.data
         if isinstance(owner, Record) and TAKEN_BACK in owner.body:
             return True
@@ -287,7 +302,7 @@ class SupersedeWriter:
                 continue
             except (
                 CorruptRecord
-            ) as error:  # it keeps no other from giving way, and the step is owed until it is erased
+            ) as error:  # it does not block the others; the step stays pending until it is erased
                 unreadable = error
                 continue
             if version not in (None, there.version):
@@ -298,7 +313,7 @@ class SupersedeWriter:
                 )
                 await self._relations.unlink(
                     key, SUPERSEDES, entry_id
-                )  # whoever was at this before may have linked it already
+                )  # an earlier attempt may have linked it already
                 continue
             try:
                 source = (
@@ -319,9 +334,11 @@ class SupersedeWriter:
         return True
 
     async def _has_ended_at(self, tenant: str, entry_id: str, at: datetime) -> bool:
-        """Whether an entry ended at this moment: by this step, carried out before or by
-        another process just now. What something else retired is not linked to this one,
-        though whoever was at the step before may have linked it.
+        """Return whether an entry ended at this moment.
+
+        Then this step retired it, before or in another process just now. An entry that
+        something else retired is not linked to this one, although an earlier attempt
+        may have linked it.
         """
         try:
             there = await self._entries.live_record(tenant, entry_id, active=False)

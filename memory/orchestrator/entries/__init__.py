@@ -1,8 +1,8 @@
 """Entries: written, read, browsed, linked and derived from each other.
 
-Also what belongs to entries: relations and their graph, short ids, access counts,
-scratchpads. Writers ask for room by `admission`; quotas answer from `tiering`.
-It imports `embeddings` and the packages below it.
+The package also has relations and their graph, short ids, access counts and
+scratchpads. Writers ask `admission` for room; the quotas in `tiering` answer. It
+imports `embeddings` and the packages below it.
 """
 
 __all__ = [

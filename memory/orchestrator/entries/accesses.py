@@ -1,10 +1,12 @@
-"""How often entries were read, for rules that ask: counted in the process, told to the
-stores in batches, never in a reader's way.
+"""Access counts of entries, for rules.
 
-An access is an entry handed out by `get` or found by `search`, as it is now; lists and
-the past do not count. Counts are told by sweeps, at the end of a session before its
-rules are asked, and at close. What a process had not told when it died is not counted,
-nor what meets an edit on its way: never more is counted than was read.
+Accesses are counted in the process and written to the stores in batches, so that
+readers never wait.
+
+An access is an entry that `get` or `search` returns in its current state. Lists and
+reads of the past do not count. Counts are written by sweeps, at the end of a session
+before its rules run, and at close. A count is lost if the process dies before, or if
+the entry is edited meanwhile. Counts are never too high.
 """
 
 from __future__ import annotations
@@ -24,21 +26,22 @@ log = logging.getLogger(__name__)
 
 MOST_ENTRIES = 10_000
 MOST_OF_ONE = 100
-"""How many accesses of one entry are told at once; more between two tellings count as
-these.
+"""How many accesses of one entry are written at once. More accesses between two writes
+count as this many.
 """
 
 
 class Accesses:
-    """Counts accesses and tells them."""
+    """Counts accesses and writes the counts to the stores."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
         self._untold: dict[Key, list[datetime]] = {}
 
     def note(self, tenant: str, entry_ids: Iterable[str]) -> None:
-        """These entries were read now. Of more entries than are remembered between two
-        tellings, the later ones are not counted.
+        """Count an access of these entries.
+
+        Between two writes, at most `MOST_ENTRIES` entries are counted.
         """
         now = self._placement.now()
         for entry_id in entry_ids:
@@ -50,9 +53,10 @@ class Accesses:
                 times.append(now)
 
     async def tell(self) -> int:
-        """Let the homes of what was read know; how many accesses were counted. What
-        could not be told is not counted, and stores that are opened to read only are
-        not told.
+        """Write the counts to the homes of the entries. Returns how many were written.
+
+        Counts that cannot be written are lost. Stores that are opened read-only get
+        none.
         """
         untold, self._untold = self._untold, {}
         keys, told, size = list(untold), 0, self._placement.settings.batch

@@ -1,5 +1,6 @@
-"""What writers of entries ask before a write: whether there is room for it. Quotas
-answer (`quotas.py`), which the writers do not import.
+"""The interface by which writers of entries ask for room.
+
+Quotas implement it (`quotas.py`); writers do not import them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from memory.ports.record import Key, Record
 
 @dataclass(frozen=True, slots=True)
 class NewEntry:
-    """An entry that is to be written. `derived`: its key tells whether it was written
-    before, and is none then.
+    """An entry that is to be written.
+
+    `derived` means that its key derives from its request. If that key exists already,
+    the entry is a repeat, and not new.
     """
 
     key: Key
@@ -36,21 +39,24 @@ class Admission(Protocol):
 
     @property
     def quotas(self) -> Sequence[Quota]:
-        """The quotas that apply to entries. If there are none, nothing need be asked."""
+        """The quotas that apply to entries. If there are none, no call is needed."""
         ...
 
     def admit(
         self, tenant: str, new_entries: Sequence[NewEntry], less: int = 0
     ) -> AbstractAsyncContextManager[set[Key]]:
-        """Let these be written inside, or raise `QuotaExceeded` before anything is.
+        """Admit these entries for writing in the context.
 
         Args:
-            tenant: Whose entries they are.
+            tenant: The tenant of the entries.
             new_entries: The entries that are to be written.
             less: How many entries the write removes.
 
         Returns:
             A context whose value the caller fills with the keys that it wrote. Entries
             that are evicted to make room are never among them.
+
+        Raises:
+            QuotaExceeded: There is no room; nothing was written.
         """
         ...

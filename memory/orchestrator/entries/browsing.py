@@ -1,7 +1,7 @@
 """Browsing: many entries in order, over every tier, each once.
 
-Stores are asked in the direction records move. An arriving copy counts only when its
-source shows a mark to it. A store that fails is left out and named.
+Stores are asked in the direction in which records move. An arriving copy counts only if
+its source has a mark to it. A store that fails is left out and named.
 """
 
 from __future__ import annotations
@@ -39,13 +39,15 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _FIRST_ID, _LAST_ID = "00000000-0000-8000-8000-000000000000", "ffffffff-ffff-8fff-bfff-ffffffffffff"
-"""Ids before and behind all others."""
+"""Ids before and after all others."""
 
 
 class EntryPage(Answer[Entry]):
-    """Entries found, in order. `degraded` names stores; `cursor` asks for those that
-    follow, and is None at the end; `withheld` is how many the recall gate did not let
-    out on the way.
+    """Entries found, in order.
+
+    `degraded` names stores that failed. `cursor` continues after the last entry, and is
+    None at the end. `withheld` is the number of entries that the recall gate withheld
+    on the way.
     """
 
     said_as: ClassVar[str] = "entries"
@@ -70,8 +72,9 @@ class EntryPage(Answer[Entry]):
 
 
 class EntryBrowser:
-    """Browse, and what every way of reading many needs: which stores to ask, within
-    which time, and which rows count.
+    """Browses entries, and serves all other reads of many entries.
+
+    It decides which stores are asked, within which time, and which rows count.
     """
 
     def __init__(self, placement: Placement, trust: Trust) -> None:
@@ -79,9 +82,10 @@ class EntryBrowser:
         self.trust = trust
 
     async def browse(self, asked: EntryQuery) -> EntryPage:
-        """The newest (or oldest) entries along a moment, of those behind `asked.after`.
-        Ties follow the order in which entries were written, in the same direction
-        (A32); older entries have no sequence and come first, by id.
+        """Return the newest (or oldest) entries after `asked.after`.
+
+        Entries of the same moment are in the order in which they were written, in the
+        same direction. Older entries have no sequence and come first, by id.
         """
         lacking, found = AnswerGaps(), dict[str, Record]()
         asked = await self.exclude_blocked_sources(asked, lacking)
@@ -108,10 +112,10 @@ class EntryBrowser:
     async def _gather(
         self, store: Store, collection: Collection, asked: EntryQuery, lacking: AnswerGaps
     ) -> list[Record]:
-        """Enough of one store's records, and one more that tells whether others follow.
+        """Return enough records of one store, and one more if others follow.
 
-        A store brings records by their moment. Those of one moment are asked for by
-        their sequence where a page begins or ends among them.
+        A store sorts records by their moment. If a page begins or ends among records of
+        one moment, those are read by their sequence.
         """
         kept = dict[str, Record]()
         owed = await self.owed_past(store, collection, asked, lacking)
@@ -132,10 +136,10 @@ class EntryBrowser:
     async def _read(
         self, store: Store, query: Query, asked: EntryQuery, lacking: AnswerGaps, kept: dict[str, Record]
     ) -> bool:
-        """Read until there is more than is asked for; whether others follow.
+        """Read until there are more records than requested.
 
-        Passed over are arriving copies and past versions that do not count, and what
-        has other metadata.
+        Returns whether others follow. Arriving copies and past versions that do not
+        count are skipped, and so are entries with other metadata.
         """
         collection = query.collection
         while True:
@@ -154,14 +158,14 @@ class EntryBrowser:
             query = replace(query, cursor=page.cursor)
 
     def _query(self, collection: Collection, asked: EntryQuery) -> Query:
-        """What one store is asked for behind the moment at which the page before ended."""
+        """Return the query for one store after the moment where the last page ended."""
         end = _FIRST_ID if asked.order == "newest" else _LAST_ID
         return self._ordered_query(
             collection, asked, asked.along, None, None if asked.after is None else (asked.after[0], end)
         )
 
     def _of_one_moment(self, collection: Collection, asked: EntryQuery, moment: datetime) -> Query:
-        """What one store is asked for of the entries of one moment."""
+        """Return the query for one store's entries of one moment."""
         behind = None
         if asked.after is not None and asked.after[0] == moment:
             behind = (None if asked.after[1] < 0 else asked.after[1], asked.after[2])
@@ -175,8 +179,10 @@ class EntryBrowser:
         which: Condition | None,
         behind: tuple[FieldValue, str] | None,
     ) -> Query:
-        """Kept versions come in the order of their entries; where metadata tell, many
-        are read at once.
+        """Return a query in the order of the request.
+
+        Kept versions come in the order of their entries. If metadata must match, more
+        rows are read at once.
         """
         fields = (by, "entry_id") if collection.field("entry_id") else (by,)
         order = tuple(Order(field, descending=asked.order == "newest") for field in fields)
@@ -188,7 +194,7 @@ class EntryBrowser:
     async def owed_past(
         self, store: Store, collection: Collection, asked: EntryQuery, lacking: AnswerGaps
     ) -> list[Record]:
-        """Of what was known then, the versions that are not kept in the archive yet."""
+        """Return the past versions at that moment that are not in the archive yet."""
         if asked.known_at is None or collection is not ENTRIES:
             return []
         versions = await on_their_way(self._placement, store, asked.where, asked.known_at)
@@ -197,8 +203,10 @@ class EntryBrowser:
         return await self.let_out(known, lacking)
 
     async def exclude_blocked_sources(self, asked: EntryQuery, lacking: AnswerGaps) -> EntryQuery:
-        """The question without the entries of blocked sources. Where the list is unknown,
-        without all that says where it comes from: `lacking` tells.
+        """Return the query without the entries of blocked sources.
+
+        If the blocked sources are unknown, all entries with an origin are left out, and
+        `lacking` says so.
         """
         blocked, archive = self.trust.blocked_sources, self._placement.topology.archive
         known = blocked.cached(asked.tenant)
@@ -211,7 +219,10 @@ class EntryBrowser:
         return replace(asked, trusted=visible(known))
 
     async def let_out(self, rows: Sequence[Record], lacking: AnswerGaps) -> list[Record]:
-        """Those that the recall gate lets out; of the others `lacking` has the ids."""
+        """Return the rows that the recall gate lets through.
+
+        `lacking` has the ids of the others.
+        """
         shown = await self.trust.readable_flags(rows)
         lacking.withheld.update(
             entry_id(row) for row, is_shown in zip(rows, shown, strict=True) if not is_shown
@@ -221,14 +232,16 @@ class EntryBrowser:
     async def filter_known_at(
         self, rows: Sequence[Record], asked: EntryQuery, lacking: AnswerGaps
     ) -> list[Record]:
-        """Of what was found as known at the moment asked about, what was, and whose
-        entry still lives. What cannot be told is left out, and said.
+        """Return the rows that were stored at the requested moment.
+
+        Only versions of entries that still exist count. Rows that cannot be checked are
+        left out, and `lacking` says so.
         """
         if asked.known_at is None:
             return list(rows)
         now = (
             self._placement.now()
-        )  # again: what was written since the stores were asked is not from a clock that is ahead
+        )  # read again: rows written since the query are not from a clock that is ahead
         stored = [row for row in rows if was_stored(row, asked.known_at, now)]
         living, errors = await still_living(self._placement, asked.tenant, stored)
         for error in errors:
@@ -238,11 +251,11 @@ class EntryBrowser:
     async def authoritative_rows(
         self, store: Store, collection: Collection, rows: Sequence[Record], lacking: AnswerGaps | None = None
     ) -> list[Record]:
-        """The rows that count: homes, and arriving copies to which an earlier store
-        shows a mark.
+        """Return the rows that count.
 
-        Where an earlier store fails, what only its marks could tell does not count, and
-        `lacking` names it; without that the failure is raised.
+        They are homes, and arriving copies to which an earlier store has a mark. If an
+        earlier store fails, its marks are unknown and those copies do not count. Then
+        `lacking` names the store; without `lacking` the failure is raised.
         """
         arriving = [r.key for r in rows if r.role is Role.ARRIVING]
         if not arriving:
@@ -260,7 +273,7 @@ class EntryBrowser:
     async def _marked_keys(
         self, source: Store, collection: Collection, keys: Sequence[Key], target: Store
     ) -> set[Key]:
-        """The keys under which a store shows a mark to another."""
+        """Return the keys under which a store has a mark to another store."""
         with step("browse.marks"):
             stands = await source.get(collection, keys)
         return {
@@ -270,10 +283,11 @@ class EntryBrowser:
     async def everything(
         self, tenant: str, scope: Scope | None, *, retired: bool = False
     ) -> AsyncIterator[Entry]:
-        """Every live entry of a tenant or scope, store by store in the direction
-        records move, oldest first in each; each once.
+        """Yield every live entry of a tenant or scope, each once.
 
-        With `retired` also those whose window of validity has ended, or has not begun.
+        Stores are read in the direction in which records move, and each store's entries
+        oldest first. With `retired`, entries outside their validity window are
+        included.
         """
         now = self._placement.now()
         async for row in self.every_record(ENTRIES, tenant, None if scope is None else scope.text):
@@ -283,8 +297,9 @@ class EntryBrowser:
     async def every_record(
         self, collection: Collection, tenant: str, scope: str | None
     ) -> AsyncIterator[Record]:
-        """Every record of a collection that has not expired, as `everything` has
-        entries; those of one moment by their sequence.
+        """Yield every unexpired record of a collection, in the order of `everything`.
+
+        Records of one moment are sorted by their sequence.
         """
         now, seen = self._placement.now(), set[str]()
         where = Tenant(tenant) if scope is None else within(Partition(tenant, scope))
@@ -321,8 +336,9 @@ class EntryBrowser:
     # -- shared ------------------------------------------------------------------------
 
     def sources(self, asked: EntryQuery) -> list[tuple[Store, Collection]]:
-        """Which stores to ask for what, in the direction records move: where entries of
-        the asked scopes are born, and what comes behind.
+        """Return the stores and collections to read, in the order of moves.
+
+        They begin with the store where entries of the requested scopes are born.
         """
         kind, topology = self._placement.kinds.of(ENTRIES), self._placement.topology
         born = min((kind.route(scope.kind).tier for scope in asked.scopes), key=TIERS.index, default=TIERS[0])
@@ -336,7 +352,7 @@ class EntryBrowser:
     async def try_call(
         self, store: Store, lacking: AnswerGaps, call: Coroutine[Any, Any, T], *, shows: bool = True
     ) -> T | None:
-        """See `AnswerGaps.answered`."""
+        """See `AnswerGaps.try_call`."""
         return await lacking.try_call(self._placement, store, call, shows=shows)
 
     @staticmethod
@@ -346,19 +362,19 @@ class EntryBrowser:
 
 
 def _place(record: Record, asked: EntryQuery) -> tuple[datetime, int, str]:
-    """Where an entry stands among others along the moment that orders."""
+    """Return an entry's position in the requested order."""
     moment = record.updated_at if asked.along == "updated_at" else record.created_at
     return moment, _sequence(record), entry_id(record)
 
 
 def _sequence(record: Record) -> int:
-    """What orders entries of one moment; -1 for those that have none."""
+    """Return the sequence among entries of one moment; -1 if there is none."""
     sequence = record.fields.get(SEQUENCE)
     return sequence if isinstance(sequence, int) else -1
 
 
 def _add(found: dict[str, Record], rows: Iterable[Record], asked: EntryQuery) -> None:
-    """Add what stands behind `asked.after`, of each entry the copy that counts."""
+    """Add the rows after `asked.after`; of each entry, keep the authoritative copy."""
     for row in rows:
         *_, name = place = _place(row, asked)
         if asked.after is not None and not (
@@ -371,8 +387,9 @@ def _add(found: dict[str, Record], rows: Iterable[Record], asked: EntryQuery) ->
 
 
 def outranks(row: Record | Head, other: Record | Head, known_at: datetime | None = None) -> bool:
-    """Of two copies of one entry the newer counts, the one of just the moment asked
-    about before it; between equals a home before a copy.
+    """Return whether a copy of an entry is more authoritative than another copy.
+
+    A copy of exactly the requested moment wins, then the newer one, then a home.
     """
     asked = None if known_at is None else micros(known_at)
 

@@ -1,5 +1,6 @@
-"""Entries made from entries: promoted into a broader scope, or compacted into one. The
-new entry is stored first; what remains is owed by it.
+"""Entries made from entries: promoted into a broader scope, or compacted into one.
+
+The new entry is stored first, with the remaining work as its pending steps.
 """
 
 from __future__ import annotations
@@ -40,21 +41,21 @@ from memory.ports.store import Store
 from memory.ports.writes import Put, Status
 
 Callback: TypeAlias = Callable[[list[Entry]], str | Awaitable[str]]
-"""Makes one text of several entries; gets copies of them in the order asked, may be
-async (A77).
+"""Makes one text of several entries. It receives copies of them in the requested order,
+and may be async.
 """
 
 COPIED_VERSION = "promoted_from_version"
-"""In the body of a promoted entry: the version of the original that it is a copy of."""
+"""In the body of a promoted entry: the version of the original that was copied."""
 OVERRIDES = "promoted_with"
-"""In the body of a promoted entry: a digest of what the promotion was told to say
-otherwise than the original.
+"""In the body of a promoted entry: a digest of the values that the promotion overrode.
 """
 
 
 class Derivation:
-    """Promotion across scopes, and compaction. Ids derive from the sources, so that a
-    repeat finds what it made before.
+    """Promotion across scopes, and compaction.
+
+    Ids derive from the sources, so that a repeated call finds its earlier result.
     """
 
     def __init__(
@@ -88,21 +89,28 @@ class Derivation:
         automatic: bool = False,
         consistency: Consistency | None = None,
     ) -> Entry:
-        """Copy an entry into a broader scope (A59-A71). `automatic` says that a rule
-        asks, and no caller.
+        """Copy an entry into a broader scope.
 
-        Promoting the same source to the same scope again with the same overrides
-        returns the same entry, with others it is a `Conflict` (A72). Where the copy was
-        deleted since, another is made, or, unless `revive`, it is a `Conflict`. If the
-        original is edited meanwhile, it is copied again. If it is deleted meanwhile,
-        the copy is deleted too, and `NotFound` is raised. The original is deleted only
-        at the version that was copied, and only while its copy can be read.
+        `automatic` means that a rule asks for it, and no caller.
+
+        A repeated promotion of the same source to the same scope with the same
+        overrides returns the same entry. If the copy was deleted since, another is
+        made, unless `revive` is false. If the original is edited meanwhile, it is
+        copied again. If it is deleted meanwhile, the copy is deleted too. The original
+        is deleted only at the version that was copied, and only while its copy can be
+        read.
+
+        Raises:
+            Conflict: It was promoted with other overrides. Or the copy was deleted and
+                `revive` is false. Or the original to delete was edited after it was
+                copied.
+            NotFound: The entry does not exist, or was deleted meanwhile.
         """
         patience, asked = RetryDeadline(self._placement, entry_id), _digest(overrides or {})
         while True:
             try:
                 source = await self._entries.live_record(tenant, entry_id)
-            except NotFound:  # promoted before, and the original deleted with it: a repeat of that call
+            except NotFound:  # a repeat: the entry was promoted before, and the original deleted with it
                 return await self._find_promoted(tenant, entry_id, target, asked)
             record = await self._copy_of(tenant, source, target, overrides or {}, gated=True)
             record = made_of(record, [source], automatic=automatic, moved=delete_original)
@@ -124,30 +132,33 @@ class Derivation:
             except NotFound:
                 if (await self._placement.locate(ENTRIES, source.key)).record is None:
                     raise
-                revive = True  # what was deleted is the copy that this call made
-                await patience.wait()  # it was edited while it was copied
+                revive = True  # this call made the deleted copy
+                await patience.wait()  # the original was edited while it was copied
 
     async def plan_promotion(
         self, tenant: str, entry_id: str, target: Scope, to_come: Record | None = None
     ) -> tuple[Record, LocatedRecord]:
-        """The copy that `promote` would make now, and what stands under its id: one
-        that was made before, or the tombstone of one.
+        """Return the copy that `promote` would make now, and the row under its id.
 
-        `to_come`: the entry, where it does not stand yet. Nothing is written, and
-        neither quotas nor the write gate are asked. Raises `NotFound` and
-        `InvalidScopePromotion` as `promote` does.
+        That row is an earlier copy, or the tombstone of one. `to_come` is the entry, if
+        it is not stored yet. Nothing is written, and neither the quotas nor the write
+        gate are called.
+
+        Raises:
+            NotFound: As in `promote`.
+            InvalidScopePromotion: As in `promote`.
         """
         source = to_come or await self._entries.live_record(tenant, entry_id)
         record = await self._copy_of(tenant, source, target, {}, gated=False)
         whose = {} if source.vector is None else await self._meaning.whose()
-        record = replace(record, fields={**record.fields, **whose}, vector=source.vector)  # it says the same
+        record = replace(record, fields={**record.fields, **whose}, vector=source.vector)  # same text
         return record, await self._placement.locate(
             ENTRIES, record.key, born_in=self._placement.topology.home(record.tier)
         )
 
     @property
     def decided_when_made(self) -> tuple[str, ...]:
-        """What decides besides whether a copy is made, and is not asked before it is."""
+        """Conditions that decide when the copy is made, and are not checked before."""
         return ("if the write gate accepts it",) if self._entries.trust.gates.write is not None else ()
 
     async def _copy_of(
@@ -160,11 +171,12 @@ class Derivation:
             metadata.setdefault("created_in_session_id", origin.scope.id)
         said = {name: getattr(origin, name) for name in WHERE_SAID}
         wanted = {"content": origin.content, "tags": origin.tags} | overrides
-        if "metadata" in wanted:  # laid over the source's: provenance is never stripped (A88)
+        if "metadata" in wanted:  # laid over the source's metadata: provenance is never removed
             metadata = validation.json_object("metadata", metadata | wanted["metadata"])
         wanted["metadata"] = metadata
-        # Checked when it was written, and again where overridden: what could be stored
-        # can be promoted, empty content too (A52).
+        # The values were checked when they were written, and are checked again if
+        # overridden. Everything that could be stored can be promoted, even empty
+        # content.
         draft = EntryDraft.model_construct(
             scope=target,
             type=origin.type,
@@ -201,13 +213,16 @@ class Derivation:
         )
 
     async def _find_promoted(self, tenant: str, entry_id: str, target: Scope, asked: str) -> Entry:
-        """What an entry that is gone was promoted to. Raises `NotFound` with the id of
-        that entry if it was not promoted, if the copy is hidden too, or if the entry was
-        deleted before its copy was confirmed: then the copy goes.
+        """Return the copy of an entry that was promoted and deleted.
+
+        Raises:
+            NotFound: The entry was not promoted, or its copy is hidden, or the entry
+                was deleted before the copy was confirmed. In the last case the copy is
+                deleted too. The error names the entry.
         """
         try:
             made = await self._entries.live_record(tenant, _promoted_key(tenant, entry_id, target).id)
-        except NotFound:  # it was not promoted, or the copy is hidden: one expires with its original
+        except NotFound:  # not promoted, or the copy is hidden: it expires with its original
             raise NotFound(entry_id) from None
         if any(owed.step == CONFIRM_SOURCES for owed in made.owed):
             there = await self._placement.locate(ENTRIES, made.key)
@@ -232,8 +247,9 @@ class Derivation:
         delete_sources: bool = False,
         consistency: Consistency | None = None,
     ) -> Entry:
-        """Make one entry of several of one scope (A73-A87). The library calls no model:
-        the callback does (A85).
+        """Make one entry of several entries of one scope.
+
+        The library calls no model: the callback does.
         """
         distinct = list(dict.fromkeys(entry_ids))
         if not distinct:
@@ -280,7 +296,7 @@ class Derivation:
         )
         generation = min(
             s.generation or 0 for s in sources
-        )  # sources erased meanwhile take their summary with them
+        )  # sources that are erased meanwhile take their summary with them
         record = replace(record, generation=generation, body={**record.body, MADE_OF: oldest_in(sources)})
         record = made_of(record, sources, automatic=False, moved=delete_sources)
         to_delete = sources if delete_sources else []
@@ -318,12 +334,13 @@ class Derivation:
         revive: bool = True,
         consistency: Consistency | None = None,
     ) -> Entry:
-        """Put a derived record where nothing stands under its id, or over the tombstone
-        of an earlier life.
+        """Store a derived record under a free id, or over a tombstone.
 
-        Where it was made before and `check` has nothing against it, what was made is
-        the answer. Sources go only for a copy that can be read, and not where one of
-        them is under legal hold: then `LegalHoldActive` is raised.
+        If the record exists already and `check` does not raise, the existing one is
+        returned. Sources are deleted only if the copy can be read.
+
+        Raises:
+            LegalHoldActive: One of the sources to delete is under legal hold.
         """
         await self._erasure.holds.refuse(to_delete)
         less = sum(source.scope == record.scope for source in to_delete)
@@ -379,7 +396,7 @@ class Derivation:
             if (error := rejection_error(born.store, outcome)) is not None:
                 raise error
             if outcome.status is Status.REJECTED:
-                raise NotFound(record.key.id)  # the scope was erased under it
+                raise NotFound(record.key.id)  # the scope was erased meanwhile
             if outcome.applied:
                 stored = replace(new, generation=outcome.generation)
                 await self._derivatives.confirm(born.store, stored, sources)
@@ -389,8 +406,9 @@ class Derivation:
             await patience.wait()
 
     async def _is_undone(self, store: Store, made: Record, sources: Sequence[Record] = ()) -> bool:
-        """Whether what was made before, and not confirmed, is gone now, since a source
-        was deleted or edited behind it.
+        """Return whether an unconfirmed earlier result is deleted now.
+
+        It is if one of its sources was deleted or edited since.
         """
         try:
             await self._derivatives.confirm(store, made, sources)
@@ -420,8 +438,9 @@ class Derivation:
         return entry_of((await self._placement.locate(ENTRIES, made.key)).record or made)
 
     async def _mark_moved(self, originals: Collection[str], is_moved: bool, made: Record) -> Record | None:
-        """A copy that takes the place of its original, or does not: if it does, the
-        erasure of the original's scope reaches it no more.
+        """Return a copy that is marked as moved or not; None if it is already.
+
+        The erasure of the original's scope does not affect a moved copy.
         """
         moved = as_moved(made, originals, is_moved)
         return (
@@ -432,7 +451,7 @@ class Derivation:
 
 
 def origin_fields(origin: Entry) -> dict[str, Any]:
-    """What an entry says of where it came from, as a draft takes it."""
+    """Return the origins of an entry as arguments of a draft."""
     return {
         "source": origin.source,
         "agent": origin.agent,
@@ -460,8 +479,10 @@ def _check_overrides(made: Record, asked: str) -> None:
 
 
 def _united_tags(origins: Sequence[Entry], source_ids: Sequence[str]) -> list[str]:
-    """The tags of all sources in order, within the limits of an entry. Raises
-    `CompactionError` beyond them.
+    """Return the tags of all sources in order, within the limits of an entry.
+
+    Raises:
+        CompactionError: There are too many tags.
     """
     union = list(dict.fromkeys(tag for origin in origins for tag in origin.tags))
     if len(union) > validation.MAX_TAGS:
@@ -476,10 +497,13 @@ def _united_tags(origins: Sequence[Entry], source_ids: Sequence[str]) -> list[st
 def _merged_metadata(
     origins: Sequence[Entry], given: Mapping[str, Any] | None, source_ids: Sequence[str]
 ) -> dict[str, Any]:
-    """The metadata of all sources, the first seen winning, and what was given on top.
+    """Return the metadata of all sources, with the given metadata on top.
 
-    Raises `CompactionError` beyond the limits of an entry; if some was given, that
-    alone is taken then.
+    The first source that has a key wins. If the result exceeds the limits of an entry,
+    the given metadata alone is used.
+
+    Raises:
+        CompactionError: The result exceeds the limits, and no metadata was given.
     """
     merged = {name: value for origin in reversed(origins) for name, value in origin.metadata.items()} | dict(
         given or {}
@@ -497,15 +521,13 @@ def _merged_metadata(
 
 
 def _latest(moments: Sequence[datetime | None]) -> datetime | None:
-    """The latest expiry; none where one never expires (decision A83)."""
+    """Return the latest expiry; None if one entry never expires."""
     known = [m for m in moments if m is not None]
     return max(known) if known and len(known) == len(moments) else None
 
 
 def _contributors(origin: Entry) -> list[dict[str, Any]]:
-    """Where a source came from; of a compacted one, where its own sources came from
-    (decision A82).
-    """
+    """Return the contributors of a source: itself, or those of a compacted source."""
     if origin.contributors:
         return [c.model_dump() for c in origin.contributors]
     given = origin.metadata

@@ -1,10 +1,12 @@
-"""What was made of entries and messages: found when its sources are erased, and checked
-against them when it is stored.
+"""Entries derived from entries and messages.
 
-A derived entry is put first, owing `confirm_sources`; then its sources are read again.
-An erasure deletes first, then asks for what names the source. So one of both always
-sees the other, on every topology, and a process that dies in between leaves a step that
-a sweep carries out.
+They are found when their sources are erased, and checked against their sources when
+they are stored.
+
+A derived entry is stored first, with the pending step `confirm_sources`. Then its
+sources are read again. An erasure deletes first, then searches for entries that name
+the source. So one of both always sees the other, on every topology. If a process dies
+in between, a sweep carries out the remaining step.
 """
 
 from __future__ import annotations
@@ -45,31 +47,32 @@ from memory.ports.store import Store
 log = logging.getLogger(__name__)
 
 CONFIRM_NOTES = "confirm_notes"
-"""What an entry owes whose advisor's note was stored just now, until the entries that
-the advisor was shown were seen to stand.
+"""The pending step of an entry after an advisor's note was stored, until the entries
+that the advisor saw have been checked to exist.
 """
 
 Stand = Callable[[str, MessageSource], Awaitable[bool]]
-"""Whether the messages of a source are there, and none of them was erased."""
+"""Returns whether the messages of a source exist, and none of them was erased."""
 
 
 @dataclass(slots=True)
 class _Check:
-    """A derived entry that is being stored here."""
+    """A derived entry that is being stored by this process."""
 
     sources: Sequence[Record]
     """Its sources as they were read."""
     gone: str | None = None
-    """The source that was deleted or edited since; the derived entry was deleted then."""
+    """The source that was deleted or edited since. The derived entry was deleted then.
+    """
 
 
 def source_filter(*references: str) -> Condition:
-    """Entries that name one of these as a source."""
+    """Return the condition for entries that name one of these as a source."""
     return Or(tuple(Has(DERIVED_FROM, reference) for reference in references))
 
 
 async def find_derived(placement: Placement, tenant: str, asked: Condition) -> AsyncIterator[Record]:
-    """The entries of a tenant for which this holds, retired ones too, in every store."""
+    """Yield a tenant's entries that match, retired ones too, in every store."""
     for store in placement.topology.homes:
         query = Query(ENTRIES, Tenant(tenant), asked, limit=placement.settings.page, roles=BROWSED)
         async for page in placement.pages("derived.find", store, query):
@@ -79,7 +82,7 @@ async def find_derived(placement: Placement, tenant: str, asked: Condition) -> A
 
 
 class Derivatives:
-    """Finds and deletes what was made of what is gone."""
+    """Finds and deletes entries whose sources are gone."""
 
     def __init__(self, placement: Placement, *, entries: Entries, outbox: Outbox, erasure: Erasure) -> None:
         self._placement = placement
@@ -88,8 +91,8 @@ class Derivatives:
         self._erasure = erasure
         self._checks: dict[Key, list[_Check]] = {}
         self._kept: dict[Key, list[str] | None] = {}
-        """By entry that is being deleted here, what was made of it and stays; None
-        until that is known.
+        """For each entry that this process is deleting: the derived entries that stay.
+        None until they are known.
         """
         self.messages_stand: Stand | None = None
         outbox.register(CONFIRM_SOURCES, self._confirm, StepLifetime.DELETED)
@@ -100,12 +103,14 @@ class Derivatives:
     # -- stored ------------------------------------------------------------------------
 
     async def confirm(self, store: Store, stored: Record, sources: Sequence[Record] = ()) -> None:
-        """Read the sources of an entry again that was stored just now, or before and
-        owes that still.
+        """Read the sources of a derived entry again.
 
-        Raises `NotFound` where one was deleted, or edited since: then the entry is
-        deleted. Raises `StoreUnavailable` where that cannot be told yet: a sweep does
-        it, and the call can be repeated.
+        The entry was stored just now, or before with the step still pending.
+
+        Raises:
+            NotFound: A source was deleted or edited since. The entry is deleted then.
+            StoreUnavailable: The sources cannot be read now. A sweep will check them,
+                and the call can be repeated.
         """
         if not any(owed.step == CONFIRM_SOURCES for owed in stored.owed):
             return
@@ -141,8 +146,9 @@ class Derivatives:
         return True
 
     async def _stale_source(self, entry: Record, read: Mapping[Key, Record]) -> str | None:
-        """The first direct source that does not say any more what it said when it was
-        read; None where all do.
+        """Return the first direct source whose content has changed since it was read.
+
+        None if none has.
         """
         tenant, direct = entry.key.tenant, [source for source in sources_of(entry) if source.direct]
         keys = {Key(tenant, source.entry_id): source for source in direct if isinstance(source, EntrySource)}
@@ -163,8 +169,10 @@ class Derivatives:
     # -- erased ------------------------------------------------------------------------
 
     async def delete(self, key: Key) -> DeletedEntry:
-        """Delete an entry with what was made of it automatically; the answer names what
-        was made of it and stays. One call for a key at a time.
+        """Delete an entry with the entries that were derived from it automatically.
+
+        The result names the derived entries that stay. Only one call for a key may run
+        at a time.
         """
         self._kept[key] = None
         try:
@@ -176,8 +184,9 @@ class Derivatives:
         )
 
     async def _unmake(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """An entry was deleted: so is what was made of it, or what was made of it
-        automatically; notes about it say nothing any more.
+        """Delete the entries derived from a deleted entry: all, or the automatic ones.
+
+        Notes that mention the entry are cleared.
         """
         key, mode = pending.owner.key, owed.data["mode"]
         if isinstance(pending.owner, Record):
@@ -202,7 +211,7 @@ class Derivatives:
         return True
 
     async def _goes(self, key: Key, mode: Unmakes) -> bool:
-        """Delete a derived entry; false if it stays, since it is under legal hold."""
+        """Delete a derived entry. Returns false if a legal hold keeps it."""
         try:
             await self._erasure.delete(ENTRIES, key, unmake=mode)
         except LegalHoldActive as error:
@@ -211,9 +220,7 @@ class Derivatives:
         return True
 
     async def _confirm_notes(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """Drop a note that was stored while an entry was deleted which the advisor had
-        been shown.
-        """
+        """Drop an advisor's note if an entry that the advisor saw is deleted."""
         key, shown = pending.owner.key, owed.data["shown"]
         there = await self._placement.locate_many(ENTRIES, [Key(key.tenant, one) for one in shown])
         for entry_id, at in zip(shown, there, strict=True):
@@ -224,7 +231,7 @@ class Derivatives:
         return True
 
     async def _without_note(self, entry_id: str, record: Record) -> Record | None:
-        """The entry without what an advisor's note says of an entry that is gone."""
+        """Return the entry without an advisor's text about a deleted entry."""
         notes: Any = record.body.get(NOTES) or {}
         told = notes.get("auto_supersede")
         if told is None or entry_id not in told["candidates"] or told["note"] in (None, ERASED_NOTE):
@@ -243,7 +250,7 @@ class Derivatives:
         )
 
     async def _gone_with(self, partition: Partition, generation: int) -> None:
-        """A scope was erased: so is what was made of the entries that it had."""
+        """Delete the entries derived from the entries of an erased scope."""
         async for record in find_derived(
             self._placement,
             partition.tenant,

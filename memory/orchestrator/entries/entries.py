@@ -1,5 +1,6 @@
-"""Entries: written, read, updated, retired. Drafts and patches arrive checked; stores
-are touched only here and below.
+"""Entries: written, read, updated, retired.
+
+Drafts and patches arrive validated. Only this package and the ones below it use stores.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Put, Status
 
 Change = Callable[[Record, datetime], dict[str, Any]]
-"""What becomes of a record that is changed now."""
+"""Returns the changes of a record that is changed now."""
 
 
 class Entries:
@@ -79,7 +80,7 @@ class Entries:
         self.quotas = quotas
         self._turns = turns
         self.on_written: Callable[[str, Sequence[Entry]], object] = lambda tenant, entries: None
-        """Hears, of each tenant, which entries were written or changed."""
+        """Called with a tenant, and its entries that were written or changed."""
 
     # -- writing -----------------------------------------------------------------------
 
@@ -92,7 +93,7 @@ class Entries:
         consistency: Consistency | None = None,
         steps: Sequence[PendingStep] = (),
     ) -> Entry:
-        """Store one entry; under a key, exactly once (decision A5)."""
+        """Store one entry. With a key, a repeated write stores it exactly once."""
         try:
             return (
                 await self.write_many(tenant, [draft], revive=revive, consistency=consistency, steps=steps)
@@ -109,7 +110,7 @@ class Entries:
         consistency: Consistency | None = None,
         steps: Sequence[PendingStep] = (),
     ) -> list[Entry]:
-        """Store entries in order; see `EntryWriter.write_many`."""
+        """Store entries in order. See `EntryWriter.write_many`."""
         written = await self.writer.write_many(
             tenant, drafts, revive=revive, consistency=consistency, steps=steps
         )
@@ -121,8 +122,10 @@ class Entries:
     async def get(
         self, tenant: str, entry_id: str, *, as_of: datetime | None = None, known_at: datetime | None = None
     ) -> Entry | None:
-        """The entry, or None where none is visible: unknown, foreign, expired, or
-        outside its window at `as_of` (default now).
+        """Return the entry, or None if it is not visible.
+
+        It is not visible if it is unknown, of another tenant, expired, or outside its
+        validity window at `as_of` (default now).
         """
         if not ids.is_id(entry_id):
             return None
@@ -143,8 +146,10 @@ class Entries:
         known_at: datetime | None = None,
         retired: bool = False,
     ) -> dict[str, Entry]:
-        """Those of these entries that `get` shows, by id; with `retired` also those
-        outside of their window, as they are.
+        """Return the entries that `get` would return, by id.
+
+        With `retired`, entries outside their window are included, in their current
+        state.
         """
         keys = [Key(tenant, entry_id) for entry_id in dict.fromkeys(entry_ids) if ids.is_id(entry_id)]
         records = [
@@ -163,7 +168,7 @@ class Entries:
     async def _visible_at(
         self, record: Record, as_of: datetime | None, known_at: datetime | None, retired: bool = False
     ) -> Record | None:
-        """The entry as it stands at these moments, if it does."""
+        """Return the entry as it was at these moments, if it is visible."""
         now = self._placement.now()
         if is_expired(record, now):
             return None
@@ -180,7 +185,7 @@ class Entries:
         )
 
     async def _read(self, key: Key) -> Record | None:
-        """By way of the cache, where there is one."""
+        """Read an entry, from the cache if there is one."""
         seen = await self._cache.look(ENTRIES, key)
         if seen.record is not None:
             return seen.record
@@ -190,7 +195,7 @@ class Entries:
         return record
 
     async def _as_known(self, record: Record, known_at: datetime, now: datetime) -> Record | None:
-        """The version that was stored at that moment (decision D34)."""
+        """Return the version that was stored at that moment."""
         moment = micros(known_at)
         if record.version <= moment:
             return record
@@ -199,15 +204,20 @@ class Entries:
         return of_that_moment or next((v for v in reversed(versions) if was_stored(v, known_at, now)), None)
 
     async def history(self, tenant: str, entry_id: str) -> list[Entry]:
-        """Every version of a live entry, retired or not: oldest first, the current one
-        last.
+        """Return every version of a live or retired entry, oldest first.
+
+        The current version is last.
         """
         record = await self.live_record(tenant, entry_id, active=False)
         return [entry_of(r) for r in (*await kept_versions(self._placement, record), record)]
 
     async def live_record(self, tenant: str, entry_id: str, *, active: bool = True) -> Record:
-        """The home record of an unexpired entry, active unless told otherwise; raises
-        `NotFound`.
+        """Return the home record of an unexpired entry.
+
+        With `active`, the entry must also be in its validity window.
+
+        Raises:
+            NotFound: There is no such entry.
         """
         located = (
             await self._placement.locate(ENTRIES, Key(tenant, entry_id)) if ids.is_id(entry_id) else None
@@ -224,8 +234,9 @@ class Entries:
     async def update(
         self, tenant: str, entry_id: str, changes: dict[str, Any], consistency: Consistency | None = None
     ) -> Entry:
-        """Change what the checked patch names; the version before it is kept. Without
-        changes, the entry as it is (D16).
+        """Apply the validated patch. The version before it is kept.
+
+        Without changes, the entry is returned unchanged.
         """
         if not changes:
             return entry_of(await self.live_record(tenant, entry_id, active=True))
@@ -241,8 +252,10 @@ class Entries:
     async def invalidate(
         self, tenant: str, entry_id: str, when: datetime | None, consistency: Consistency | None = None
     ) -> bool:
-        """End the entry's validity window; false where nothing is active or the window
-        has an end already (D24-D26).
+        """End the entry's validity window.
+
+        Returns:
+            False if the entry is not active, or its window has an end already.
         """
 
         def ends(record: Record, now: datetime) -> dict[str, Any]:
@@ -252,7 +265,7 @@ class Entries:
             if when is not None and when <= start:
                 raise InvalidInput(
                     "when", "must be later than valid_from. Otherwise the entry is valid at no moment"
-                )  # decision D33
+                )
             return {"valid_to": when or max(start, now)}
 
         try:
@@ -268,9 +281,13 @@ class Entries:
         *,
         settles: frozenset[str] = frozenset(),
     ) -> bool:
-        """Put in the place of an entry, retired ones too, what is made of it as it
-        stands; false where that is nothing, or there is no such entry. What is made of
-        it may owe steps of its own, and `settles` names those that are done with it.
+        """Replace an entry, also a retired one, by the result of `rewritten`.
+
+        The result may have pending steps of its own. `settles` names the steps that end
+        with it.
+
+        Returns:
+            False if `rewritten` returns None, or there is no such entry.
         """
         patience = RetryDeadline(self._placement, key.id)
         async with self._turns.take(ENTRIES, key, patience):
@@ -283,8 +300,9 @@ class Entries:
         *,
         settles: frozenset[str] = frozenset(),
     ) -> bool:
-        """The same without waiting for this process's other changes of the entry: for
-        steps, which one of them may be carrying out.
+        """Rewrite without waiting for other changes of the entry in this process.
+
+        It is for pending steps, which such a change may be carrying out.
         """
         patience = RetryDeadline(self._placement, key.id)
         while True:
@@ -299,12 +317,14 @@ class Entries:
             await patience.wait()
 
     async def upsert(self, tenant: str, draft: EntryDraft, consistency: Consistency | None = None) -> Entry:
-        """Have the entry under the draft's key say what the draft says: one that is
-        there gets another version, unless it says so already.
+        """Store the values of the draft in the entry under its key.
 
-        Where there is none, or none any more, one is born: deleted ones and those past
-        their expiry stand in nobody's way. One that is retired is a `Conflict`: nothing
-        brings it back (D27), nor can it be edited (D28).
+        An existing entry gets a new version, unless it has these values already. If
+        there is none, or it was deleted or has expired, a new entry is written.
+
+        Raises:
+            Conflict: The entry is retired. A retired entry cannot be restored or
+                edited.
         """
         [draft] = await self.trust.let_in(tenant, [draft], changing=True)
         key = self.writer.pending(tenant, draft).record.key
@@ -316,7 +336,7 @@ class Entries:
         return entry
 
     async def _try_upsert(self, key: Key, draft: EntryDraft, consistency: Consistency | None) -> Entry | None:
-        """One try; None when somebody else was faster."""
+        """Try once. Returns None if another writer was faster."""
         home = (await self._placement.locate(ENTRIES, key)).home()
         now = self._placement.now()
         try:
@@ -356,11 +376,16 @@ class Entries:
         *,
         origins: Sequence[str] = (),
     ) -> bool:
-        """End the entry's validity at a moment that may have passed, or at its start
-        where that is later; an end that lies ahead is brought forward.
+        """End the entry's validity at a moment, which may be in the past.
 
-        False where nothing is active, or, given a `version`, where it has another.
-        `origins`: of what takes its place.
+        It ends at its start if the start is later. A later end is brought forward.
+
+        Args:
+            version: Only retire this version.
+            origins: The origins of the superseding entry.
+
+        Returns:
+            False if the entry is not active, or has another version.
         """
 
         def ends(record: Record, now: datetime) -> dict[str, Any]:
@@ -378,8 +403,10 @@ class Entries:
     async def _change(
         self, tenant: str, entry_id: str, change: Change, consistency: Consistency | None = None
     ) -> Record:
-        """Read, change, and write on condition that nobody else did meanwhile; else
-        again, until the deadline: then `TooMuchContention`.
+        """Change an entry, and retry if another writer changed it meanwhile.
+
+        Raises:
+            TooMuchContention: Other writers were faster until the deadline.
         """
         if not ids.is_id(entry_id):
             raise NotFound(entry_id)
@@ -390,7 +417,7 @@ class Entries:
             return stored
 
     async def _attempt(self, key: Key, change: Change, consistency: Consistency | None) -> Record | None:
-        """One try at a change; None when somebody else was faster."""
+        """Try a change once. Returns None if another writer was faster."""
         home = (await self._placement.locate(ENTRIES, key)).home()
         now = self._placement.now()
         if home is None or is_expired(home[0], now) or not is_current(home[0], now):
@@ -410,8 +437,9 @@ class Entries:
         consistency: Consistency | None,
         settles: frozenset[str] = frozenset(),
     ) -> Record | None:
-        """Write the new version with the old one kept; None when somebody else was
-        faster.
+        """Write the new version and keep the old one.
+
+        Returns None if another writer was faster.
         """
         await self._cache.invalidate(ENTRIES, old.key)
         new, writes = self.prepare_replacement(store, old, new, settles)
@@ -439,8 +467,10 @@ class Entries:
     def prepare_replacement(
         self, store: Store, old: Record, new: Record, settles: frozenset[str] = frozenset()
     ) -> tuple[Record, list[Put]]:
-        """The new version with what it owes, and the puts that store it with the old
-        one kept: several are one batch. `settles`: steps it does.
+        """Return the new version with its pending steps, and the puts that store it.
+
+        Two puts are one atomic batch, in which the second keeps the old version.
+        `settles` names steps that end with the write.
         """
         replaced = kept_version(old, new.version)
         beside = store is self._placement.topology.archive and store.capabilities.atomic
@@ -451,7 +481,7 @@ class Entries:
             if owed.step not in settles
         ]
         owed = (*carried, *write_steps(self._placement, ENTRIES, new, store), *keep, *new.owed)
-        new = replace(new, owed=tuple({one.id: one for one in owed}.values()))  # passages may be owed already
+        new = replace(new, owed=tuple({one.id: one for one in owed}.values()))  # passages may be pending
         writes = [
             Put(
                 ENTRIES,
@@ -465,8 +495,10 @@ class Entries:
         return new, writes
 
     async def delete_if_scope_erased(self, store: Store, old: Record) -> bool:
-        """Whether a write was refused since the scope of this entry is being erased.
-        Then this helps, so that what is said of it is true.
+        """Delete the entry if a write was refused because its scope is being erased.
+
+        The deletion helps the erasure, so that the error of the write is true. Returns
+        whether it was that.
         """
         if await self._generations.lives_on(old, store):
             return False
@@ -475,8 +507,10 @@ class Entries:
 
 
 def retired_at(record: Record, at: datetime, origins: Sequence[str] = ()) -> dict[str, Any]:
-    """The change by which an entry that others supersede is retired, noting of what
-    these come. An end that another clock gave it before is not put off.
+    """Return the change that retires a superseded entry.
+
+    It records the origins of the superseding entry. An earlier end of the validity
+    window stays.
     """
     start: Any = record.fields["valid_from"]
     end: Any = record.fields.get("valid_to")

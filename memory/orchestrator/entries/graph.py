@@ -1,10 +1,9 @@
-"""The graph of a tenant's entries: what is linked to an entry, how densely, and a
-whole.
+"""The graph of a tenant's entries: neighbours, density, and the whole graph.
 
-It is asked in rounds, not entry by entry: the links of all that a round begins with,
-then the entries at their other ends. What is capped are neighbours that count, so an
-entry with very many links to retired ones is asked again alone, in pages, and keeps no
-other from being seen.
+The graph is read in rounds, not entry by entry: first the links of all entries of a
+round, then the entries at their other ends. Limits apply to neighbours that count. So
+an entry with very many links to retired entries is read again alone, in pages, and does
+not hide other entries.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ from memory.ports.query import Eq, In, Order, Query, Tenant, all_of, encode_curs
 from memory.ports.record import Record
 
 MOST_NODES = 50
-"""Entries that an expansion shows, the one it begins with among them (D117)."""
+"""The maximum number of entries in an expansion, with the first entry."""
 LINKS_A_SIDE = 50
-"""Links in each direction that count of one entry (D117)."""
+"""How many links of one entry count in each direction."""
 MOST_READ = 20_000
-"""Links that an expansion reads in all, those to retired entries too."""
+"""How many links an expansion reads in all, with those to retired entries."""
 PAGE = 1_000
 CHAIN = 100
-"""Entries of which a history tells, with what each took the place of."""
+"""The maximum number of entries in a chain of superseded entries."""
 DENSE = 4
-"""Entries within reach from which on a neighbourhood is dense (D118)."""
+"""The number of entries within reach from which a neighbourhood is dense."""
 
 Side = Literal["source_id", "target_id"]
 Verdict = Literal["isolated", "sparse", "dense"]
@@ -46,7 +45,7 @@ Verdict = Literal["isolated", "sparse", "dense"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Node(ResultMixin):
-    """An entry of a graph, and in how many steps it was reached."""
+    """An entry of a graph, and the number of steps in which it was reached."""
 
     entry: Entry
     depth: int
@@ -54,11 +53,11 @@ class Node(ResultMixin):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Expansion(ResultMixin):
-    """What is linked to an entry: `nodes` by distance, the entry itself first;
-    `relations` between them, each once; `notices` say what was cut.
+    """The neighbourhood of an entry.
 
-    `retired` names the nodes that show only since they superseded a visible one, or
-    were superseded by it.
+    `nodes` are sorted by distance, the entry itself first. `relations` are the links
+    between them, each once. `notices` say what was cut. `retired` names the nodes that
+    are only included because they superseded a visible one, or were superseded by it.
     """
 
     nodes: tuple[Node, ...]
@@ -69,8 +68,10 @@ class Expansion(ResultMixin):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Density(ResultMixin):
-    """How closely an entry is linked: links from it and to it, their labels, entries
-    one step away and two steps away (D118).
+    """How closely an entry is linked.
+
+    It counts the links from the entry and to it, and the entries one step and two steps
+    away. `labels` are the labels of its links.
     """
 
     outgoing: int
@@ -84,8 +85,9 @@ class Density(ResultMixin):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Graph(ResultMixin):
-    """Entries, and the relations of which both ends are among them. `retired` names
-    those entries that a visible one superseded: dimmed, not gone.
+    """Entries, and the relations between them.
+
+    `retired` names the entries that a visible one superseded: dimmed, not gone.
     """
 
     entries: tuple[Entry, ...]
@@ -96,7 +98,7 @@ class Graph(ResultMixin):
 
 @dataclass(slots=True)
 class _Links:
-    """The links of one entry in one direction, newest first, as far as they were read."""
+    """The links of one entry in one direction that were read, newest first."""
 
     rows: list[Record] = field(default_factory=list)
     cut: bool = False
@@ -104,7 +106,7 @@ class _Links:
 
 
 class _Budget:
-    """How many links are read yet."""
+    """How many more links may be read."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -133,11 +135,14 @@ class Graphs:
         scopes: frozenset[str] | None = None,
         superseded: bool = False,
     ) -> Expansion:
-        """Breadth first in both directions; with `scopes` only through entries of
-        these. Raises `NotFound` where the entry is not active.
+        """Expand breadth first, in both directions.
 
-        With `superseded` a `supersedes` counts of which one end is visible, and the
-        entry may be a retired one.
+        With `scopes`, only entries of these scopes are followed. With `superseded`, the
+        entry may be retired, and a `supersedes` link counts if one of its ends is
+        visible.
+
+        Raises:
+            NotFound: The entry is not active.
         """
         walk = _Walk(
             await self._begin(tenant, entry_id, retired=superseded),
@@ -158,8 +163,10 @@ class Graphs:
         )
 
     async def density(self, tenant: str, entry_id: str, *, scopes: frozenset[str] | None = None) -> Density:
-        """See `Density`. Of its neighbours the first 50 are looked behind, and a notice
-        says where there are more (D118).
+        """Return how closely an entry is linked. See `Density`.
+
+        The neighbours of the first 50 neighbours are read. A notice says if there are
+        more.
         """
         walk, budget = (
             _Walk(await self._begin(tenant, entry_id), None, now=self._placement.now()),
@@ -195,8 +202,10 @@ class Graphs:
         budget: _Budget,
         at_most: int | None = None,
     ) -> None:
-        """One round: the links of what the round before reached, and the entries behind
-        them.
+        """Run one round.
+
+        It reads the links of the entries that the last round reached, and the entries
+        at their other ends.
         """
         begun = [node.entry.id for node in walk.nodes.values() if node.depth == step - 1][:at_most]
         if not begun:
@@ -217,8 +226,10 @@ class Graphs:
                 walk.take(entry_id, found[entry_id].rows, side, step)
 
     async def _links(self, tenant: str, side: Side, entry_ids: Sequence[str]) -> dict[str, _Links]:
-        """The newest links of each, `LINKS_A_SIDE` of them where there are so many; one
-        that has more is asked about no further.
+        """Return the newest links of each entry.
+
+        They are `LINKS_A_SIDE` or more, if an entry has so many. An entry that has more
+        is not read further.
         """
         found = {entry_id: _Links() for entry_id in entry_ids}
         asking, cursor = list(entry_ids), None
@@ -238,7 +249,7 @@ class Graphs:
     async def _page(
         self, tenant: str, side: Side, entry_ids: Sequence[str], limit: int, cursor: str | None
     ) -> list[Record]:
-        """So many links, newest first; fewer at the end."""
+        """Return up to `limit` links, newest first; fewer at the end."""
         query = Query(
             RELATIONS,
             Tenant(tenant),
@@ -264,8 +275,9 @@ class Graphs:
         scopes: frozenset[str] | None,
         budget: _Budget,
     ) -> None:
-        """Of an entry with more links than were read, read on until enough of them
-        count, or there are no more.
+        """Read more links of an entry until enough of them count.
+
+        The reading ends earlier if there are no more links, or the budget is spent.
         """
         while links.cut and len(walk.visible_links(links.rows, side)) < LINKS_A_SIDE:
             if budget.left <= 0:
@@ -278,8 +290,10 @@ class Graphs:
             links.cut = len(page) == PAGE
 
     async def _look(self, tenant: str, walk: _Walk, named: set[str], scopes: frozenset[str] | None) -> None:
-        """Which of these entries a plain read shows, in the scopes, of those that were
-        not looked for yet; retired ones too where they may show.
+        """Look up the named entries that were not looked up yet.
+
+        Only visible entries in the scopes are kept. Retired ones are included if they
+        may be shown.
         """
         found = await self._entries.get_many(tenant, sorted(named - walk.seen), retired=walk.superseded)
         walk.know(
@@ -290,9 +304,7 @@ class Graphs:
     # -- a whole -----------------------------------------------------------------------
 
     async def graph(self, asked: EntryQuery) -> Graph:
-        """The newest entries that are asked for, up to the limit, and the relations
-        between them (D129).
-        """
+        """Return the newest requested entries up to the limit, and their relations."""
         found = await self._browsing.browse(asked)
         there = {entry.id: entry for entry in found}
         rows = await self._all_links(asked.tenant, "source_id", there)
@@ -322,7 +334,7 @@ class Graphs:
     async def _all_links(
         self, tenant: str, side: Side, entry_ids: Iterable[str], label: str | None = None
     ) -> list[Record]:
-        """All links of these entries, or those of one label."""
+        """Return all links of these entries, or those with one label."""
         ids, found = sorted(entry_ids), list[Record]()
         if not ids:
             return found
@@ -333,8 +345,9 @@ class Graphs:
         return found
 
     async def chain(self, tenant: str, entry_id: str) -> list[str]:
-        """An entry, what it stands in the place of, what that did, and so on; at most
-        so many.
+        """Return an entry and all entries that it superseded, also indirectly.
+
+        At most `CHAIN` entries are returned.
         """
         found, step = [entry_id], [entry_id]
         while step and len(found) < CHAIN:
@@ -349,7 +362,7 @@ class Graphs:
     async def _superseded_entries(
         self, asked: EntryQuery, there: Mapping[str, Entry], rows: Iterable[Record]
     ) -> dict[str, Entry]:
-        """The entries that are not visible at the other end of a `supersedes`."""
+        """Return the entries at the hidden ends of `supersedes` links."""
         ends = {end for row in rows if row.fields["relation"] == SUPERSEDES for end in _ends(row)}
         found = await self._entries.get_many(asked.tenant, ends - there.keys(), retired=True)
         scopes, at = (
@@ -366,7 +379,7 @@ class Graphs:
 
 
 class _Walk:
-    """What an expansion has reached."""
+    """The state of an expansion."""
 
     def __init__(self, begin: Entry, most: int | None, *, now: datetime, superseded: bool = False) -> None:
         self.nodes = {begin.id: Node(begin, 0)}
@@ -382,7 +395,7 @@ class _Walk:
         self.know([begin.id], {begin.id: begin})
 
     def know(self, named: Iterable[str], found: Mapping[str, Entry]) -> None:
-        """These entries were looked for, and those of them were found."""
+        """Note which entries were looked up, and which of them were found."""
         self.seen.update(named)
         self._found.update(found)
         if self.superseded:
@@ -393,11 +406,11 @@ class _Walk:
             )
 
     def visible_links(self, rows: Iterable[Record], side: Side) -> list[Record]:
-        """The links that count."""
+        """Return the links that count."""
         return [row for row in rows if _behind(row, side) in self._found and _may_show(row, self.retired)]
 
     def take(self, entry_id: str, rows: Iterable[Record], side: Side, step: int) -> None:
-        """Go along the links that count, as many as do of one entry in one direction."""
+        """Follow the links that count, up to the limit per entry and direction."""
         counting = self.visible_links(rows, side)
         if len(counting) > LINKS_A_SIDE:
             way = "from" if side == "source_id" else "to"
@@ -415,8 +428,9 @@ class _Walk:
 
 
 def _may_show(row: Record, retired: Set[str]) -> bool:
-    """Whether a relation may show: between visible ones any, else a `supersedes` of
-    which one end is visible.
+    """Return whether a relation may be shown.
+
+    Both of its ends are visible, or it is a `supersedes` with one visible end.
     """
     hidden = len(_ends(row) & retired)
     return hidden == 0 or (hidden == 1 and row.fields["relation"] == SUPERSEDES)
@@ -427,10 +441,10 @@ def _ends(row: Record) -> set[str]:
 
 
 def _behind(row: Record, side: Side) -> str:
-    """The entry at the other end."""
+    """Return the entry at the other end."""
     return str(row.fields["target_id" if side == "source_id" else "source_id"])
 
 
 def _behind_which(row: Record) -> str:
-    """The cursor of a page that ends with this link."""
+    """Return the cursor of a page that ends with this link."""
     return encode_cursor((row.created_at,), row.key.id)

@@ -1,5 +1,7 @@
-"""Children whose parent is gone: deletions take them along, but one in another scope
-outlives an erasure until a sweep comes round to it.
+"""Children whose parent is gone.
+
+A deletion deletes the children of a record. A child in another scope outlives an
+erasure until a sweep reaches it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from memory.ports.record import Key, Record
 
 
 class OrphanCollector:
-    """Finds and deletes them."""
+    """Finds and deletes orphans."""
 
     def __init__(self, placement: Placement, erasure: Erasure) -> None:
         self._placement = placement
@@ -25,10 +27,13 @@ class OrphanCollector:
         self._rounds = {child: Round(placement) for kind in placement.kinds for child in kind.named_by}
 
     async def drop(self, hold: LeaseCheck) -> int:
-        """Of a slice of the children, of every tenant, delete those that name a parent
-        which is gone; of more while there are such. How many.
+        """Delete the orphans in a slice of the children of every tenant.
 
-        One whose parent may stand in a store that does not answer is left.
+        Continue with further slices while orphans are found. A child whose parent may
+        be in a store that does not answer is kept.
+
+        Returns:
+            The number of deleted children.
         """
         dropped = 0
         for kind in self._placement.kinds:
@@ -53,7 +58,7 @@ class OrphanCollector:
 
 
 def parents_of(child: Record | Head, fields: Sequence[str]) -> set[Key]:
-    """The records that a child names."""
+    """Return the keys of the records to which a child refers."""
     return {
         Key(child.key.tenant, str(child.fields[field]))
         for field in fields
@@ -64,8 +69,9 @@ def parents_of(child: Record | Head, fields: Sequence[str]) -> set[Key]:
 async def existing_keys(
     placement: Placement, collection: Collection, keys: set[Key], *, partial: bool = False
 ) -> set[Key]:
-    """Which of these are there still, unreadable ones too; with `partial` also those of
-    which no store can tell just now.
+    """Return the keys that still exist, also those of unreadable records.
+
+    With `partial`, keys that no store can decide now are included.
     """
     located = await placement.locate_many(collection, sorted(keys), partial=partial)
     return {

@@ -1,4 +1,4 @@
-"""Relations: directed, labelled links between two entries of one tenant (D36-D44)."""
+"""Relations: directed, labelled links between two entries of one tenant."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ Label = Literal["relates_to", "refines", "contradicts", "supersedes", "supports"
 LABELS: tuple[str, ...] = get_args(Label)
 SUPERSEDES: Label = "supersedes"
 MADE_BY, NOTE = "made_by", "note"
-"""In the body of a link that an advisor had made: its model, and what it said."""
+"""In the body of a link that an advisor made: its model, and its explanation."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Relation(ResultMixin):
-    """`source` `label` `target`, as stored: directed also where the label is symmetric
-    (D42).
+    """A link as stored: `source` `label` `target`.
 
-    `made_by` names the advisor's model that made it, and `note` is what that said of
-    it; None of what a caller made.
+    It is directed even if the label is symmetric. `made_by` names the advisor's model
+    that made it, and `note` is the model's explanation. Both are None for a link that a
+    caller made.
     """
 
     id: str
@@ -48,14 +48,15 @@ class Relation(ResultMixin):
 
 @dataclass(frozen=True, slots=True)
 class RelationVisibility:
-    """Of which relations the ends must be visible, and when: now unless a moment is
-    named, as `Entries.get` has it.
+    """Which ends of relations must be visible, and when.
+
+    They must be visible now, unless a moment is given, as in `Entries.get`.
     """
 
     as_of: datetime | None = None
     known_at: datetime | None = None
     superseded: bool = False
-    """Whether a `supersedes` counts of which one end is visible."""
+    """Whether a `supersedes` counts if one of its ends is visible."""
 
 
 class Relations:
@@ -86,11 +87,15 @@ class Relations:
         restored_from: datetime | None = None,
         said: Mapping[str, JsonValue] | None = None,
     ) -> Relation:
-        """Link two active entries; the same link again is a `Conflict` that names the
-        first (D40).
+        """Link two active entries.
 
-        `restored_from` is when an exported link was made: its ends may have been
-        retired since. `said`: see `make`.
+        Args:
+            restored_from: When an exported link was made. Its ends may be retired now.
+            said: See `make`.
+
+        Raises:
+            Conflict: The link exists already. The error names it.
+            InvalidInput: An entry is missing, or is not active, or both are the same.
         """
         validation.one_of("relation", label, LABELS)
         if source_id == target_id:
@@ -101,7 +106,7 @@ class Relations:
         except NotFound:
             raise InvalidInput(
                 "relation", "both entries must exist, be active and belong to this tenant"
-            ) from None  # decision D39
+            ) from None
         return await self.make(source, label, target_id, restored_from, said)
 
     async def make(
@@ -112,10 +117,13 @@ class Relations:
         made: datetime | None = None,
         said: Mapping[str, JsonValue] | None = None,
     ) -> Relation:
-        """Link an entry as it was found, though it may have expired since; see
-        `relate`. `said`: who made it, and why (`MADE_BY`, `NOTE`).
+        """Link an entry as it was read, although it may have expired since.
 
-        Raises `InvalidInput` or `NotFound` where one is gone.
+        `said` names the maker and its explanation (`MADE_BY`, `NOTE`). See `relate`.
+
+        Raises:
+            InvalidInput: An entry was deleted.
+            NotFound: The source was deleted.
         """
         tenant = source.key.tenant
         record = await self._put(tenant, source, label, target_id, made, said)
@@ -131,11 +139,11 @@ class Relations:
         made: datetime,
         said: Mapping[str, JsonValue] | None = None,
     ) -> bool:
-        """Link two entries as they were linked where they were exported, also retired
-        ones.
+        """Link two entries as they were linked in an export, also retired ones.
 
-        False, and nothing done, where they are linked so already or one of them is
-        gone: expired since, or deleted after an earlier import.
+        Returns:
+            False if they are linked already, or if one of them is gone: expired since,
+            or deleted after an earlier import.
         """
         try:
             await self.relate(tenant, source_id, label, target_id, restored_from=made, said=said)
@@ -156,7 +164,7 @@ class Relations:
         made: datetime | None,
         said: Mapping[str, JsonValue] | None,
     ) -> Record:
-        """The link in the archive: where there is none, or over the tombstone of one."""
+        """Put the link into the archive, if there is none, or over its tombstone."""
         archive, tombstone = self._placement.topology.archive, 0
         for _ in range(self._placement.settings.attempts):
             record = self.link(source, label, target_id, after=tombstone, made=made, said=said)
@@ -189,7 +197,7 @@ class Relations:
         raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant")
 
     async def _check_ends(self, tenant: str, record: Record, *ends: str) -> None:
-        """An entry deleted while it was being linked takes the link with it (D29)."""
+        """Delete the link if an entry was deleted while it was being linked."""
         located = await self._placement.locate_many(ENTRIES, [Key(tenant, end) for end in ends])
         if any(at.record is None for at in located):
             await self._erasure.delete(RELATIONS, record.key, held="deleted")
@@ -205,7 +213,10 @@ class Relations:
         made: datetime | None = None,
         said: Mapping[str, JsonValue] | None = None,
     ) -> Record:
-        """The record of a link: made now unless told, newer than `after`."""
+        """Return the record of a link.
+
+        It is newer than version `after`. It was made now, unless `made` is given.
+        """
         now = made or self._placement.now()
         return Record(
             key=_link_key(source.key, label, target_id),
@@ -229,8 +240,10 @@ class Relations:
         limit: int | None = None,
         shown: RelationVisibility | None = None,
     ) -> list[Relation]:
-        """Relations that match, newest first; those of erased entries are gone, those
-        of retired ones stay (D30) but where `shown` says.
+        """Return the relations that match, newest first.
+
+        Relations of erased entries are gone. Those of retired entries are included,
+        unless `shown` restricts them.
         """
         if label is not None:
             validation.one_of("relation filter", label, LABELS)
@@ -255,8 +268,9 @@ class Relations:
     async def _visible_rows(
         self, tenant: str, rows: Sequence[Record], shown: RelationVisibility | None
     ) -> list[Record]:
-        """The relations whose ends are there, or, where that is asked, visible (D45):
-        of a `supersedes` one end, since it hides the other.
+        """Return the relations whose ends exist or, with `shown`, are visible.
+
+        A `supersedes` needs only one visible end, because it hides the other.
         """
         if shown is None:
             there = await self._ends_there(rows)
@@ -273,7 +287,7 @@ class Relations:
         return [row for row in made if _ends(row) <= visible or row.key in dimmed]
 
     async def everything(self, tenant: str) -> AsyncIterator[Relation]:
-        """Every relation of a tenant whose ends are entries still, in no order."""
+        """Yield every relation of a tenant whose ends still exist, in no order."""
         query = Query(RELATIONS, Tenant(tenant), limit=self._placement.settings.page)
         async for page in self._placement.pages("relation.list", self._placement.topology.archive, query):
             rows = [r for r in page.records if isinstance(r, Record)]
@@ -283,20 +297,24 @@ class Relations:
                     yield relation_of(row)
 
     async def _ends_there(self, rows: Sequence[Record], *, partial: bool = False) -> set[Key]:
-        """The ends of these relations that are entries still; with `partial` also those
-        of which no store can tell just now.
+        """Return the ends of these relations that still exist.
+
+        With `partial`, ends that no store can decide now are included.
         """
         return await existing_keys(
             self._placement, ENTRIES, {end for row in rows for end in _ends(row)}, partial=partial
         )
 
     async def unlink(self, source: Key, label: str, target_id: str) -> None:
-        """Delete a link, where there is one."""
+        """Delete a link, if it exists."""
         await self._erasure.delete(RELATIONS, _link_key(source, label, target_id), held="deleted")
 
     async def unrelate(self, tenant: str, relation_id: str) -> bool:
-        """Delete a relation: true once, then false (D44); false too where it was only
-        left over from an end that is gone.
+        """Delete a relation.
+
+        Returns:
+            True once, then false. Also false if the relation was only left over from an
+            end that is gone.
         """
         if not ids.is_id(relation_id):
             return False
@@ -315,7 +333,7 @@ def _ends(relation: Record) -> set[Key]:
 
 
 def relation_of(record: Record) -> Relation:
-    """As callers see it."""
+    """Return the relation of a record."""
     fields, said = (
         record.fields,
         {name: None if (value := record.body.get(name)) is None else str(value) for name in (MADE_BY, NOTE)},

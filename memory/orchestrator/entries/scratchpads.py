@@ -1,15 +1,17 @@
-"""Scratchpads: plain text that agents append to, one for each agent of a tenant and one
-that they share (D130 to D132).
+"""Scratchpads: plain text to which agents append.
 
-A scratchpad is a log. An append is one row, put where nothing stands yet, at the place
-behind the last; it says how large all of it is then, so of several writers, in whatever
-process, each knows what the others wrote and none exceeds the cap. Clearing is a row
-too: it takes what it saw, and owes to delete the rows of that. An outcome that is not
-known is asked for by the same row at the same place.
+Each agent of a tenant has one, and the agents share one more.
 
-What is too long for a row stands in parts that are put before it. Who is told that its
-row does not come drops them. Each owes the look for its row besides: where the writer
-died first, or could not know, a sweep does.
+A scratchpad is a log. An append is one row, put at the place after the last one if that
+is free. The row has the total size at that point. So every writer, in any process,
+knows the text of the others, and none exceeds the cap. Clearing is a row too: it
+removes the rows that it saw, and deletes them as a pending step. If the outcome of a
+write is unknown, the same row is put again at the same place.
+
+A text that is too long for a row is stored as parts, which are put before it. A writer
+that learns that its row was not stored drops them. Each part also has a pending step
+that looks for its row: a sweep carries it out if the writer died before, or could not
+know.
 """
 
 from __future__ import annotations
@@ -60,25 +62,26 @@ from memory.ports.writes import Absent, AtVersion, Newer, Outcome, Put, Status
 log = logging.getLogger(__name__)
 
 CAP = 4 * 2**20
-"""Bytes of UTF-8 that a scratchpad holds, headers included (D130)."""
+"""The maximum size of a scratchpad in bytes of UTF-8, with headers."""
 PART_BYTES = 2**20
-"""Of a text in one record: every store takes that."""
+"""Bytes of a text in one record. Every store takes as many."""
 CLEAR, PART = "scratchpad.clear", "scratchpad.part"
-"""The steps by which a clearing deletes what it took, and a part goes whose row does
-not come.
+"""The step by which a clearing deletes its rows, and the step that deletes a part whose
+row is missing.
 """
 TICK = timedelta(microseconds=1)
 
 _TOLD = frozenset({"place", "cleared", "size", "created_at"})
 READS = 3
-"""How often a text is read that somebody clears meanwhile."""
+"""How often a read starts again because the scratchpad is cleared meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Scratchpad(ResultMixin):
-    """What stands in a scratchpad, oldest first; `exists` once anything was appended,
-    also after it was cleared. `damaged` appends cannot be read, or are not there any
-    more.
+    """The content of a scratchpad, oldest first.
+
+    `exists` is true once anything was appended, even after it was cleared. `damaged`
+    counts appends that cannot be read, or are missing.
     """
 
     agent: str | None
@@ -91,7 +94,7 @@ class Scratchpad(ResultMixin):
 
 @dataclass(frozen=True, slots=True)
 class _ScratchpadTail:
-    """The last row of a scratchpad; of one that was never written, none."""
+    """The last row of a scratchpad. All values are empty if there is none."""
 
     place: int = 0
     cleared: int = 0
@@ -102,7 +105,7 @@ class _ScratchpadTail:
 
 
 Says = Callable[[_ScratchpadTail], Awaitable[dict[str, FieldValue]]]
-"""What a row says that is to stand behind this end."""
+"""Returns the fields of a row after this end."""
 
 
 class Scratchpads:
@@ -127,8 +130,13 @@ class Scratchpads:
         erasure.also.append(self._begin_anew)
 
     async def append(self, tenant: str, agent: str | None, text: str) -> int:
-        """Append a text under a header with the moment; how many bytes stand there
-        then. `ScratchpadFull` where there is no room.
+        """Append a text under a header with the current time.
+
+        Returns:
+            The size of the scratchpad in bytes.
+
+        Raises:
+            ScratchpadFull: There is no room for the text.
         """
         partition = Partition(tenant, scope_of(agent))
         data = f"{header(self._placement.now())}{text}\n".encode()
@@ -141,8 +149,10 @@ class Scratchpads:
         return _number(await self._append(partition, data, append_fields), "size")
 
     async def restore(self, tenant: str, agent: str | None, content: str) -> bool:
-        """Have a scratchpad that was never written hold this, as it was exported. False
-        where something was appended there already.
+        """Fill a scratchpad that was never written with exported content.
+
+        Returns:
+            False if something was appended to it already.
         """
         partition, data = Partition(tenant, scope_of(agent)), content.encode()
 
@@ -158,7 +168,7 @@ class Scratchpads:
         return True
 
     async def agents(self, tenant: str) -> AsyncIterator[str | None]:
-        """Whose scratchpads there are, by name; None is the shared one."""
+        """Yield the agents that have scratchpads; None for the shared one."""
         archive = self._placement.topology.archive
         async for partition, _ in self._placement.partitions(
             "scratchpad.list", archive, Tenant(tenant), f"{SCRATCHPAD}:"
@@ -166,8 +176,13 @@ class Scratchpads:
             yield partition.scope.partition(":")[2] or None
 
     async def clear(self, tenant: str, agent: str | None) -> bool:
-        """Take away what stands there; what is appended meanwhile stays. False where it
-        is empty. Raises `LegalHoldActive` where the tenant is held.
+        """Clear a scratchpad. Texts that are appended meanwhile stay.
+
+        Returns:
+            False if it is empty.
+
+        Raises:
+            LegalHoldActive: The tenant is under legal hold.
         """
         partition = Partition(tenant, scope_of(agent))
         await self._holds.refuse_partition(partition, whole=False)
@@ -184,7 +199,7 @@ class Scratchpads:
         return True
 
     async def read(self, tenant: str, agent: str | None) -> Scratchpad:
-        """What stands there now."""
+        """Return the current content."""
         partition = Partition(tenant, scope_of(agent))
         for _ in range(READS):
             end = await self._end(partition)
@@ -200,7 +215,7 @@ class Scratchpads:
 
     @staticmethod
     def _says(end: _ScratchpadTail, data: bytes) -> dict[str, FieldValue]:
-        """What the row of a text says behind this end."""
+        """Return the fields of a text's row after this end."""
         said: dict[str, FieldValue] = {
             "cleared": end.cleared,
             "bytes": len(data),
@@ -215,7 +230,7 @@ class Scratchpads:
     async def _append(self, partition: Partition, data: bytes, of: Says) -> Record:
         nonce, parts = self._placement.nonce(), list[Record]()
         if len(data) > PART_BYTES:
-            await of(await self._end(partition))  # what has no room is refused before anything is put
+            await of(await self._end(partition))  # refuses a text without room before anything is put
             parts = await self._lay(partition, nonce, data)
         try:
             row = await self._put(partition, nonce, of)
@@ -223,7 +238,7 @@ class Scratchpads:
             ScratchpadFull,
             Conflict,
             TooMuchContention,
-        ):  # said only where no row was put, or none of those that were stands or can come
+        ):  # raised only if no row was put, or none that was put is stored or can come
             await self._take_back(nonce, parts)
             raise
         await self._stand(parts, row)
@@ -232,7 +247,10 @@ class Scratchpads:
     # -- rows --------------------------------------------------------------------------
 
     async def _put(self, partition: Partition, nonce: str, of: Says) -> Record:
-        """Put a row behind the last; asked again what it says where others were first."""
+        """Put a row after the last one.
+
+        `of` is called again for its fields if another writer was faster.
+        """
         archive = self._placement.topology.archive
         patience = RetryDeadline(self._placement, partition.scope)
         async with self._turns.take(SCRATCHPADS, Key(partition.tenant, partition.scope), patience):
@@ -254,8 +272,8 @@ class Scratchpads:
                     created_at=when,
                     updated_at=when,
                     fields={"place": place, "nonce": nonce, **said},
-                    # behind an erasure that has taken what it follows it is refused,
-                    # and put anew
+                    # an erasure of the row that it follows refuses it, and it is put
+                    # again
                     generation=end.generation,
                     tier="mid",
                     owed=owed,
@@ -266,23 +284,23 @@ class Scratchpads:
                 ):
                     return replace(
                         row, version=outcome.version or row.version
-                    )  # it may stand over what an erasure left
+                    )  # it may be stored over the tombstone of an erasure
                 if (error := rejection_error(archive, outcome)) is not None:
                     raise error
                 if outcome.status is Status.REJECTED:
                     await self._generations.lives_on(
                         row, archive
-                    )  # so that what it is to follow does too, where that does
+                    )  # the row that it follows lives on too, if it does
                     if (there := await self._there(row)) is not None:
-                        return there  # it was put before the erasure, and nobody was answered
+                        return there  # it was put before the erasure, and the caller got no answer
                 await patience.wait()
 
     async def _at_its_place(self, row: Record) -> Outcome:
-        """Put the row where nothing stands, or over what an erasure left; once more
-        where the store did not say what came of it.
+        """Put the row if its place is free, or has the tombstone of an erasure.
 
-        Not over what a clearing left: who was slow finds its place taken, cleared and
-        deleted, and its row would be behind what was cleared.
+        It is put a second time if the store did not report the outcome. It is not put
+        over the tombstone of a clearing: a slow writer then finds its place taken,
+        cleared and deleted, and its row would be before the cleared ones.
         """
         archive = self._placement.topology.archive
         try:
@@ -326,7 +344,7 @@ class Scratchpads:
         )
 
     async def _rows(self, partition: Partition, end: _ScratchpadTail) -> tuple[list[Record], int]:
-        """What stands there, in order, and how many rows of it are damaged."""
+        """Return the rows in order, and the number of damaged ones."""
         standing = Query(
             SCRATCHPADS,
             within(partition),
@@ -345,7 +363,7 @@ class Scratchpads:
         return rows, corrupt
 
     async def _data(self, row: Record) -> list[bytes | None]:
-        """What an append says; None where it cannot be read."""
+        """Return the data of an append; None if it cannot be read."""
         if not row.fields.get("parts"):
             return [data] if isinstance(data := row.fields.get("data"), bytes) else []
         keys = [
@@ -362,7 +380,7 @@ class Scratchpads:
         return [said if len(said) == _number(row, "bytes") else None]
 
     async def _lay(self, partition: Partition, nonce: str, data: bytes) -> list[Record]:
-        """Put the parts of a text, which owe the look for its row."""
+        """Put the parts of a text, each with the step that looks for its row."""
         archive, laid = self._placement.topology.archive, list[Record]()
         for number, start in enumerate(range(0, len(data), PART_BYTES)):
             now = self._placement.now()
@@ -386,27 +404,30 @@ class Scratchpads:
         return laid
 
     async def _stand(self, parts: list[Record], row: Record) -> None:
-        """The row of these parts stands: they are put once more, as old as it is, and
-        owe nothing. So none is missing that a sweep took for one whose row never comes,
-        or the erasure of a tenant for one of before; and where the row has gone since,
-        they go with it.
+        """Confirm the parts of a stored row.
+
+        They are put again with the version of the row, and without pending steps. That
+        restores parts that a sweep deleted because it found no row. It also restores
+        parts that the erasure of a tenant took for older ones. If the row is gone, the
+        parts are deleted with it.
         """
         archive = self._placement.topology.archive
         for part in parts:
-            later = max(row.version, part.version + 1)  # they may be of one microsecond
+            later = max(row.version, part.version + 1)  # both may be of the same microsecond
             put = Put(SCRATCHPADS, replace(part, version=later, owed=()), Newer(), settles=frozenset({PART}))
             outcome = await self._placement.write_one("scratchpad.part", archive, put)
             if isinstance(gone := outcome.stored, Tombstone) and await self._there(row) is not None:
                 put = Put(
                     SCRATCHPADS, replace(part, version=gone.version + 1), AtVersion(gone.version)
-                )  # owing the look: the row may yet go
+                )  # with the pending step, since the row may be deleted yet
                 outcome = await self._placement.write_one("scratchpad.part", archive, put)
             if (error := rejection_error(archive, outcome)) is not None:
                 raise error
 
     async def _take_back(self, nonce: str, parts: list[Record]) -> None:
-        """No row comes to these parts. What cannot be dropped now a sweep drops, once
-        they are old.
+        """Delete parts that get no row.
+
+        If that fails now, a sweep deletes them once they are old.
         """
         if not parts:
             return
@@ -416,7 +437,7 @@ class Scratchpads:
             log.info("a sweep will delete a text that exceeded a scratchpad: %s", error)
 
     async def _there(self, row: Record) -> Record | None:
-        """This row as it stands at its place; None where it does not."""
+        """Return this row if it is stored at its place, otherwise None."""
         with step("scratchpad.read"):
             (there,) = await self._placement.topology.archive.get(SCRATCHPADS, [row.key])
         return (
@@ -437,8 +458,9 @@ class Scratchpads:
         return size
 
     async def _drop_cleared(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """Delete the rows that a clearing took, their parts before them: later, where
-        the tenant is held meanwhile.
+        """Delete the rows that a clearing removed, and their parts before them.
+
+        While the tenant is under legal hold, the step stays pending.
         """
         row = pending.owner
         if not isinstance(row, Record):
@@ -462,9 +484,7 @@ class Scratchpads:
         return True
 
     async def _begin_anew(self, partition: Partition, generation: int) -> None:
-        """What an erasure spared was appended behind what it took: that counts as
-        cleared.
-        """
+        """Treat the rows before those that an erasure spared as cleared."""
         if not partition.scope.startswith(f"{SCRATCHPAD}:"):
             return
         oldest = Query(
@@ -486,9 +506,7 @@ class Scratchpads:
         await self._outbox.finish(OutboxRecord(SCRATCHPADS, self._placement.topology.archive, row))
 
     async def _look_for_row(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """Of a part: whether its row stands. Where none has come within `mark_life` the
-        part goes.
-        """
+        """Delete a part if its row has not come within `mark_life`."""
         part = pending.owner
         if not isinstance(part, Record):
             return True
@@ -520,12 +538,12 @@ class Scratchpads:
 
 
 def scope_of(agent: str | None) -> str:
-    """Where the rows of a scratchpad lie; no agent's name is empty."""
+    """Return the scope of a scratchpad's rows. No agent has an empty name."""
     return f"{SCRATCHPAD}:{agent or ''}"
 
 
 def header(at: datetime) -> str:
-    """What an append begins with."""
+    """Return the header of an append."""
     return f"## {at.isoformat(timespec='seconds').replace('+00:00', 'Z')}\n"
 
 
@@ -540,5 +558,5 @@ def _part_key(partition: Partition, nonce: str, number: int) -> Key:
 
 
 def _parts_of(nonce: str) -> Condition:
-    """The parts that were put for a row."""
+    """Return the condition for the parts that were put for a row."""
     return And((Eq("nonce", nonce), IsNull("place")))

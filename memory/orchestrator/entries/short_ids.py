@@ -1,10 +1,13 @@
-"""Short ids, such as `#42`: by them people and commands name entries and artifacts.
+"""Short ids, such as `#42`, by which people and commands name entries and artifacts.
 
-A number is given when a thing is first shown by one: a counter of the tenant is moved
-on, past as many numbers as are asked for, by compare-and-set. An entry's is put as a
-record beside it, under a key which the entry's id tells; an artifact's as a field of
-its manifest, at the version read. So a thing has at most one, whoever comes first, and
-no number is given twice: of who dies in between, or comes second, the numbers are gaps.
+A number is given when a thing is first shown by its number. The tenant's counter is
+advanced by the needed count with compare-and-set. The number of an entry is a record of
+its own, whose key derives from the entry's id. The number of an artifact is a field of
+its manifest, put at the version that was read.
+
+So a thing has at most one number, and no number is given twice, however many processes
+give numbers at once. The numbers of a process that dies in between, or comes second,
+stay unused.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ _REFERENCE = re.compile(
 class NumberedItem(ResultMixin):
     """An entry or an artifact: its kind, its full id, and its short id as a number.
 
-    `number` is None where it never got a short id.
+    `number` is None if it never got a short id.
     """
 
     kind: NumberedKind
@@ -62,7 +65,7 @@ def kind_of(value: object) -> NumberedKind:
 
 
 class NumberedManifests(Protocol):
-    """Finds the manifests of artifacts by what numbers are given for."""
+    """Finds the manifests of artifacts by id or number."""
 
     async def find_manifests(
         self, tenant: str, field: Literal["artifact_id", "number"], values: Sequence[str] | Sequence[int]
@@ -72,7 +75,7 @@ class NumberedManifests(Protocol):
 
 
 class ShortIds:
-    """Gives short ids, and finds what has them."""
+    """Gives short ids, and resolves them."""
 
     def __init__(
         self,
@@ -90,10 +93,10 @@ class ShortIds:
         self._manifests = manifests
 
     async def of(self, tenant: str, asked: Sequence[str], kind: NumberedKind = "entry") -> dict[str, int]:
-        """The numbers of these things, given now where they have none, the oldest
-        first.
+        """Return the numbers of these things, and give new ones to those without.
 
-        Without those that are not there, and those of which no store can tell just now.
+        The oldest thing gets the lowest number. Things that do not exist, or that no
+        store can find now, are left out.
         """
         wanted = list(dict.fromkeys(one for one in asked if ids.is_id(one)))
         found = await (self._of_entries if kind == "entry" else self._of_artifacts)(tenant, wanted)
@@ -112,8 +115,9 @@ class ShortIds:
         return found | await self._give_artifacts(tenant, [row for row in manifests if not _has_number(row)])
 
     async def resolve(self, tenant: str, references: Sequence[int | str]) -> list[NumberedItem | None]:
-        """What each number or id names, None where there is no such thing of this
-        tenant any more.
+        """Return the thing of each number or id.
+
+        None if this tenant has no such thing any more.
         """
         found = await self._entries(tenant, references)
         if lacking := [one for one in dict.fromkeys(references) if one not in found]:
@@ -156,7 +160,10 @@ class ShortIds:
     # -- given -------------------------------------------------------------------------
 
     async def _give(self, tenant: str, homes: Sequence[tuple[Record, Store]]) -> dict[str, int]:
-        """Number these entries, or learn what others were faster to number them."""
+        """Give numbers to these entries.
+
+        A number that another process gave first stays.
+        """
         if not homes:
             return {}
         archive, given = self._placement.topology.archive, dict[str, int]()
@@ -172,9 +179,9 @@ class ShortIds:
                     given[thing.key.id] = _number(there)
                 elif isinstance(
                     there, Tombstone
-                ):  # of an earlier life of the thing, or of one that has ended since it was found
+                ):  # of an earlier life of the entry, or of one that ended since it was found
                     if await self._outbox.finish(OutboxRecord(NUMBERS, archive, there)):
-                        continue  # its end is not over: the id names it until then
+                        continue  # its deletion is not complete: until then the id belongs to it
                     for now in await self._now(thing.key):
                         record = self._number_put(now[0], _number(put.record)).record
                         later = replace(record, version=self._placement.next_version(there.version))
@@ -212,10 +219,10 @@ class ShortIds:
         return Put(NUMBERS, record, Absent())
 
     async def _give_artifacts(self, tenant: str, manifests: Sequence[Record]) -> dict[str, int]:
-        """The same of the artifacts of these manifests.
+        """Give numbers to the artifacts of these manifests.
 
-        One that is replaced meanwhile is the same artifact, and is tried again; one
-        that is deleted, or whose session is, has none.
+        An artifact that is replaced meanwhile stays the same artifact, and is tried
+        again. An artifact that is deleted, or whose session is, gets none.
         """
         if not manifests:
             return {}
@@ -244,7 +251,10 @@ class ShortIds:
         return given
 
     def _manifest_put(self, manifest: Record, number: int) -> Put:
-        """It says nothing new, so that it was not updated."""
+        """Return the put of a number.
+
+        `updated_at` stays, because the content does not change.
+        """
         version = self._placement.next_version(manifest.version)
         return Put(
             MANIFESTS,
@@ -253,7 +263,7 @@ class ShortIds:
         )
 
     async def _reserve(self, tenant: str, count: int) -> int:
-        """Move the counter past so many numbers; the first of them."""
+        """Advance the counter by `count` and return the first reserved number."""
         archive, key = (
             self._placement.topology.archive,
             Key(tenant, ids.derived_id(tenant, COUNTERS_SCOPE, "numbers")),
@@ -273,8 +283,8 @@ class ShortIds:
                     version=version_at(now, stands),
                     created_at=now,
                     updated_at=now,
-                    # without the nonce a put that is made again would take another's,
-                    # of the same moment, for its own
+                    # Without the nonce, a repeated put would mistake another process's
+                    # counter of the same moment for its own.
                     fields={"last": last + count, "nonce": self._placement.nonce()},
                     tier="mid",
                 )
@@ -288,7 +298,7 @@ class ShortIds:
 
 
 def _key(tenant: str, thing_id: str) -> Key:
-    """Where the number of a thing stands, whether it has one or not."""
+    """Return the key of a thing's number, whether it has one or not."""
     return Key(tenant, ids.beside(thing_id, "number"))
 
 
@@ -305,7 +315,7 @@ def _artifact(manifest: Record) -> str:
 
 
 def _told_apart(references: Sequence[int | str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The numbers and the ids among these, each once."""
+    """Return the numbers and the ids among these references, each once."""
     once = dict.fromkeys(references)
     return tuple(one for one in once if isinstance(one, int)), tuple(
         one for one in once if isinstance(one, str) and ids.is_id(one)

@@ -1,4 +1,4 @@
-"""Entries are born: drafts written batch by batch; under a key, once (decision A5)."""
+"""Writes drafts as new entries, batch by batch; a keyed draft exactly once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from memory.ports.writes import Absent, Outcome, Put
 
 CLOCK_SKEW = timedelta(minutes=5)
 """How far a caller's clock may be ahead of ours before its `created_at` is refused as
-lying in the future.
+in the future.
 """
 
 
@@ -42,12 +42,12 @@ class PendingEntry:
     record: Record
     store: Store
     steps: tuple[PendingStep, ...] = ()
-    """What it owes besides what every entry does."""
+    """Its pending steps in addition to those of every entry."""
     entry: Entry | None = None
     conflict: Conflict | None = None
 
     def owe(self, step: PendingStep) -> None:
-        """Have the entry owe this too."""
+        """Add a pending step to the entry."""
         self.steps, self.record = (*self.steps, step), replace(self.record, owed=(*self.record.owed, step))
 
     @property
@@ -56,14 +56,12 @@ class PendingEntry:
 
 
 def latest_moment(placement: Placement) -> datetime:
-    """The latest moment that does not lie in the future, whoever's clock tells it."""
+    """Return the latest moment that is not in the future, by any machine's clock."""
     return placement.now() + CLOCK_SKEW
 
 
 def check_not_later(draft: EntryDraft, latest: datetime) -> None:
-    """Raise `InvalidInput` if the draft says that it was created, or begins to be true,
-    after this moment.
-    """
+    """Raise `InvalidInput` if the draft is created or becomes valid after `latest`."""
     for field in ("created_at", "valid_from"):
         said = getattr(draft, field, None)
         if said is not None and said > latest:
@@ -103,14 +101,21 @@ class EntryWriter:
         let_in: bool = False,
         steps: Sequence[PendingStep] = (),
     ) -> list[Entry]:
-        """Store entries in order, batch by batch. When a store fails, the earlier
-        batches are kept; keyed drafts can be written again.
+        """Store entries in order, batch by batch.
 
-        Raises `PartialWrite` once all is done where some keyed drafts were in conflict,
-        `QuotaExceeded` or `RejectedByGate` before anything is stored. `revive` lets a key
-        whose entry was deleted begin a new life. `consistency`: that of the settings
-        unless told. `let_in`: that they were. `steps`: what each that is born owes
-        besides.
+        If a store fails, the earlier batches are kept. Keyed drafts can be written
+        again.
+
+        Args:
+            revive: Let a key whose entry was deleted begin a new life.
+            consistency: When the write returns; by default as in the settings.
+            let_in: The drafts have passed the trust checks already.
+            steps: Pending steps that each new entry gets in addition.
+
+        Raises:
+            PartialWrite: Some keyed drafts were in conflict; all others are stored.
+            QuotaExceeded: There is no room; nothing is stored.
+            RejectedByGate: A draft was refused; nothing is stored.
         """
         self.refuse_future(drafts)
         if not let_in:
@@ -132,10 +137,9 @@ class EntryWriter:
         return list(written.values())
 
     async def conflicts(self, tenant: str, drafts: Sequence[EntryDraft]) -> dict[int, Conflict]:
-        """Which of these keyed drafts a write would refuse, by position, since another
-        entry has their key.
+        """Return the conflicts of keyed drafts with stored entries, by position.
 
-        A write gate decides what a draft says in the end. So with one nothing is told.
+        A write gate may change a draft. So the result is empty if there is one.
         """
         if self._trust.gates.write is not None:
             return {}
@@ -148,9 +152,7 @@ class EntryWriter:
         return {position: conflict for position, conflict in enumerate(found) if conflict is not None}
 
     def refuse_future(self, drafts: Sequence[EntryDraft]) -> None:
-        """Refuse what is said to be created, or to begin to be true, later than now
-        (decision D32).
-        """
+        """Refuse drafts that are created, or become valid, in the future."""
         latest = latest_moment(self._placement)
         for draft in drafts:
             check_not_later(draft, latest)
@@ -179,7 +181,7 @@ class EntryWriter:
         return pending
 
     async def embed(self, pending: Sequence[PendingEntry]) -> None:
-        """Give them their vectors, and what they owe besides their own steps."""
+        """Add the vectors, and the pending steps of new records."""
         records = await self._meaning.embed_records([one.record for one in pending])
         for one, record in zip(pending, records, strict=True):
             one.record = replace(
@@ -193,8 +195,10 @@ class EntryWriter:
     def pending(
         self, tenant: str, draft: EntryDraft, supersedes: Sequence[str] = (), asked: EntryDraft | None = None
     ) -> PendingEntry:
-        """A draft on its way. Under a key it is told from others by what was asked for,
-        and by what it supersedes.
+        """Return a draft as a pending entry.
+
+        Under a key, the request (`asked`) and the superseded entries identify the
+        write.
         """
         now, scope = self._placement.now(), draft.scope.text
         routed = self._placement.kinds.of(ENTRIES).route(draft.scope.kind)
@@ -221,9 +225,7 @@ class EntryWriter:
         return PendingEntry(draft, record, store)
 
     async def _look_for_repeats(self, pending: Sequence[PendingEntry], revive: bool) -> None:
-        """Under a key, what stands in a later tier counts as present too: look there
-        first.
-        """
+        """Look for keyed entries in later tiers first: they count as present too."""
         for store in dict.fromkeys(
             one.store for one in pending if one.draft.key and self._placement.topology.later(one.store)
         ):
@@ -240,7 +242,7 @@ class EntryWriter:
     async def put(
         self, store: Store, pending: Sequence[PendingEntry], revive: bool, consistency: Consistency | None
     ) -> None:
-        """Put them where nothing stands; under a key they meet what does."""
+        """Put new entries. A keyed draft whose key is taken is resolved by `meet`."""
         if not pending:
             return
         outcomes = await self._placement.write(
@@ -268,13 +270,13 @@ class EntryWriter:
                 )
 
     def mark_stored(self, one: PendingEntry, store: Store, outcome: Outcome) -> OutboxRecord:
-        """It is stored: the entry that it became."""
+        """Note that the entry is stored, and return its outbox record."""
         one.record = replace(one.record, generation=outcome.generation)
         one.entry = entry_of(one.record)
         return OutboxRecord(ENTRIES, store, one.record)
 
     async def meet(self, one: PendingEntry, there: LocatedRecord, revive: bool) -> None:
-        """What a keyed draft meets where another stands, or stood, under its key."""
+        """Resolve a keyed draft whose key has an entry, or had one."""
         try:
             if revive and there.record is None and there.tombstone is not None:
                 await self._revive(one, there)
@@ -284,8 +286,9 @@ class EntryWriter:
             one.conflict = conflict
 
     async def _replay_write(self, one: PendingEntry, there: LocatedRecord) -> Entry:
-        """The first outcome of a keyed write: the entry as first stored, also when it
-        was edited since.
+        """Return the first result of a keyed write: the entry as first stored.
+
+        Later edits do not matter.
         """
         named = f"key {one.draft.key!r}"
         if there.record is not None:
@@ -308,8 +311,9 @@ class EntryWriter:
         return next(iter(await kept_versions(self._placement, record)), record)
 
     async def _revive(self, one: PendingEntry, there: LocatedRecord) -> None:
-        """Begin a new life over the tombstone; where somebody else did so first, this
-        is a repeat of that.
+        """Begin a new life over the tombstone.
+
+        If another writer did so first, this write is a repeat of that one.
         """
         patience = RetryDeadline(self._placement, one.record.key.id)
         while there.record is None:
@@ -333,8 +337,9 @@ class EntryWriter:
 
 
 def _conflict(one: PendingEntry, stands: Record) -> Conflict | None:
-    """Why a keyed draft is no repeat of the entry that stands under its key; None where
-    it is one.
+    """Return the conflict of a keyed draft with the stored entry.
+
+    None if the draft is a repeat of it.
     """
     if stands.fields.get(DIGEST) == one.record.fields[DIGEST]:
         return None
@@ -346,8 +351,10 @@ def _was_deleted(named: str, when: datetime) -> str:
 
 
 def is_own(record: Record, stands: Stored | None, version: int | None) -> bool:
-    """Whether what stands under a fresh id is this very write: sent before, given up,
-    and arrived late. It may have been changed since.
+    """Return whether the row under a fresh id comes from this same write.
+
+    The write was sent before, given up, and arrived late. The row may have been changed
+    since.
     """
     if isinstance(stands, Record):
         same = stands.version > record.version or (dict(stands.texts), dict(stands.body)) == (

@@ -1,13 +1,15 @@
-"""Deleting: one record with all that hangs on it, or a whole scope, in every store.
+"""Deletion of one record with its dependents, or of a whole scope, in every store.
 
-A tombstone at home is the moment a record is gone; what remains (replicas, kept
-versions, relations) is owed by the tombstone. A scope is erased by an operation record
-that owes the work: in every store raise the scope's generation, so that late copies are
-refused whoever brings them, then leave tombstones. The operation record is kept as long
-as tombstones are. For the first part of that time (`mark_life`: as long as a call from
-before may still arrive) the erasure is watched: stores that cannot refuse such a call
-by themselves are erased again and again. In the end every store forgets that there was
-such a scope.
+A record is gone at the moment its home has a tombstone. The rest is pending steps of
+the tombstone: replicas, kept versions and relations.
+
+A scope is erased by an operation record with a pending step. In every store the step
+raises the scope's generation, so that late copies are refused from any writer. Then it
+leaves tombstones. The operation record is kept as long as tombstones are.
+
+For the first part of that time (`mark_life`, as long as an earlier call may still
+arrive) the erasure is watched: it is repeated in stores that cannot refuse such a call
+by themselves. In the end every store forgets the scope.
 """
 
 from __future__ import annotations
@@ -67,32 +69,33 @@ log = logging.getLogger(__name__)
 HOMES = frozenset({Role.HOME})
 OTHER_ROLES = frozenset(Role) - HOMES
 WATCHED, REMEMBERED = "watch", "erased"
-"""The kinds of an erasure's operation record once it has been carried out: while it is
-repeated, and until it is forgotten.
+"""The kinds of an erasure's operation record after the erasure: while it is repeated,
+and until it is forgotten.
 """
 DELETE, ERASE_SCOPE = "delete", "erase_scope"
-"""The steps that delete other records, each at the version noted, and that carry an
-erasure out.
+"""The step that deletes other records, each at the noted version, and the step that
+carries out an erasure.
 """
 UNMAKE = "unmake"
-"""The step by which what was made of a deleted entry goes too: see `derivatives.py`."""
+"""The step that deletes entries derived from a deleted entry. See `derivatives.py`."""
 OF_SCOPES = In("kind", (UNDER_WAY, WATCHED, REMEMBERED))
-"""Erasures of scopes, among other operations."""
+"""Selects erasures of scopes among other operations."""
 REPEATED_AT = (1 / 60, 5 / 60, 15 / 60, 30 / 60, 45 / 60, 1.0)
-"""When a watched erasure is repeated, in parts of `mark_life`."""
+"""The times at which a watched erasure is repeated, in parts of `mark_life`."""
 REPEATED_TOGETHER = 100
-"""So many scopes of one tenant and generation are erased again in one call."""
+"""The number of scopes of one tenant and generation that are erased again in one call.
+"""
 OfHeld: TypeAlias = Literal["refused", "left", "deleted"]
-"""What becomes of a deletion of what is under legal hold; it goes where it was never to
-be, or what it belonged to is gone.
+"""How a deletion treats a record under legal hold. It is deleted only if it should
+never have been there, or if the record to which it belonged is gone.
 """
 Unmakes: TypeAlias = Literal["all", "automatic"]
-"""What goes with a deleted entry: all that was made of it, or only what no caller asked
-for.
+"""Which derived entries are deleted with an entry: all, or only those that no caller
+asked for.
 """
 Came: TypeAlias = "bool | StoreError | LegalHoldActive"
 Erased: TypeAlias = "Counter[tuple[str, str]]"
-"""How many records had their home there, by the names of collection and store."""
+"""The number of records that had their home there, by collection and store name."""
 
 
 class Erasure:
@@ -105,17 +108,18 @@ class Erasure:
         self._generations = generations
         self.holds = LegalHoldRecords(placement)
         self.first: list[Callable[[Partition, datetime], Awaitable[None]]] = []
-        """What lets go of a partition before any of it is erased, and once more behind
-        that; it is told when the erasure began.
+        """Called with a partition, and the time when its erasure began, before any of
+        it is erased. Called again after the erasure.
         """
         self.also: list[Callable[[Partition, int], Awaitable[None]]] = []
-        """What else goes with a partition, once all stores have let go of what is older
-        than this generation; it may be awaited more than once.
+        """Called with a partition and a generation, once all older records are erased
+        in all stores. It may be called more than once. It erases further data of the
+        partition.
         """
         self.delete_derived: Callable[[Partition, int], Awaitable[None]] | None = None
-        """Deletes what was made of what a partition had. An erasure that spares what is
-        newer does without: it takes what was made of older records by the version that
-        these carry (see `tenant_erasure.py`).
+        """Deletes entries derived from a partition's records. An erasure that spares
+        newer records does not call it: derived entries carry a version by which it
+        finds those of older records (see `tenant_erasure.py`).
         """
         outbox.register(DELETE, self._delete_noted, StepLifetime.DONE)
         outbox.register(ERASE_SCOPE, self._erase_noted)
@@ -132,14 +136,17 @@ class Erasure:
         unmake: Unmakes | None = None,
         drops: frozenset[str] = frozenset(),
     ) -> bool:
-        """Delete a record wherever it is; false where nothing was. With `at`, only if
-        that is its version still.
+        """Delete a record in every store. Returns false if there was none.
 
-        `unmake` says what goes with it of what was made of it. `drops` names steps that
-        it owes and that are not to be done.
+        Args:
+            at: Delete the record only if this is still its version.
+            held: How to treat a record under legal hold.
+            unmake: Which derived entries are deleted with it.
+            drops: Names of pending steps of the record that are not carried out.
 
-        Raises `TooMuchContention` where others were faster until the deadline, `LegalHoldActive` where it
-        is under legal hold and `held` does not say otherwise.
+        Raises:
+            TooMuchContention: Other writers were faster until the deadline.
+            LegalHoldActive: The record is under legal hold, and `held` is "refused".
         """
         try:
             return await self._delete(
@@ -198,14 +205,18 @@ class Erasure:
         away: set[str],
         hold: LeaseCheck | None = None,
     ) -> dict[Key, Came]:
-        """Delete records that have their home in this store, each only if this is its
-        version still; of each whether it was, or why it cannot be: the store refuses,
-        or it is under legal hold.
+        """Delete records whose home is in this store, each only at the given version.
 
-        They are deleted in one call. Where the store fails otherwise than by not
-        answering, each is tried alone: it may be one's fault. `away`: as
-        `Outbox.finish_all` has it. `hold` is asked about those that are to go, also
-        where none is.
+        They are deleted in one call. If the store fails in another way than by not
+        answering, each is tried alone, because one record may be the cause.
+
+        Args:
+            away: As in `Outbox.finish_all`.
+            hold: Awaited with the number of records to delete, even if it is 0.
+
+        Returns:
+            For each key, whether it was deleted, or the error: the store refused, or
+            the record is under legal hold.
         """
         try:
             return await self._delete_at(collection, at, store, away, hold)
@@ -268,8 +279,12 @@ class Erasure:
         )
 
     async def delete_versions(self, at: Mapping[Key, int]) -> dict[Key, Came]:
-        """Delete kept versions, by key and version; of each whether it was, or that it
-        is under legal hold. The chain of the others stays whole.
+        """Delete kept versions, by key and version.
+
+        The chain of the remaining versions stays whole.
+
+        Returns:
+            For each key, whether it was deleted, or its legal hold.
         """
         archive = self._placement.topology.archive
         with step("delete.read"):
@@ -296,8 +311,10 @@ class Erasure:
         return came
 
     def deletion(self, collection: Collection, record: Record, store: Store, version: int) -> Delete:
-        """The write that deletes a record at home in this store: a tombstone of this
-        version, which owes what hangs on the record.
+        """Return the write that deletes a record at home in this store.
+
+        It is a tombstone of this version. Its pending steps delete the record's
+        dependents.
         """
         versions = [
             record.previous,
@@ -324,10 +341,10 @@ class Erasure:
     async def _delete_unreadable(
         self, collection: Collection, key: Key, where: str, also: tuple[PendingStep, ...] = ()
     ) -> bool:
-        """What cannot be read can still be erased: a tombstone in its place, which owes
-        what hangs on it.
+        """Replace a record that cannot be read by a tombstone.
 
-        Which versions of it were kept nobody can say: they are looked for.
+        The pending steps of the tombstone delete the record's dependents. Its kept
+        versions are unknown, so they are searched for.
         """
         store = next(s for s in self._placement.topology.homes if s.name == where)
         await self._cache.invalidate(collection, key)
@@ -346,7 +363,7 @@ class Erasure:
     async def _overwrite(
         self, collection: Collection, key: Key, store: Store, owed: tuple[PendingStep, ...]
     ) -> Tombstone:
-        """A tombstone over whatever stands there, however new it says it is."""
+        """Put a tombstone over any row, even one with a newer version."""
         stands = 0
         for _ in range(self._placement.settings.attempts):
             version = self._placement.next_version(stands)
@@ -363,11 +380,12 @@ class Erasure:
         raise StoreUnavailable(store.name, f"record {key.id} keeps changing; try again")
 
     async def _delete_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """Delete the records noted, each only at the version noted: one that changed
-        since, or is held, is left alone.
+        """Delete the noted records, each only at the noted version.
+
+        A record that changed since, or is under legal hold, is left alone.
         """
         if any(other.step == CONFIRM_SOURCES for other in pending.owner.owed):
-            return False  # what was made of them may still be undone
+            return False  # an entry derived from them may still be undone
         for record_id, version in owed.data["records"]:
             await self.delete(
                 pending.collection, Key(pending.owner.key.tenant, record_id), at=version, held="left"
@@ -377,12 +395,14 @@ class Erasure:
     # -- a scope -----------------------------------------------------------------------
 
     async def erase_scope(self, tenant: str, scope: Scope) -> int:
-        """Delete every record of exactly this scope, in every store; how many entries
-        there were (A56-A58).
+        """Delete every record of exactly this scope, in every store.
 
-        A store that fails is left to maintenance, the others are erased, and the call
-        fails. The generation is one above the highest of all stores: they may disagree
-        (see `generations`).
+        If a store fails, the others are erased, the rest is left to maintenance, and
+        the call fails. The generation is one above the highest of all stores, because
+        they may disagree (see `generations`).
+
+        Returns:
+            The number of deleted entries.
         """
         return entries_of(await self.erase(Partition(tenant, scope.text)))
 
@@ -395,14 +415,24 @@ class Erasure:
         before: int | None = None,
         holdable: bool = True,
     ) -> Erased:
-        """Delete every record of a partition, in every store; how many there were (see
-        `erase_scope`). `then` is done behind it.
+        """Delete every record of a partition, in every store. See `erase_scope`.
 
-        With `older_than` only those of lower generations: what was born since that was
-        raised stays. With `before` only what is older than this version: the rest gets
-        the generation and lives on. Raises `LegalHoldActive` where the partition, or an entry in
-        it, is under legal hold. An erasure that had begun before is carried out. What
-        is not `holdable`, since nobody was ever told of it, goes in any case.
+        An erasure that has begun already is carried out too.
+
+        Args:
+            then: Steps to carry out after the erasure.
+            older_than: Delete only records of lower generations. Records that were born
+                after this generation was raised stay.
+            before: Delete only records older than this version. The others get the new
+                generation and live on.
+            holdable: Whether legal holds are checked. Records that no caller ever knew
+                are deleted in any case.
+
+        Returns:
+            The number of deleted records.
+
+        Raises:
+            LegalHoldActive: The partition, or an entry in it, is under legal hold.
         """
         if holdable:
             await self.holds.refuse_partition(partition)
@@ -419,8 +449,10 @@ class Erasure:
         then: tuple[PendingStep, ...] = (),
         before: int | None = None,
     ) -> Erased:
-        """An erasure of all never takes the generation of one that spares something,
-        which has stamped that; nor the other way round.
+        """Begin an erasure and carry it out.
+
+        A full erasure and an erasure that spares newer records never share a
+        generation, because the latter gives the generation to the spared records.
         """
         operation = self._operation(partition, generation, then, before)
         there = await self._put_operation(operation, Absent())
@@ -433,8 +465,10 @@ class Erasure:
     async def _begin_sparing(
         self, partition: Partition, before: int, then: tuple[PendingStep, ...]
     ) -> Erased:
-        """An erasure that spares what was written since: once those that had begun have
-        ended, so that it spares nothing from them.
+        """Begin an erasure that spares newer records.
+
+        It begins once all erasures under way have ended, so that it spares no record
+        from them.
         """
         done, highest = Counter[tuple[str, str]](), await self._generations.highest(partition)
         while True:
@@ -445,7 +479,7 @@ class Erasure:
                 continue
             operation = self._operation(partition, highest + 1, then, before)
             there = await self._put_operation(operation, Absent())
-            if isinstance(there, Tombstone):  # of one that is forgotten
+            if isinstance(there, Tombstone):  # of a forgotten operation
                 operation = replace(operation, version=self._placement.next_version(there.version))
                 there = await self._put_operation(operation, AtVersion(there.version))
             if there is None:
@@ -453,7 +487,7 @@ class Erasure:
             highest += 1
 
     async def _put_operation(self, operation: Record, when: Absent | Newer | AtVersion) -> Stored | None:
-        """What stands in the way of an operation; None where it stands."""
+        """Put an operation record. Returns the row that blocks it, or None."""
         archive = self._placement.topology.archive
         begun = await self._placement.write_one("erase.begin", archive, Put(OPERATIONS, operation, when))
         if (error := rejection_error(archive, begun)) is not None:
@@ -487,11 +521,11 @@ class Erasure:
         return tuple(dict.fromkeys((self._placement.topology.archive, *self._placement.topology.stores)))
 
     async def _carry_out(self, operation: Record) -> Erased:
-        """Erase in every store, also where one fails: that is raised in the end, and
-        the operation stays owed.
+        """Erase in every store, even if one fails.
 
-        What is to be spared gets the generation before it is raised anywhere, and what
-        came in between behind that: no store refuses it for long.
+        A failure is raised at the end, and the operation stays pending. Spared records
+        get the generation before it is raised in any store. Records that are written in
+        between get it afterwards. So no store refuses them for long.
         """
         partition, generation = _asked_of(operation)
         before: int | None = operation.body.get(BEFORE)
@@ -513,8 +547,8 @@ class Erasure:
                 )
                 stands = raised.number or 0
                 if stands > generation and await self._generations.operation(partition, stands) is None:
-                    # a store that was away when the highest was asked for is ahead of
-                    # the others
+                    # a store that was away when the highest generation was read is
+                    # ahead of the others
                     then = tuple(owed for owed in operation.owed if owed.step != ERASE_SCOPE)
                     again = await self._begin(partition, stands + 1, then, before)
                     await self._end(operation)
@@ -526,7 +560,7 @@ class Erasure:
             raise failures[0]
         is_nobodys = before is not None and partition.scope.startswith(
             f"{CONVERSATION}:"
-        )  # what a session has that was created since is older
+        )  # a session created since has no older data
         for goes_along in () if is_nobodys else self.also:
             await goes_along(partition, generation)
         if before is None and self.delete_derived is not None:
@@ -537,11 +571,13 @@ class Erasure:
         return erased
 
     async def _erase_in(self, store: Store, operation: Record) -> Erased:
-        """Leave tombstones for what is older in one store, and spare what is to live
-        on; how many of each collection had their home there.
+        """Leave tombstones for older records in one store, and spare the others.
 
-        An arriving copy whose source has let go is a home. It may be told so while this
-        goes on, so that homes are looked for once more in the end.
+        An arriving copy whose source has released it is a home. It may become one by
+        role during the erasure, so homes are searched for again at the end.
+
+        Returns:
+            The number of deleted homes, by collection and store.
         """
         (partition, generation), version = _asked_of(operation), micros(operation.created_at)
         cache, erased = store is self._placement.topology.cache, Counter[tuple[str, str]]()
@@ -556,7 +592,7 @@ class Erasure:
                 if kind.movable and not cache
                 else []
             )
-            has_copies = kind.movable or kind.replicated  # of others all that stands is a home
+            has_copies = kind.movable or kind.replicated  # in other kinds every row is a home
             at_home = await self._leave_tombstones(
                 store, kind, [partition], older, HOMES if has_copies else frozenset(Role), version
             )
@@ -568,7 +604,7 @@ class Erasure:
                 at_home += await self._leave_tombstones(store, kind, [partition], older, HOMES, version)
             erased[collection.name, store.name] = at_home + len(copies) - len(arrived)
         if cache:
-            return Counter()  # a damaged copy there is of no role
+            return Counter()  # a damaged copy there has no role
         if before is not None:
             await self._generations.spare(store, partition, generation, before)
         return erased
@@ -582,9 +618,11 @@ class Erasure:
         roles: frozenset[Role],
         version: int,
     ) -> int:
-        """`version`: one for all that an erasure takes, in every store, so that what is
-        born over one of its tombstones outdoes the others too: those of its copies and
-        of its passages, which may be left later.
+        """Leave tombstones of one version for the matching records.
+
+        An erasure uses the same version for all records in every store. So a record
+        that is born over one of its tombstones also wins over the others: those of
+        copies and passages, which may be left later.
         """
         query = Query(kind.collection, within(*partitions), filter=older, roles=roles)
         return await self._placement.delete_matching(
@@ -594,7 +632,10 @@ class Erasure:
     async def _arriving_keys(
         self, store: Store, collection: Collection, partition: Partition, older: Condition | None
     ) -> list[Key]:
-        """The arriving copies here whose source has let go in favour of this store."""
+        """Return the arriving copies here whose source has released them.
+
+        The source has a mark that points to this store.
+        """
         roles = frozenset({Role.ARRIVING})
         query = Query(
             collection,
@@ -629,14 +670,15 @@ class Erasure:
         return [row.key for row in rows if isinstance(row, Record)]
 
     async def _erase_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """An erasure that a crash cut short."""
+        """Complete an erasure that a crash interrupted."""
         if isinstance(pending.owner, Record):
             await self._carry_out(pending.owner)
-        return True  # ending the operation took the debt away with it
+        return True  # the end of the operation removed the step
 
     async def _end(self, operation: Record) -> None:
-        """The erasure has been carried out: what it owes besides is done, it is watched
-        where a store needs that, and remembered.
+        """Note that the erasure has been carried out, and complete its other steps.
+
+        It is watched if a store needs that, and then remembered.
         """
         needs_watch = any(not store.capabilities.fenced for store in self._placement.topology.stores)
         ended = await self._becomes(
@@ -663,8 +705,9 @@ class Erasure:
     # -- after an erasure --------------------------------------------------------------
 
     async def watch(self, hold: LeaseCheck) -> int:
-        """Repeat watched erasures whose time has come in the stores that need it; how
-        many were repeated.
+        """Repeat watched erasures that are due, in the stores that need it.
+
+        Returns the number of repeated erasures.
         """
         due: dict[tuple[str, int], list[tuple[Record, int]]] = {}
         for operation in await self._operations(Eq("kind", WATCHED)):
@@ -687,11 +730,11 @@ class Erasure:
         return sum(map(len, due.values()))
 
     async def _repeat_in(self, store: Store, operations: Sequence[Record], generation: int) -> None:
-        """Leave tombstones once more for what is older in the partitions of one tenant,
-        in one store.
+        """Leave tombstones again for older records in one store.
 
-        A store that is level may have been brought up by who died over it: what was
-        born there in between has a lower generation still, and lives on.
+        The partitions are of one tenant. A repair that brought the store up may have
+        been interrupted. Records that were born there in between still have a lower
+        generation, and live on.
         """
         begun = {_asked_of(operation)[0]: operation for operation in operations}
         for partition in await self._born_since(
@@ -711,8 +754,9 @@ class Erasure:
     async def _born_since(
         self, store: Store, since: Mapping[Partition, datetime], generation: int
     ) -> set[Partition]:
-        """The partitions in which a record of a lower generation is of after the moment
-        of their erasure.
+        """Return the partitions with records that were born after their erasure.
+
+        Only records of a lower generation count.
         """
         asked = And((Lt("generation", generation), Ge("version", micros(min(since.values())))))
         found: set[Partition] = set()
@@ -735,8 +779,9 @@ class Erasure:
         return found
 
     async def forget(self, hold: LeaseCheck) -> int:
-        """Forget scopes that were erased so long ago that their tombstones are gone, in
-        every store; how many operations were forgotten.
+        """Forget, in every store, scopes whose tombstones are gone since long.
+
+        Returns the number of forgotten operations.
         """
         forgotten = 0
         long_ago = self._placement.now() - self._placement.settings.tombstone_life
@@ -761,8 +806,9 @@ class Erasure:
         return forgotten
 
     async def forget_idle(self, leaf: Store, hold: LeaseCheck) -> int:
-        """Forget partitions of one store in which nothing stands and that no remembered
-        erasure is about; how many.
+        """Forget empty partitions of one store that no remembered erasure names.
+
+        Returns their number.
         """
         idle = await self._idle_in(leaf, page := self._placement.settings.page)
         if len(idle) == page:
@@ -770,10 +816,10 @@ class Erasure:
                 held_back = (
                     await self._placement.topology.archive.count(Query(OPERATIONS, Everywhere()))
                 ).records
-            idle = await self._idle_in(leaf, page + held_back)  # those held back would hide the others
+            idle = await self._idle_in(leaf, page + held_back)  # those remembered would hide the others
         remembered = (
             {_asked_of(operation) for operation in await self._operations(OF_SCOPES)} if idle else set()
-        )  # asked last: none has begun since
+        )  # read last, so that no erasure has begun since
         free = [
             (partition, generation)
             for partition, generation in idle
@@ -796,7 +842,7 @@ class Erasure:
 
 
 def unmakes(mode: Unmakes | None) -> tuple[PendingStep, ...]:
-    """What a deletion owes what was made of the record."""
+    """Return the step of a deletion that deletes entries derived from the record."""
     return () if mode is None else (PendingStep(UNMAKE, UNMAKE, {"mode": mode}),)
 
 
@@ -805,12 +851,13 @@ def entries_of(erased: Erased) -> int:
 
 
 def _asked_of(operation: Record) -> tuple[Partition, int]:
-    """The partition an operation record erases, and the generation it raises it to."""
+    """Return the partition that an operation record erases, and its new generation."""
     return Partition(operation.body["tenant"], operation.body["scope"]), int(operation.body["generation"])
 
 
 def _ended_at(operation: Record) -> datetime:
-    """When an erasure had been carried out in the last store, which may have been away
-    for long after it began.
+    """Return when an erasure was complete in the last store.
+
+    That store may have been away for long after the erasure began.
     """
     return moment(operation.body["ended"]) if "ended" in operation.body else operation.created_at

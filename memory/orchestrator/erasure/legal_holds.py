@@ -1,10 +1,9 @@
-"""Legal holds: placed and released, and asked before anything is deleted.
+"""Legal holds: placed and released, and checked before every deletion.
 
-A hold is a record of the archive for each thing that is held, under a key which that
-thing tells, so that whoever deletes reads all that may hold a record by its keys,
-whatever number of holds there are. They are read at that moment, never remembered: one
-that another process has placed is seen. What a deletion had begun to take when a hold
-was placed is not saved by it.
+The archive has one record for each held thing. Its key derives from that thing, so a
+deletion reads all holds on a record by key, however many holds there are. Holds are
+read at that moment and never cached, so a hold of another process takes effect at once.
+A hold does not save records whose deletion had begun before it was placed.
 """
 
 from __future__ import annotations
@@ -39,7 +38,10 @@ class LegalHoldRecords:
     # -- placed and released -----------------------------------------------------------
 
     async def place(self, tenant: str, hold: LegalHold, entry_scope: str | None = None) -> LegalHold:
-        """Place a hold; where it stands already, that one. `entry_scope`: of an entry."""
+        """Place a hold and return it. If it exists already, return the existing one.
+
+        `entry_scope` is the scope of a held entry.
+        """
 
         def add_hold(said: dict[str, Any]) -> dict[str, Any]:
             new = {"reason": hold.reason, "by": hold.placed_by, "at": micros(hold.placed_at)}
@@ -49,7 +51,7 @@ class LegalHoldRecords:
         return next(one for one in _holds_of(said) if one.name == hold.name)
 
     async def release(self, tenant: str, name: str) -> list[LegalHold]:
-        """Release what is held under a name; what that was."""
+        """Release all holds of this name and return them."""
         released: list[LegalHold] = []
         for hold in [hold for hold in await self.all(tenant) if hold.name == name]:
             await self._change(
@@ -63,7 +65,7 @@ class LegalHoldRecords:
         return released
 
     async def all(self, tenant: str) -> list[LegalHold]:
-        """Every hold of a tenant, oldest first."""
+        """Return every hold of a tenant, oldest first."""
         return sorted(
             [hold for record in await self._read(tenant) for hold in _holds_of(record)],
             key=lambda hold: (hold.placed_at, hold.name),
@@ -93,8 +95,9 @@ class LegalHoldRecords:
         entry_scope: str | None,
         change: Callable[[dict[str, Any]], dict[str, JsonValue]],
     ) -> Record:
-        """Change what holds one thing, on condition that nobody else did meanwhile; the
-        record then.
+        """Change the holds on one thing, and retry if another process changed them.
+
+        Returns the new record.
         """
         archive, key, patience = (
             self._placement.topology.archive,
@@ -141,12 +144,12 @@ class LegalHoldRecords:
     # -- asked -------------------------------------------------------------------------
 
     async def refuse(self, records: Sequence[Record]) -> None:
-        """Raise `LegalHoldActive` where one of these records is held."""
+        """Raise `LegalHoldActive` if one of these records is held."""
         for held in (await self.over(records)).values():
             raise held
 
     async def over(self, records: Sequence[Record | Head]) -> dict[Key, LegalHoldActive]:
-        """Which of these are held, each with the error that says by what."""
+        """Return the records under hold, each with the error that names its holds."""
         if not records:
             return {}
         subjects = await self._subjects({record.partition for record in records})
@@ -162,8 +165,9 @@ class LegalHoldRecords:
         }
 
     async def refuse_partition(self, partition: Partition, *, whole: bool = True) -> None:
-        """Raise `LegalHoldActive` where a partition is held, or, where it is to go as a `whole`,
-        an entry in it.
+        """Raise `LegalHoldActive` if a partition is held.
+
+        With `whole`, a hold on an entry in it counts too.
         """
         subjects = await self._subjects({partition})
         holds = await self._fetch_holds(_of_partition(partition, subjects))
@@ -178,26 +182,29 @@ class LegalHoldRecords:
             raise LegalHoldActive(*told)
 
     async def refuse_change(self, partition: Partition, user: str | None) -> None:
-        """Raise `LegalHoldActive` where a session of this user is held: its messages, tasks and
-        runs keep no earlier versions, so none may be overwritten.
+        """Raise `LegalHoldActive` if a session of this user is held.
+
+        Its messages, tasks and runs keep no earlier versions, so none may be
+        overwritten.
         """
         holds = await self._fetch_holds(_of_partition(partition, {} if user is None else {partition: user}))
         if told := [hold for found in holds.values() for hold in found]:
             raise LegalHoldActive(*told)
 
     async def refuse_user(self, tenant: str, user: str) -> None:
-        """Raise `LegalHoldActive` where what is remembered of a user is held."""
+        """Raise `LegalHoldActive` if the entries of a user are held."""
         await self.refuse_partition(Partition(tenant, f"{ScopeKind.USER}:{user}"), whole=False)
 
     async def refuse_unreadable(self, tenant: str) -> None:
-        """Raise `LegalHoldActive` where anything of the tenant is held: of a record that cannot be
-        read nobody knows whether it is.
+        """Raise `LegalHoldActive` if the tenant has any hold.
+
+        A hold might cover the unreadable record.
         """
         if told := await self.all(tenant):
             raise LegalHoldActive(*told)
 
     async def _subjects(self, partitions: Iterable[Partition]) -> Mapping[Partition, str]:
-        """The users whom these partitions are about: of sessions as their records say."""
+        """Return the users of these partitions. A session's record names its user."""
         of_users = {
             p: p.scope.partition(":")[2] for p in partitions if p.scope.startswith(f"{ScopeKind.USER}:")
         }
@@ -234,7 +241,7 @@ def _key(tenant: str, over: Over, of: str) -> Key:
 
 
 def _of_partition(partition: Partition, subjects: Mapping[Partition, str]) -> list[Key]:
-    """The keys of what may hold all of a partition."""
+    """Return the keys of all holds that may cover a partition."""
     tenant, scope = partition.tenant, partition.scope
     scope = (
         f"{ScopeKind.SESSION}:{scope.partition(':')[2]}" if scope.startswith(f"{CONVERSATION}:") else scope
@@ -244,8 +251,10 @@ def _of_partition(partition: Partition, subjects: Mapping[Partition, str]) -> li
 
 
 def _of_entries(record: Record | Head) -> list[Key]:
-    """The keys of what may hold the entries that a record is, is a version of, or
-    links.
+    """Return the keys of the holds on the entries of a record.
+
+    These are the entry itself, the entry of a version, or the linked entries of a
+    relation.
     """
     named = (record.key.id, *(record.fields.get(name) for name in ("entry_id", "source_id", "target_id")))
     return [_key(record.key.tenant, "entry", str(entry_id)) for entry_id in named if entry_id is not None]

@@ -1,9 +1,9 @@
 """Search: candidates from each store, merged, ranked, loaded and answered.
 
-For entries (`pool`, then `search`) and for messages (`message_candidates`, then
-`message_search`). `advisors` wraps the search. Ranking itself is
-`memory.policies.ranking`.
-It imports `conversations` and the packages below it.
+Entries pass through `pool` and `search`, messages through `message_candidates` and
+`message_search`. `advisors` wraps the search. Ranking itself is in
+`memory.policies.ranking`. The package imports `conversations` and the packages below
+it.
 """
 
 __all__ = [

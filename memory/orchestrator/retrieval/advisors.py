@@ -1,8 +1,8 @@
-"""A search with the advice of models: for the question in other words, too, and in the
-order of one that reads what was found (D87–D99).
+"""Search with the advice of models.
 
-Around the search itself, and never in its way: where an advisor fails, is late or talks
-nonsense, the hits stay as they were, and the answer says so.
+The advisor can search for paraphrases of the question too, and a reranker can reorder
+the hits. If an advisor fails, is late or returns nonsense, the hits stay as they were,
+and the answer says so.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 NOBODY_ASKED = frozenset({expansion.NOBODY, FIRST.nobody, FINE.nobody})
-"""Notes that name no failure."""
+"""Notes that do not report a failure."""
 
 
 class AdvisedSearch:
-    """Searches, and asks the advisors there are, each call of them within `patience`."""
+    """Searches with advisors. Each call must answer within the `advice` setting."""
 
     def __init__(
         self,
@@ -53,15 +53,16 @@ class AdvisedSearch:
         self._reranker = advisor if reranker is None else reranker
 
     def by(self, advisor: Advisor) -> AdvisedSearch:
-        """The same searches with another advisor; a reranker of its own stays."""
+        """Return the same search with another advisor. A separate reranker stays."""
         reranker = None if self._reranker is self._advisor else self._reranker
         return AdvisedSearch(self._searching, self._placement, advisor=advisor, reranker=reranker)
 
     async def search(
         self, asked: EntryQuery, text: str, *, explain: bool = False, expand: bool = False, stages: int = 0
     ) -> SearchResult:
-        """The search, for paraphrases too where that is asked for, and reranked in so
-        many stages. A blank text is browsed, without advice.
+        """Search, optionally for paraphrases too, and rerank in `stages` stages.
+
+        A blank text browses, without advice.
         """
         if not text.strip() or not (expand or stages):
             return await self._searching.search(asked, text, explain=explain)
@@ -80,7 +81,7 @@ class AdvisedSearch:
         left_out = found.left_out
         if (
             reranked is not None and reranked.applied
-        ):  # the model's order has no number: its reciprocal rank is the sort key
+        ):  # the model gives no score: the reciprocal rank is the sort key
             hits = [replace(hit, score=1 / (RRF_K + place)) for place, hit in enumerate(hits, start=1)]
         if explain:
             hits = [
@@ -96,10 +97,11 @@ class AdvisedSearch:
     # -- in other words ----------------------------------------------------------------
 
     async def _search_expanded(self, asked: EntryQuery, text: str, explain: bool) -> SearchResult:
-        """The hits of the question and of its paraphrases as one ranking. The question
-        is searched for while the advisor is asked for others.
+        """Return the hits of the question and of its paraphrases as one ranking.
+
+        The search for the question runs while the advisor makes the paraphrases.
         """
-        deep = replace(asked, limit=initial_width(asked.limit))  # D82
+        deep = replace(asked, limit=initial_width(asked.limit))  # more candidates, since rankings are fused
         found, expanded = await both_at_once(
             self._searching.search(deep, text, explain=explain), self._paraphrase(text)
         )
@@ -112,8 +114,9 @@ class AdvisedSearch:
         return type(found)(hits, degraded, found.left_out, expansion=expanded)
 
     async def _search_paraphrase(self, asked: EntryQuery, query: str, explain: bool) -> SearchResult:
-        """The hits of a paraphrase. A store that fails now does not discard the hits of
-        the question.
+        """Return the hits of a paraphrase.
+
+        A store that fails now does not discard the hits of the question.
         """
         try:
             return await self._searching.search(asked, query, explain=explain)
@@ -138,7 +141,7 @@ class AdvisedSearch:
         told = Rerank(
             _model(self._reranker), fine_model=_model(self._advisor) if stages > 1 else None, stages=stages
         )
-        if len(hits) < 2:  # D93
+        if len(hits) < 2:  # nothing to reorder
             return hits, told
         hits, note = await self._by_stage(FIRST, self._reranker, hits, question)
         if note is not None or stages == 1:
@@ -149,7 +152,10 @@ class AdvisedSearch:
     async def _by_stage(
         self, stage: Stage, by: Advisor | Reranker | None, hits: list[FoundEntry], question: str
     ) -> tuple[list[FoundEntry], str | None]:
-        """The hits with the first of them in another order, or as they are and why."""
+        """Return the hits with the first of them reordered.
+
+        If that fails, return them unchanged, with the reason.
+        """
         if by is None:
             return hits, stage.nobody
         order = await self._order(stage, by, hits[: stage.most], question)
@@ -160,7 +166,7 @@ class AdvisedSearch:
     async def _order(
         self, stage: Stage, by: Advisor | Reranker, hits: Sequence[FoundEntry], question: str
     ) -> list[int] | None:
-        """Which of the hits are the best, by their places; None where nobody said."""
+        """Return the positions of the best hits; None if there is no answer."""
         shown = [_item_of(hit) for hit in hits]
         if isinstance(by, Reranker):
             texts = ["\n".join(filter(None, rerank.said_in(one))) for one in shown]
@@ -174,12 +180,12 @@ class AdvisedSearch:
         return None if reply is None else rerank.parse_places(reply, len(shown))
 
     async def _advice(self, model: str, ask: Callable[[], Awaitable[T]]) -> T | None:
-        """What a model answers; None where it fails or is late."""
+        """Return a model's answer; None if it fails or is late."""
         try:
             async with asyncio.timeout(self._placement.settings.advice.total_seconds()):
                 return await ask()
-        except Exception as error:  # noqa: BLE001 - it is somebody else's, and no search fails for it
-            log.warning("no advice of %s: %s", model, str(error) or type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - the code is foreign, and no search fails for it
+            log.warning("advisor %s gave no answer: %s", model, str(error) or type(error).__name__)
             return None
 
 
@@ -188,7 +194,7 @@ def _model(by: Advisor | Reranker | None) -> str | None:
 
 
 def _name(hit: Found) -> str:
-    """What tells a hit from all others."""
+    """Return the identity of a hit."""
     return hit.entry.id if isinstance(hit, FoundEntry) else f"{hit.session_id}#{hit.item.number}"
 
 
@@ -197,8 +203,10 @@ def _item_of(hit: Found) -> Entry | HistoryItem:
 
 
 def _fuse(text: str, results: dict[str, SearchResult], explain: bool) -> list[FoundEntry]:
-    """The hits of all, each as the question itself found it where it did, and what each
-    query found it at.
+    """Return the fused hits of all queries.
+
+    A hit of the question itself is shown as the question found it. The explanation has
+    the rank of each query.
     """
     ranks: dict[str, dict[str, int]] = {}
     hits: dict[str, FoundEntry] = {}

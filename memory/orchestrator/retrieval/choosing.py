@@ -1,5 +1,7 @@
-"""A ranked pool on its way to hits: the best are read, and what is gone, hidden or no
-longer matching makes room for the next.
+"""From a ranked pool to hits.
+
+The best candidates are read. A candidate that is gone, hidden or does not match any
+more makes room for the next.
 """
 
 from __future__ import annotations
@@ -23,47 +25,48 @@ H = TypeVar("H")
 H_co = TypeVar("H_co", covariant=True)
 
 AT_LEAST = 50
-"""Candidates of each way that are asked for, however few are wanted (D82)."""
+"""The minimum number of candidates that each way of search is asked for."""
 READ_FOR_TYPOS = 50
-"""Of so many of the best the texts are searched for what was meant by words that
-nothing holds.
+"""The number of best candidates whose texts are read to correct unknown words of the
+question.
 """
 READ_FOR_CLOSENESS = 50
-"""Of so many of the best, those that hold every word of the question are read, to see
-how close these stand.
+"""Among this many best candidates, those with every word of the question are read, to
+measure how close together the words are.
 """
 OTHER_METADATA = "other_metadata"
 NOT_CONFIRMED = "not_confirmed"
-"""Why a hit is left out whose store did not answer again."""
+"""The reason of a missing hit whose store did not answer again."""
 WITHHELD = "withheld"
-"""Why one is that the recall gate did not let out."""
+"""The reason of a missing hit that the recall gate withheld."""
 
 
 def initial_width(limit: int) -> int:
-    """How many candidates of each way are asked for at first, where so many hits are
-    wanted.
+    """Return how many candidates each way of search is asked for at first.
+
+    `limit` is the number of wanted hits.
     """
     return min(max(3 * limit, AT_LEAST), MAX_LIMIT)
 
 
 class HitReader(Protocol[T, H_co]):
-    """Reads what rows of the pool are of, and makes hits of it."""
+    """Reads the records of a pool's rows, and makes hits of them."""
 
     async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, T], Mapping[int, str]]:
-        """What may be shown, and of the other rows why they may not."""
+        """Return the visible records, and for the other rows the reason."""
         ...
 
     def texts_of(self, row: int, one: T) -> Sequence[str]:
-        """What it says, as far as it is found by that."""
+        """Return the texts of a record by which it can be found."""
         ...
 
     def hit(self, row: int, one: T, value: Value, explanation: dict[str, Any]) -> H_co:
-        """Return a record as a hit. An explanation that is empty was not asked for."""
+        """Return a record as a hit. An empty explanation was not requested."""
         ...
 
 
 class JoinedReader:
-    """Reads the rows of two pools as one: those of the second are behind the first's."""
+    """Reads the rows of two pools as one. The rows of the second follow the first."""
 
     def __init__(self, first: HitReader[Any, Any], count: int, second: HitReader[Any, Any]) -> None:
         self._first, self._count, self._second = first, count, second
@@ -93,9 +96,7 @@ class JoinedReader:
 
 
 class HitSelection(Generic[T, H]):
-    """What is read is read once: what may be shown, and that whose words may stand
-    close together.
-    """
+    """Selects hits from a ranked pool. Every record is read only once."""
 
     def __init__(
         self,
@@ -122,8 +123,9 @@ class HitSelection(Generic[T, H]):
         self._gone = {row: gone[row] for row in self._rows if row in gone} if gone else dict[int, str]()
 
     async def typos(self) -> dict[str, str]:
-        """Words of the question that nothing asked holds, and what was probably meant,
-        by the texts of what was found otherwise.
+        """Return the corrections of words of the question that no candidate contains.
+
+        The corrections are words in the texts of the best candidates.
         """
         known = self._pool.statistics.containing
         words = unknown_words(self._question.text, {stem for stem in known if not known[stem]})
@@ -142,7 +144,7 @@ class HitSelection(Generic[T, H]):
         )
 
     async def choose(self) -> None:
-        """Read the best until all that are to be shown have been."""
+        """Read the best candidates until all hits have been read."""
         await self._look_closer()
         while unread := [row for row in self._best if row not in self._there]:
             await self._read(unread)
@@ -153,8 +155,10 @@ class HitSelection(Generic[T, H]):
 
     @property
     def wants_more(self) -> bool:
-        """Whether what was left out after reading left room that a wider question may
-        fill. Who cannot be confirmed makes none.
+        """Whether a wider search may fill the gaps of discarded candidates.
+
+        Those are candidates that were left out after reading. Candidates that could not
+        be confirmed do not count.
         """
         return (
             self._full
@@ -163,8 +167,9 @@ class HitSelection(Generic[T, H]):
         )
 
     async def _look_closer(self) -> None:
-        """Of the best, those that hold all words of the question: how close together
-        they stand (D59, D60).
+        """Measure how close together the words of the question are.
+
+        Only the best candidates that have all words are measured.
         """
         if self._asked.mode == "semantic" or len(self._question.stems) < 2:
             return
@@ -184,15 +189,17 @@ class HitSelection(Generic[T, H]):
         self._gone |= gone
 
     async def hits(self, explain: bool) -> AsyncIterator[H]:
-        """The hits, best first."""
+        """Yield the hits, best first."""
         corrected = {"corrected": dict(self._question.corrections)} if self._question.corrections else {}
         async for place, row in iterate_cooperatively(list(enumerate(self._best, start=1))):
             explanation = {"rank": place, **self._ranked.explain(row), **corrected} if explain else {}
             yield self._reading.hit(row, self._there[row], self._ranked.value(row), explanation)
 
     def left_out(self) -> dict[str, Any]:
-        """What was found and is not shown: how many for their relevance, the limit or
-        their metadata, and which for what was read of them.
+        """Return the candidates that are not hits, by reason.
+
+        Those below the minimum relevance, beyond the limit or with other metadata are
+        counted. The others are named by id.
         """
         answering = len(self._ranked.relevant_rows())
         named = {
@@ -210,9 +217,10 @@ class HitSelection(Generic[T, H]):
 async def choose_hits(
     question: Question, limit: int, choosing: Callable[[Question, int], Awaitable[HitSelection[T, H] | None]]
 ) -> HitSelection[T, H] | None:
-    """What is chosen of the candidates that there are for a question and so many of
-    each way: typos are read as what was meant, and more are asked for where there is
-    room for them. None where nothing is found.
+    """Choose the hits among the candidates of a question.
+
+    Unknown words are corrected, and more candidates are requested while there is room
+    for hits. None if there are no candidates.
     """
     width = initial_width(limit)
     while (one := await choosing(question, width)) is not None:

@@ -1,7 +1,8 @@
-"""Candidates while the stores hold vectors of two embedders: by meaning those are asked
-for that have one of the embedder in use; the others are found by words, and compared by
-them alone. Where there is one embedder, which is nearly always, the question is asked
-as it is.
+"""Candidates while the stores hold vectors of two embedders.
+
+Only records with a vector of the embedder in use are compared by meaning. The others
+are found and compared by words alone. With one embedder, which is nearly always the
+case, the query is unchanged.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 async def candidates_of(
     ask: Callable[[Candidates], Awaitable[CandidateColumns]], asked: Candidates, meaning: Embeddings
 ) -> CandidateColumns:
-    """What a store answers, without the vectors of another embedder. What both ways
-    found comes twice.
+    """Return a store's candidates without the vectors of another embedder.
+
+    A record that both ways found is in the result twice.
     """
     own = meaning.own
     if own is None or not asked.width:
@@ -37,7 +39,7 @@ async def candidates_of(
 
 
 def _apart(asked: Candidates, own: Condition) -> list[Candidates]:
-    """The question by words, and that by meaning among one's own."""
+    """Return the query by words, and the query by meaning among the own vectors."""
     by_words = replace(asked, near=None, dimensions=asked.width)
     if asked.near is None:
         return [by_words]

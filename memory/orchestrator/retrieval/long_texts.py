@@ -1,10 +1,12 @@
-"""Long texts by meaning: a sentence at the end of an entry of twelve thousand
-characters is found, which says little in a vector of the whole.
+"""Search by meaning in long texts.
 
-Such an entry has passages beside its own vector, and is as near to a question as the
-nearest of them. All are in one store, whatever the tier of the entry, so that moves
-leave them as they are: that of the last tier that finds by meaning, which is asked
-anyway; where none does, the archive.
+A single vector of an entry with twelve thousand characters says little about the
+sentence at its end. So such an entry has passages beside its own vector, and is as near
+to a query as the nearest of them.
+
+All passages are in one store, independently of the tier of the entry, so that moves do
+not affect them. It is the store of the last tier with search by meaning, which is
+searched anyway. If there is none, it is the archive.
 """
 
 from __future__ import annotations
@@ -44,15 +46,15 @@ from memory.ports.store import Store
 from memory.ports.vector_scan import exact_cosines
 
 DEPTH = 3
-"""So many times as many passages are asked for as entries: one entry has many that are
-near.
+"""How many times as many passages as entries are requested, since one entry may have
+many near passages.
 """
 LATER_TIERS = ("long", "mid")
 """The tiers whose stores may have passages, the later first."""
 
 
 class LongTexts:
-    """The passages of the kinds that have such by the table."""
+    """The passages of all kinds that have passages."""
 
     def __init__(
         self, placement: Placement, *, meaning: Embeddings, outbox: Outbox, forms: PartitionIndexes
@@ -75,7 +77,7 @@ class LongTexts:
 
     @property
     def tier(self) -> str:
-        """The tier whose store has them."""
+        """The tier whose store has the passages."""
         return next(
             (tier for tier in LATER_TIERS if self._placement.topology.home(tier).capabilities.semantic), "mid"
         )
@@ -85,14 +87,16 @@ class LongTexts:
         return self._placement.topology.home(self.tier)
 
     async def _make(self, items: Sequence[Item]) -> Sequence[Came]:
-        if not self._meaning.on:  # with an embedder somewhere else it is still to be done
+        if not self._meaning.on:  # a process with an embedder will do it
             return [False] * len(items)
         return await self.making[items[0][0].collection].make(items, self.tier)
 
     async def _forget(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """Of every store that may have some: all that there ever were of the one in
-        use, and what stands in one that was once. Of a record that nobody could read
-        some may be on their way: so many more.
+        """End the passages of a record in every store that may have some.
+
+        In the store in use, all parts that ever existed are ended. In a store that was
+        used before, the existing ones are. For an unreadable record, `LOOKED_FOR` more
+        are ended, because some may still be on their way.
         """
         making, parts = self.making[pending.collection], owed.data["parts"]
         if parts is None:
@@ -105,8 +109,10 @@ class LongTexts:
     async def nearest(
         self, collection: Collection, where: Where, near: bytes, limit: int, lacking: AnswerGaps
     ) -> dict[str, list[FoundPassage]]:
-        """The passages that are nearest, of so many records at most, by these: nearest
-        first, both. A store that fails is named.
+        """Return the nearest passages of at most `limit` records, by record.
+
+        Records and passages are sorted by similarity. A store that fails is named in
+        `lacking`.
         """
         form, store = self.making[collection].form, self.store
         wanted = min(DEPTH * limit, MAX_LIMIT)
@@ -130,9 +136,10 @@ class LongTexts:
 def nearer(
     found: CandidateColumns, near: bytes, parts: Mapping[str, Sequence[FoundPassage]]
 ) -> tuple[CandidateColumns, dict[str, int]]:
-    """The columns without `said`, each record with the vector of its nearest passage
-    where that is nearer than its own, and of which part that is. Passages of what it
-    does not say any more do not count.
+    """Return the columns without `said`, each record with its nearest vector.
+
+    That is the vector of a passage if it is nearer than the record's own. The second
+    result has the numbers of those parts. Passages of an earlier text do not count.
     """
     said = [said or version for said, version in zip(found.fields[SAID], found.versions, strict=True)]
     best = {

@@ -1,5 +1,7 @@
-"""Messages as candidates: what the log has of each, with the vector of its nearest
-passage, as columns that rank as those of entries do.
+"""Messages as candidates.
+
+They have the fields of the log and the vector of their nearest passage, in columns that
+rank like those of entries.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from memory.ports.record import Partition
 log = logging.getLogger(__name__)
 
 MADE_FIRST = 500
-"""Messages written here, the newest ones, that are made ready to be found by meaning
-before a search.
+"""How many of the newest messages of this process are made searchable by meaning before
+a search.
 """
 SELECT = frozenset({"conversation_id", "number_in_conversation", "speaker", "marks", "created_at"})
 OF_ENTRIES = ("type", "tags")
@@ -39,8 +41,10 @@ OF_ENTRIES = ("type", "tags")
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
-    """Of which sessions messages are asked for, what lets them through (`asked` may
-    name what messages and passages both declare), and which way.
+    """A query for messages.
+
+    `where` has the sessions, and `asked` the condition. The condition may only use
+    fields that messages and passages both declare.
     """
 
     where: Partitions | Tenant
@@ -49,9 +53,10 @@ class MessageQuery:
 
 
 def heard_in(asked: EntryQuery) -> MessageQuery | None:
-    """What was said in the asked sessions and in those with the asked users, where it
-    can be what is asked for: messages have neither types nor tags nor metadata, and
-    what was true or known at a moment is not told of them.
+    """Return the message query of a search; None if messages cannot match it.
+
+    It covers the requested sessions, and the sessions of the requested users. Messages
+    have no types, tags or metadata, and no past versions.
     """
     if asked.as_of or asked.known_at or asked.types or asked.tags or asked.any_tags or asked.metadata:
         return None
@@ -71,25 +76,26 @@ def heard_in(asked: EntryQuery) -> MessageQuery | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessagePool:
-    """Candidates as columns; of those with a vector, when the message said what that is
-    of.
+    """Candidates as columns.
+
+    `said_at` has the version of the text of each vector.
     """
 
     measured: CandidateColumns
     said_at: Mapping[str, int]
     full: bool
-    """Whether there may be more that a wider question would bring."""
+    """Whether a wider query may find more."""
 
 
 class MessageCandidateCollector:
-    """Asks the archive for messages, and the store of the passages for what these mean."""
+    """Reads messages from the archive, and passages from the passages' store."""
 
     def __init__(self, placement: Placement, passages: Passages) -> None:
         self._placement = placement
         self._passages = passages
 
     async def ready(self) -> None:
-        """Make what was said here ready to be found by meaning."""
+        """Make the newest messages of this process searchable by meaning."""
         if self._passages.store is None:
             return
         try:
@@ -100,8 +106,10 @@ class MessageCandidateCollector:
     async def gather(
         self, heard: MessageQuery, question: Question, near: bytes | None, limit: int, lacking: AnswerGaps
     ) -> MessagePool:
-        """So many of each way, with what stands beside them. A store of passages that
-        fails takes nothing from what is found by words.
+        """Return up to `limit` messages of each way of search, with their neighbours.
+
+        If the store of passages fails, messages found by words are returned all the
+        same.
         """
         by_words = heard.mode != "semantic"
         if near and (lacks := self._passages.lacks) is not None:
@@ -132,7 +140,7 @@ class MessageCandidateCollector:
     async def _nearest(
         self, heard: MessageQuery, near: bytes, limit: int, lacking: AnswerGaps
     ) -> dict[str, FoundPassage]:
-        """Of the messages found by meaning each one's nearest passage."""
+        """Return the nearest passage of each message that is found by meaning."""
         found = await self._search_passages(
             Candidates(PASSAGES, heard.where, near=near, limit=limit, filter=heard.asked), near, lacking
         )
@@ -141,7 +149,7 @@ class MessageCandidateCollector:
     async def _firsts(
         self, heard: MessageQuery, messages: Sequence[str], near: bytes, lacking: AnswerGaps
     ) -> dict[str, FoundPassage]:
-        """The first passages of the others."""
+        """Return the first passages of the other messages."""
         firsts = Candidates(
             PASSAGES, heard.where, among=tuple(map(first_of, messages)), dimensions=len(near) // 4
         )
@@ -150,7 +158,7 @@ class MessageCandidateCollector:
     async def _search_passages(
         self, asked: Candidates, near: bytes, lacking: AnswerGaps
     ) -> dict[str, FoundPassage]:
-        """Of each message the nearest of what is found."""
+        """Return the nearest found passage of each message."""
         store, named = self._passages.store, OF_MESSAGES.named
         if store is None:
             return {}
@@ -172,8 +180,10 @@ class MessageCandidateCollector:
 def _ranked_alike(
     found: CandidateColumns, parts: Mapping[str, FoundPassage], near: bytes | None
 ) -> CandidateColumns:
-    """The columns with what ranking reads of entries, words weighing what those of
-    their content do; a message holds from when it was said.
+    """Return the columns as ranking expects them of entries.
+
+    Words weigh as much as in the content of entries. A message is valid from the time
+    when it was written.
     """
     fields = {name: values for name, values in found.fields.items() if name != "created_at"}
     fields |= {"valid_from": found.fields["created_at"], **{name: [None] * len(found) for name in OF_ENTRIES}}

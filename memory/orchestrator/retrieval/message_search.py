@@ -1,5 +1,6 @@
-"""Messages found by words and by meaning, in one session or over many, ranked as
-entries are, and what became of the best.
+"""Search in messages by words and by meaning, in one session or over many.
+
+Messages are ranked like entries, and the best are read.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from memory.policies.ranking.relevance import EmbedderScale
 
 INDIFFERENT = Preferences(intent=False, age_decay=False)
-"""All that was said counts alike, however long ago."""
+"""Messages have no preferences: neither intent nor age changes their score."""
 
 
 class MessageSearch:
@@ -56,7 +57,11 @@ class MessageSearch:
         mode: SearchMode = "hybrid",
         least: float | None = None,
     ) -> FoundMessages:
-        """Find messages of one session; see `find`. Raises `NotFound` if it is over."""
+        """Find messages of one session. See `find`.
+
+        Raises:
+            NotFound: The session has ended.
+        """
         return await self.find(await conversation.search_scope(), None, text, limit, mode, least)
 
     async def find(
@@ -68,8 +73,9 @@ class MessageSearch:
         mode: SearchMode = "hybrid",
         least: float | None = None,
     ) -> FoundMessages:
-        """The messages that answer best, archived ones too; not those that were
-        excluded.
+        """Return the messages that answer best, archived ones too.
+
+        Excluded messages are left out.
         """
         passages, lacking = self._sessions.passages, AnswerGaps()
         if mode == "semantic" and passages.store is None:
@@ -116,8 +122,8 @@ class MessageSearch:
         pool: MessagePool,
         scale: EmbedderScale | None,
     ) -> HitSelection[FoundMessage, FoundMessage] | None:
-        """The ranked pool; None where there is none."""
-        from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
+        """Return the ranked pool; None if it is empty."""
+        from memory.policies.ranking.order import rank  # imports numpy: only searches need it
 
         if not len(pool.measured):
             return None
@@ -128,8 +134,10 @@ class MessageSearch:
 
 
 class MessageReader:
-    """Reads messages: those that a living session has and nobody excluded, as they are
-    now; none that says something else since.
+    """Reads messages.
+
+    Only messages of a living session are returned, as they are now. Messages that were
+    excluded, or whose text has changed since, are left out.
     """
 
     def __init__(
@@ -157,8 +165,9 @@ class MessageReader:
         }
 
     def _says_so(self, row: int, message: Record) -> bool:
-        """Whether it still says what it was found by: the words are its own, the vector
-        is that of what it said at some time.
+        """Return whether the message still has the text by which it was found.
+
+        Its words are always current. Its vector may be of an earlier text.
         """
         vector_of = self._pool.said_at.get(message.key.id)
         return vector_of in (None, said_at(message)) or bool(self._pool.measured.counts[row].any())

@@ -1,6 +1,4 @@
-"""What answers of what was stored at a moment: of entries and of kept versions, each
-entry once, as it was known then.
-"""
+"""Candidates as of a past moment: entries and kept versions, each entry once."""
 
 from __future__ import annotations
 
@@ -28,8 +26,10 @@ from memory.ports.store import Store
 
 
 class PastCandidateCollector:
-    """Gathers from the past. What is found is judged at once: a version says only with
-    its entry whether it was known.
+    """Gathers candidates from the past.
+
+    They are checked at once, because a version shows only with its entry whether it was
+    known.
     """
 
     def __init__(
@@ -43,7 +43,10 @@ class PastCandidateCollector:
     async def gather(
         self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: AnswerGaps
     ) -> tuple[Pool, dict[int, Record]] | None:
-        """The candidates with what each said then; every store is asked by both ways."""
+        """Return the candidates with their records at that moment.
+
+        Every store is searched by words and by meaning.
+        """
         whole = replace(self._gathering.whole(asked, question, near, limit), where=within(*asked.partitions))
         found, statistics, full = dict[str, tuple[Record, Store]](), Statistics(), False
         for store, collection in self._browsing.sources(asked):
@@ -77,8 +80,9 @@ class PastCandidateCollector:
     async def _of(
         self, store: Store, there: Candidates, asked: EntryQuery, lacking: AnswerGaps
     ) -> tuple[list[Record], Statistics]:
-        """What counts of one store's candidates, as they were measured, and what is on
-        its way to the archive.
+        """Return the authoritative candidates of one store, as they were scored.
+
+        They include versions whose delivery to the archive is pending.
         """
         with step("search"):
             answer = await candidates_of(store.candidates, there, self._meaning)
@@ -94,5 +98,5 @@ class PastCandidateCollector:
         ), answer.statistics
 
     def _comparable(self, row: Record) -> Record:
-        """The row without a vector of another embedder."""
+        """Return the record without a vector of another embedder."""
         return row if self._meaning.is_own(row.fields.get(MODEL)) else replace(row, vector=None)

@@ -1,12 +1,16 @@
-"""Candidates for an answer, from the stores that can hold one.
+"""Candidates for an answer, from all stores that can hold one.
 
-Only homes are measured, and what arrives at one, each store in the direction records
-move: two homes asked at once would hide what moves from one to the other between their
-answers. A store that finds nothing by meaning is served by the one that has copies of
-its records: that one is asked first, and what it found is measured at home with all the
-rest, in one question. So is what this process has yet to deliver there: a search finds
-what was written before it. Passages of long texts are asked for beside all that; what
-they alone have found is measured at home in a second one.
+Only homes, and copies that arrive at a home, are scored. Stores are asked in the
+direction in which records move. If two homes were asked at once, a record that moves
+between them could be missed.
+
+A store without search by meaning is served by the store that has copies of its records.
+The copies are searched first, and their hits are scored at home with all other
+candidates, in one query. The same is true of records that this process has yet to
+deliver to the copies, so that a search finds all earlier writes.
+
+Passages of long texts are searched at the same time. Entries that only they found are
+scored at home in a second query.
 """
 
 from __future__ import annotations
@@ -43,20 +47,24 @@ COPIES = frozenset({Role.REPLICA})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """Candidates as columns, each entry once, and the store that answered with each."""
+    """Candidates as columns, each entry once, and the store that returned each."""
 
     measured: CandidateColumns
     stores: Sequence[Store]
     full: bool
-    """Whether there may be more that a wider question would bring."""
+    """Whether a wider query may find more."""
     parts: Mapping[str, int] = field(default_factory=dict)
-    """Of entries that are nearest by a part of their text, which that is."""
+    """The number of the nearest part, of entries that are nearest by a part of their
+    text.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class StorePartitions:
-    """What one home store is asked for: the partitions that may be there, those found
-    by meaning here and those found elsewhere.
+    """The query for one home store.
+
+    `here` has the partitions that it searches by meaning itself, and `elsewhere` those
+    that are searched in copies.
     """
 
     store: Store
@@ -67,7 +75,7 @@ class StorePartitions:
 
 
 class CandidateCollector:
-    """Asks the stores for candidates."""
+    """Queries the stores for candidates."""
 
     def __init__(
         self,
@@ -87,7 +95,7 @@ class CandidateCollector:
         self._deliveries = deliveries
 
     def parts(self, asked: EntryQuery) -> list[StorePartitions]:
-        """Who can hold what is asked for, in the direction records move."""
+        """Return the stores that may have results, in the order of moves."""
         kind, home = self._placement.kinds.of(ENTRIES), self._placement.topology.home
         tiers = {
             p: TIERS[TIERS.index(kind.route(s.kind).tier) :]
@@ -111,8 +119,9 @@ class CandidateCollector:
     async def gather(
         self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: AnswerGaps
     ) -> Pool | None:
-        """The candidates of every store, so many of each way, with what stands beside
-        them. A store that fails is named, and left out.
+        """Return the candidates of all stores, up to `limit` for each way of search.
+
+        They come with their neighbours. A store that fails is named, and left out.
         """
         whole, parts = (
             replace(self.whole(asked, question, near, limit), select=SELECT | {SAID}),
@@ -139,11 +148,11 @@ class CandidateCollector:
     async def _answers(
         self, parts: Sequence[StorePartitions], whole: Candidates, near: bytes | None, lacking: AnswerGaps
     ) -> tuple[list[tuple[Store, CandidateColumns]], bool]:
-        """What the homes answer, and whether there may be more."""
+        """Return the answers of the homes, and whether there may be more."""
         if near:
             queued = self._queued_ids(
                 parts, whole, near
-            )  # first: what leaves the queue meanwhile is in the copies
+            )  # first: records that leave the queue meanwhile are in the copies
             copied = await each_at_once(
                 [self._by_copies(part, whole, near, lacking) for part in parts if part.elsewhere]
             )
@@ -162,13 +171,13 @@ class CandidateCollector:
     async def _passages(
         self, whole: Candidates, near: bytes | None, lacking: AnswerGaps
     ) -> dict[str, list[Passage]]:
-        """The passages that are found by meaning, by the ids of their entries."""
+        """Return the passages that are found by meaning, by entry id."""
         return (
             await self._long_texts.nearest(ENTRIES, whole.where, near, whole.limit, lacking) if near else {}
         )
 
     def whole(self, asked: EntryQuery, question: Question, near: bytes | None, limit: int) -> Candidates:
-        """The question to a store that finds by both ways, without where."""
+        """Return the query for a store with both ways of search, without a place."""
         by_words = asked.mode != "semantic"
         return Candidates(
             ENTRIES,
@@ -185,7 +194,7 @@ class CandidateCollector:
         )
 
     def _queued_ids(self, parts: Sequence[StorePartitions], whole: Candidates, near: bytes) -> list[str]:
-        """The ids of the nearest of what is on its way to the copies."""
+        """Return the ids of the nearest records that are queued for the copies."""
         matches = condition(all_of(whole.filter, self._meaning.own))
         asked = {partition for part in parts for partition in part.elsewhere}
         waiting = [record for record in self._deliveries.records(ENTRIES, asked) if matches(record)]
@@ -196,7 +205,7 @@ class CandidateCollector:
     async def _by_copies(
         self, part: StorePartitions, whole: Candidates, near: bytes, lacking: AnswerGaps
     ) -> list[str]:
-        """The ids of what the copies of a store's records find by meaning."""
+        """Return the ids of a store's records that its copies find by meaning."""
         found = list[Hit]()
         for store in part.copies:
             if store.capabilities.semantic:
@@ -218,8 +227,10 @@ class CandidateCollector:
     async def _query_part(
         self, part: StorePartitions, asked: Candidates, near: bytes | None, lacking: AnswerGaps
     ) -> list[tuple[Store, CandidateColumns]]:
-        """What a home store answers. Where it fails its copies tell what there is;
-        whether that may be shown is asked at home.
+        """Return the answer of a home store.
+
+        If it fails, its copies are asked for candidates. Whether those may be shown is
+        checked at home.
         """
         answer = await self._browsing.try_call(
             part.store, lacking, self._candidates(part.store, asked, lacking)
@@ -229,7 +240,7 @@ class CandidateCollector:
         answers: list[tuple[Store, CandidateColumns]] = []
         for store in (
             part.copies if part.store not in lacking.silent else ()
-        ):  # which would not confirm in time either
+        ):  # it would not confirm them in time either
             copies = replace(
                 asked,
                 near=near if store.capabilities.semantic else None,
@@ -251,8 +262,10 @@ class CandidateCollector:
 
 
 def build_pool(answers: Sequence[tuple[Store, CandidateColumns]], full: bool) -> Pool | None:
-    """What several stores answered, of copies of one entry the newer, between equals
-    the home; None where none answered.
+    """Return the answers of several stores as one pool.
+
+    Of copies of one entry, the newer one counts, then the home. None if no store
+    answered.
     """
     if not answers:
         return None

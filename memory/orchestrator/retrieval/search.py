@@ -1,8 +1,8 @@
-"""Searching by words and by meaning, over every tier, each entry once.
+"""Search by words and by meaning, over every tier, each entry once.
 
-Stores answer with columns that are ranked (see `policies.ranking`); what is shown is
-read from its home, so that a stale copy never shows what was edited, retired or erased.
-A store that fails is left out and named.
+Stores return columns that are ranked (see `policies.ranking`). Every shown entry is
+read from its home, so that a stale copy never shows an entry that was edited, retired
+or erased. A store that fails is left out and named.
 """
 
 from __future__ import annotations
@@ -61,22 +61,22 @@ T = TypeVar("T")
 class FoundEntry(ResultMixin):
     """One search hit.
 
-    `explanation` is filled by `explain=True`. It says what `score` and `relevance` were
-    made of, the ranks by words and by meaning, where the entry is stored and which part
-    of a long text was nearest. For a store without a vector index it also says how many
-    seconds old the vectors were that chose the candidates (`vectors_age`).
+    `explanation` is filled by `explain=True`. It has the parts of `score` and
+    `relevance`, and the ranks by words and by meaning. It also names the location of
+    the entry and the nearest part of a long text. For a store without a vector index it
+    also has the age in seconds of the vectors that selected the candidates
+    (`vectors_age`).
     """
 
     entry: Entry
     score: float | None
-    """The final sort key. It does not increase within one result and means nothing
-    across questions. None when browsing.
+    """The final sort key. It does not increase within one result, and cannot be
+    compared across queries. None when browsing.
     """
     explanation: dict[str, Any] = field(default_factory=dict)
     relevance: float | None = None
-    """How well the entry answers, from 0 to 1, comparable across questions. It counts
-    neither preferences nor age. None when browsing and where the embedder has no
-    calibration.
+    """How well the entry answers, from 0 to 1, comparable across queries. Preferences
+    and age do not count. None when browsing, or if the embedder has no calibration.
     """
 
     @property
@@ -94,10 +94,12 @@ Found: TypeAlias = FoundEntry | FoundMessage
 
 
 class Results(Answer[T]):
-    """Hits, best first. `degraded` names stores, and advisors that failed. `left_out`
-    tells, of a search that explains, what was found and is not shown, by why;
-    `withheld` how many entries the recall gate did not let out. `expansion` and
-    `rerank` tell what became of these where they were asked for.
+    """Hits, best first.
+
+    `degraded` names stores and advisors that failed. If the search explains, `left_out`
+    has the candidates that are not shown, by reason. `withheld` is the number of
+    entries that the recall gate withheld. `expansion` and `rerank` report on these
+    steps if they were requested.
     """
 
     def __init__(
@@ -127,15 +129,15 @@ class Results(Answer[T]):
 
 
 class SearchResult(Results[FoundEntry]):
-    """Entries that a search found; see `Results`."""
+    """Entries that a search found. See `Results`."""
 
 
 class MixedResult(Results[Found]):
-    """Entries and messages that a search found, in one order; see `Results`."""
+    """Entries and messages that a search found, in one order. See `Results`."""
 
 
 class EntrySearch:
-    """Search."""
+    """Searches entries, and messages on request."""
 
     def __init__(
         self,
@@ -158,9 +160,10 @@ class EntrySearch:
         self._past = PastCandidateCollector(placement, browsing, self._gathering, meaning)
 
     async def search(self, asked: EntryQuery, text: str, *, explain: bool = False) -> SearchResult:
-        """The best entries by words and by meaning (see `policies.ranking`); a
-        `MixedResult` where messages are asked for too. A blank text browses entries
-        (D54).
+        """Return the best entries by words and by meaning (see `policies.ranking`).
+
+        The result is a `MixedResult` if messages are requested too. A blank text
+        browses entries.
         """
         result = cast("type[SearchResult]", MixedResult if asked.messages else SearchResult)
         if not text.strip():
@@ -176,7 +179,7 @@ class EntrySearch:
         if asked.mode != "lexical" and (lacks := self._meaning.lacks) is not None:
             lacking.say(lacks)
 
-        homes = dict[str, Record]()  # what is read is read once, however often the question is put
+        homes = dict[str, Record]()  # a record is read once, even if the query is repeated
 
         async def rank_candidates(question: Question, limit: int) -> HitSelection[Any, Found] | None:
             return await self._rank_pool(asked, question, limit, lacking, homes)
@@ -195,8 +198,8 @@ class EntrySearch:
     async def _rank_pool(
         self, asked: EntryQuery, question: Question, limit: int, lacking: AnswerGaps, homes: dict[str, Record]
     ) -> HitSelection[Any, Found] | None:
-        """The ranked pool; None where there is none."""
-        from memory.policies.ranking.order import rank  # calculates with numpy: for who searches
+        """Return the ranked pool; None if it is empty."""
+        from memory.policies.ranking.order import rank  # imports numpy: only searches need it
 
         near = None if asked.mode == "lexical" else await self._meaning.of_query(question.embedded)
         entries, said = await both_at_once(
@@ -228,7 +231,7 @@ class EntrySearch:
         lacking: AnswerGaps,
         homes: dict[str, Record],
     ) -> _CandidateSet | None:
-        """The entries that may answer."""
+        """Return the candidates among entries."""
         records: dict[int, Record] = {}
         if asked.known_at is None:
             pool = await self._gathering.gather(asked, question, near, limit, lacking)
@@ -248,7 +251,7 @@ class EntrySearch:
     async def _message_part(
         self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: AnswerGaps
     ) -> _CandidateSet | None:
-        """The messages that may, where these are asked for."""
+        """Return the candidates among messages, if messages are requested."""
         heard = heard_in(asked) if asked.messages else None
         if heard is None:
             return None
@@ -272,7 +275,7 @@ class EntrySearch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _CandidateSet:
-    """Candidates of one kind, what reads them, and what of them was read on the way."""
+    """Candidates of one kind, their reader, and the records that are read already."""
 
     measured: CandidateColumns
     full: bool
@@ -281,7 +284,7 @@ class _CandidateSet:
 
 
 class _MessageReader:
-    """Reads messages. Where their store fails they are left out, and it is named."""
+    """Reads messages. If their store fails, they are left out, and it is named."""
 
     def __init__(
         self,
@@ -304,8 +307,10 @@ class _MessageReader:
 
 
 class _EntryReader:
-    """Reads entries: what their homes say now. `homes` are those that the search has
-    read; of the version that was found they are not read again.
+    """Reads the current state of entries from their homes.
+
+    `homes` has the entries that the search has read. They are not read again at the
+    version that was found.
     """
 
     def __init__(
@@ -326,8 +331,8 @@ class _EntryReader:
         )
         self._read = homes
         self._lost = False
-        """Whether a store failed where homes were located: it would again, and each
-        time it may take as long as a call may.
+        """Whether a store failed when homes were located. It would fail again, each
+        time after up to the deadline.
         """
 
     async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, Record], Mapping[int, str]]:
@@ -360,8 +365,10 @@ class _EntryReader:
         return there, gone
 
     async def _homes(self, rows: Sequence[int]) -> tuple[dict[str, Record], set[str]]:
-        """The home of each. A hit on a home is read where it was found; where that has
-        moved meanwhile, and for what arrives, homes are located.
+        """Return the home of each row.
+
+        A hit on a home is read where it was found. Homes are located if that one has
+        moved meanwhile, and for arriving copies.
         """
         measured, tenant = self._pool.measured, self._asked.tenant
         homes: dict[str, Record] = {}

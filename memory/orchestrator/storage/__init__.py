@@ -1,10 +1,13 @@
-"""The engine's records in the stores: where they lie and how they are written.
+"""The engine's records in the stores: their location, their layout, and their writes.
 
-Everything that all other packages need and that knows no entry's life: stores by tier
-(`topology`, `split`, `placement`), declared collections and what becomes of their
-records (`collections`, `kinds`), pending steps and deliveries (`outbox`, `deliveries`),
-versions, generations, locks within the process, the lease of maintenance, and how
-records look (`entry_records`, `sources`).
+This package holds all that the other packages share and that does not depend on the
+lifecycle of an entry:
+
+- stores by tier: `topology`, `split`, `placement`;
+- declared collections and the handling of their records: `collections`, `kinds`;
+- pending steps and deliveries: `outbox`, `deliveries`;
+- versions, generations, locks within the process, and the maintenance lease;
+- the layout of records: `entry_records`, `sources`.
 
 It imports no other package of the engine.
 """

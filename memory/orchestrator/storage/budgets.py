@@ -1,6 +1,4 @@
-"""How much one round of maintenance may do: for how long, how fast, and until it is
-asked to stop.
-"""
+"""Limits of one round of maintenance: its duration, its rate, and a stop event."""
 
 from __future__ import annotations
 
@@ -12,17 +10,20 @@ from memory.orchestrator.storage.lease import LeaseCheck
 
 
 class BudgetExhausted(Exception):
-    """The round's time is over, or it was asked to stop. What it has begun is whole;
-    the next round goes on where this one ended.
+    """The round's time is over, or its stop event was set.
+
+    Work that has begun is complete. The next round continues where this one ended.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """`budget`: how long a round begins anything new, beyond what it begins with; None
-    for as long as there is something to do. `rate`: how many records a second it
-    changes at most. `stop`: set from outside, it ends the round as an exhausted budget
-    does.
+    """How long and how fast one round of maintenance may work.
+
+    `budget` is the time in which a round may begin new work; every round does its first
+    piece of work even if the time is over. None means no limit. `rate` is the maximum
+    number of records that the round changes per second. `stop` ends the round from
+    outside, as an exhausted budget does.
     """
 
     budget: timedelta | None = None
@@ -30,8 +31,10 @@ class Allowance:
     stop: asyncio.Event | None = None
 
     def over(self, hold: LeaseCheck) -> LeaseCheck:
-        """The same `hold` for a round that begins now: it raises `BudgetExhausted` once that has
-        had its time, and lets `rate` records a second pass.
+        """Wrap `hold` for a round that begins now.
+
+        The result raises `BudgetExhausted` once the round's time is over, and lets `rate`
+        records a second pass.
         """
         loop = asyncio.get_running_loop()
         ends = None if self.budget is None else loop.time() + self.budget.total_seconds()
@@ -46,7 +49,7 @@ class Allowance:
             if over or (self.stop is not None and self.stop.is_set()):
                 raise BudgetExhausted
             if not count:
-                return  # looked at, and nothing to do: a round that does nothing else has done nothing
+                return  # only looked at: a round that changes nothing has not begun
             await hold(count)
             begun = True
             free_at = max(free_at, loop.time()) + (count / self.rate if self.rate else 0.0)
@@ -54,7 +57,7 @@ class Allowance:
         return hold_within_allowance
 
     async def _until(self, moment: float) -> None:
-        """Wait until then, or until asked to stop."""
+        """Wait until that moment, or until the stop event is set."""
         if (wait := moment - asyncio.get_running_loop().time()) <= 0:
             return
         if self.stop is None:

@@ -1,12 +1,15 @@
-"""Copies in a volatile store, for reading by id: they may mislead a reader for a
-bounded time, never a writer.
+"""Copies in a volatile store, for reads by id.
 
-A writer or mover invalidates before it writes home and again after; a reader fills
-after reading home, on condition that the stamp it saw before reading home is still
-there. The first stamp clears what is cached; the second refuses fills by readers that
-saw the first and still read the old home. A copy that is missing, older than
-`cache_max_age`, or from before the store's last restart is a miss. A cache that fails
-is a miss too.
+A stale copy can mislead a reader for a bounded time, and never a writer.
+
+A writer or mover invalidates the copy before it writes home, and again after. A reader
+fills the cache after it has read home. The fill is conditional: the stamp that the
+reader saw before it read home must still be there. The first invalidation clears the
+copy. The second refuses fills by readers that saw the first and still read the old
+home.
+
+A copy is a miss if it is missing, older than `cache_max_age`, or from before the
+store's last restart. A cache that fails is a miss too.
 """
 
 from __future__ import annotations
@@ -31,8 +34,10 @@ MISSED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class CacheLookup:
-    """What a reader saw in the cache before it read home: the copy, if it may be
-    served; else the stamp and the store's run, to fill under.
+    """The state of the cache that a reader saw before it read home.
+
+    `record` is the copy, if it may be served. Otherwise `stamp` and `epoch` (the
+    store's run) are the conditions of the fill.
     """
 
     record: Record | None
@@ -42,7 +47,7 @@ class CacheLookup:
 
 
 class Cache:
-    """The volatile short store as a cache; does nothing where there is none."""
+    """The volatile short store as a cache. Does nothing if there is no such store."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
@@ -50,7 +55,7 @@ class Cache:
         self._closed_until: datetime | None = None
 
     async def look(self, collection: Collection, key: Key) -> CacheLookup:
-        """The copy, if it may be served, and what to fill under."""
+        """Return the copy, if it may be served, and the conditions of a fill."""
         store, now = self._placement.topology.cache, self._placement.now()
         if store is None:
             return CacheLookup(None, None, "", now)
@@ -69,8 +74,9 @@ class Cache:
         return CacheLookup(copy, stamp, epoch, now)
 
     async def fill(self, collection: Collection, record: Record, seen: CacheLookup) -> None:
-        """Keep a copy of a record read from home, unless a writer came between or the
-        store restarted since.
+        """Store a copy of a record that was read from home.
+
+        Does nothing if a writer came between, or if the store has restarted since.
         """
         store = self._placement.topology.cache
         if store is None or record.tier != "short" or seen.epoch != store.epoch:
@@ -85,12 +91,14 @@ class Cache:
             log.warning("cache '%s' was not filled: %s", store.name, error)
 
     async def invalidate(self, collection: Collection, *keys: Key) -> bool:
-        """Before and after a write at home: what is cached goes, and fills that began
-        before are refused. False where the cache did not answer.
+        """Remove copies before and after a write at home, and refuse earlier fills.
 
         A cache that cannot be reached keeps its copies. This process then serves none
-        of them until it has invalidated them; others serve them until `cache_max_age`
-        is over, or maintenance has invalidated what was deleted.
+        of them until it has invalidated them. Other processes serve them until
+        `cache_max_age` is over, or until maintenance has invalidated the deleted ones.
+
+        Returns:
+            False if the cache did not answer.
         """
         store = self._placement.topology.cache
         if store is None or not keys:
@@ -118,8 +126,10 @@ class Cache:
         return True
 
     def _remember(self, collection: Collection, keys: Sequence[Key]) -> None:
-        """These copies are not served from here. Where there are too many to remember,
-        nothing is until all of them are too old to be served.
+        """Remember copies that this process must not serve.
+
+        If there are too many to remember, the process serves no copy until all of them
+        are too old to be served.
         """
         now = self._placement.now()
         self._missed = (

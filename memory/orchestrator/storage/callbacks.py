@@ -1,4 +1,4 @@
-"""Calling what is anybody's: a store's method, a model, a tool."""
+"""Calls of code that users supply: a store's method, a model, a tool."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 
 
 async def invoke(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What a function returns; one that blocks runs in a thread. Raises `RuntimeError`
-    where it ends as cancelled and nobody cancelled the caller: a function that cancels
-    what it waits for has failed, as by any other error.
+    """Call a function and return its result. A function that blocks runs in a thread.
+
+    Raises:
+        RuntimeError: The call ended as cancelled although nobody cancelled the caller.
+            A function that cancels its own awaitables has failed, as by any other
+            error.
     """
     try:
         if is_async(function):
@@ -26,8 +29,9 @@ async def invoke(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
 
 
 def _run_in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """What a function returns. No future takes a `StopIteration`: whoever waited would
-    wait for ever.
+    """Call the function, and turn `StopIteration` into `RuntimeError`.
+
+    A future does not accept `StopIteration`: the awaiting task would wait forever.
     """
     try:
         return function(*args, **kwargs)
@@ -36,7 +40,8 @@ def _run_in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives what is to be awaited: a coroutine function, or an
-    object that is called as one.
+    """Return whether a call of the function returns an awaitable.
+
+    That is true of a coroutine function, and of an object whose `__call__` is one.
     """
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

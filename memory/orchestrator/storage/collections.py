@@ -1,47 +1,41 @@
-"""What the engine stores: each collection, as adapters make tables and indexes of it."""
+"""The collections that the engine stores. Adapters make tables and indexes of them."""
 
 from __future__ import annotations
 
 from memory.ports.collections import Collection, Field, FieldType, TextPart
 
 SYSTEM_TENANT = "~memory"
-"""Owner of the records that serve the engine itself; no caller's tenant may have this
-name.
-"""
+"""Tenant of the engine's own records. No caller's tenant may have this name."""
 SETTINGS_SCOPE = "settings"
 
 DIGEST = "request_digest"
-"""The field, and the entry of a tombstone's note, that tells a repeated keyed write
-from another under the same key.
+"""Digest of a keyed write. It is a field of the entry, and is kept in a tombstone's
+note. It distinguishes a repeated write from another write under the same key.
 """
 
 MODEL = "model"
-"""The field that tells whose the vector is: the digest of the embedder's fingerprint.
-Without it, of the one that the stores noted first.
+"""Digest of the fingerprint of the embedder that made the vector. A record without it
+has a vector of the embedder that the stores noted first.
 """
 
 SAID = "said"
-"""The field that tells the version at which a record came to say its text, where that
-is an earlier one.
-"""
+"""Version at which the record got its current text, if that is an earlier version."""
 
 SEQUENCE = "sequence"
-"""The field that orders entries of one moment: it grows with every entry that a process
-writes. Older entries have none.
+"""Orders entries that were written at the same moment. It grows with every entry that a
+process writes. Older entries have none.
 """
 
 SAID_BY = "said_by"
-"""The field that names the users who wrote something through handles of their own, in a
-session that has another user, or none.
+"""The users who wrote something through their own handles in a session that has another
+user, or none.
 """
 
 FORKED_FROM = "forked_from"
-"""The field that names the sessions of whose messages a fork began with copies: see
-`forks.py`.
-"""
+"""The sessions whose messages a fork copied when it began. See `forks.py`."""
 
 DERIVED_FROM = "derived_from"
-"""The field that refers to what an entry was made of: see `sources.py`."""
+"""References to the sources from which an entry was made. See `sources.py`."""
 
 _ENTRY_FIELDS = (
     Field("scope_kind", FieldType.TEXT),
@@ -62,7 +56,7 @@ _ENTRY_FIELDS = (
     Field(SAID, FieldType.INTEGER),
     Field("agent", FieldType.TEXT, indexed=True),
     Field("run", FieldType.TEXT, indexed=True),
-    Field("origins", FieldType.TAGS, indexed=True),  # what else went into it: see `memory.domain.provenance`
+    Field("origins", FieldType.TAGS, indexed=True),  # its further origins: see `memory.domain.provenance`
     Field(SEQUENCE, FieldType.INTEGER),
     Field(DERIVED_FROM, FieldType.TAGS, indexed=True),
 )
@@ -71,7 +65,7 @@ _ENTRY_TEXTS = (
     TextPart("content", 4.0),
     TextPart("tags", 8.0),
     TextPart("source", 2.0),
-)  # weights: D55
+)  # a match in the title weighs most, then tags, content and source
 
 _BESIDE = (("conversation_id", "number_in_conversation"),)
 
@@ -83,8 +77,8 @@ ENTRIES = Collection(
     indexes=(*_BESIDE, ("source", "run")),
     orders=("updated_at",),
 )
-"""What agents remember. By its index what a source wrote is found, and where that is
-asked what it wrote in one run. A tenant's are browsed by their last change.
+"""The entries that agents write. The index finds the entries of a source, optionally of
+one of its runs. A tenant's entries are browsed by their last change.
 """
 
 ENTRY_VERSIONS = Collection(
@@ -99,8 +93,8 @@ ENTRY_VERSIONS = Collection(
     vector=True,
     indexes=_BESIDE,
 )
-"""What entries said before an edit; immutable (D34). Current from `stored_version`
-until before `replaced_version`.
+"""The earlier versions of edited entries. They are immutable. A version was current
+from `stored_version` until before `replaced_version`.
 """
 
 ENTRY_PASSAGES = Collection(
@@ -108,8 +102,8 @@ ENTRY_PASSAGES = Collection(
     (Field("part_of", FieldType.TEXT), Field("part", FieldType.INTEGER), Field(MODEL, FieldType.TEXT)),
     vector=True,
 )
-"""What long entries are found by besides, by meaning: a vector for each part of a text.
-A version is the entry's when it came to say this.
+"""Vectors of the parts of long entries, for search by meaning. The version of a passage
+is the entry's version when it got this text.
 """
 
 RELATIONS = Collection(
@@ -126,13 +120,13 @@ NUMBERS = Collection(
     "numbers",
     (Field("number", FieldType.INTEGER, indexed=True), Field("entry_id", FieldType.TEXT, indexed=True)),
 )
-"""The running numbers of a tenant's entries, `#42`: a record for each that has one,
-which it names. An artifact's is a field of its manifest.
+"""The short ids of a tenant's entries, such as `#42`. Each record names the entry that
+has the number. The number of an artifact is a field of its manifest.
 """
 
 COUNTERS = Collection("counters", (Field("last", FieldType.INTEGER), Field("nonce", FieldType.TEXT)))
-"""How far a tenant has counted. It outlives the tenant's erasure: no number is given
-twice.
+"""The highest short id of each tenant. It outlives the tenant's erasure, so that no
+number is given twice.
 """
 
 SESSIONS = Collection(
@@ -140,7 +134,7 @@ SESSIONS = Collection(
     (
         Field("session_id", FieldType.TEXT),
         Field("status", FieldType.TEXT, indexed=True),
-        Field("subject", FieldType.TEXT, indexed=True),  # the user it is with
+        Field("subject", FieldType.TEXT, indexed=True),  # the user of the session
         Field("agent", FieldType.TEXT),
         Field("namespace", FieldType.TEXT, indexed=True),
         Field("tags", FieldType.TAGS),
@@ -148,7 +142,7 @@ SESSIONS = Collection(
         Field(FORKED_FROM, FieldType.TAGS, indexed=True),
         Field(
             "hidden_from", FieldType.TIME, indexed=True
-        ),  # its expiry: not the record's own, of which a store may make an end by itself
+        ),  # the session's expiry; not the record's own, because a store may delete expired records by itself
     ),
 )
 """The sessions of conversations, one record each."""
@@ -163,14 +157,14 @@ MESSAGES = Collection(
         Field("message_id", FieldType.TEXT),
         Field("message_role", FieldType.TEXT),
         Field("speaker", FieldType.TEXT),
-        Field("marks", FieldType.INTEGER),  # as entries have them
+        Field("marks", FieldType.INTEGER),  # as in entries
         Field("tokens", FieldType.INTEGER),
         Field(
             "subject", FieldType.TEXT, indexed=True
-        ),  # of its session, as agent and namespace: messages are found by them
+        ),  # of its session, like agent and namespace: messages are found by them
         Field("agent", FieldType.TEXT),
         Field("namespace", FieldType.TEXT),
-        Field("uploads", FieldType.TAGS),  # of which it has large texts, those in `artifacts`
+        Field("uploads", FieldType.TAGS),  # the uploads of its large texts, which are in `artifacts`
         Field(SAID_BY, FieldType.TAGS),
     ),
     (TextPart("content", 1.0),),
@@ -180,7 +174,7 @@ MESSAGES = Collection(
         ("conversation_id", "number_in_conversation"),
     ),
 )
-"""The logs of conversations: a record for each event, most of which are messages."""
+"""The logs of conversations: one record for each event. Most events are messages."""
 
 ARTIFACTS = Collection(
     "artifacts",
@@ -191,8 +185,8 @@ ARTIFACTS = Collection(
         Field("data", FieldType.BYTES),
     ),
 )
-"""What is too large for one row: chunks of messages' texts, with a record for each
-upload of such that is under way, and chunks of artifacts.
+"""Data that is too large for one row: chunks of messages' texts and of artifacts. Each
+upload of a text that is under way has a record as well.
 """
 
 MANIFESTS = Collection(
@@ -200,13 +194,13 @@ MANIFESTS = Collection(
     (
         Field("artifact_id", FieldType.TEXT, indexed=True),
         Field("incarnation", FieldType.TEXT),  # of the session that has it
-        Field("upload", FieldType.TEXT),  # whose chunks are its bytes
+        Field("upload", FieldType.TEXT),  # the upload whose chunks are its bytes
         Field("size", FieldType.INTEGER),
-        Field("number", FieldType.INTEGER, indexed=True),  # once it was shown by one: see `short_ids.py`
+        Field("number", FieldType.INTEGER, indexed=True),  # set when first shown by it: see `short_ids.py`
     ),
 )
-"""The artifacts of sessions, a record for each path: put once the chunks of its bytes
-are there, which it names by their upload.
+"""The artifacts of sessions, one record for each path. A record is put once the chunks
+of its bytes are stored; it names their upload.
 """
 
 RESERVATIONS = Collection(
@@ -215,29 +209,29 @@ RESERVATIONS = Collection(
         Field("session_id", FieldType.TEXT, indexed=True),
         Field("session_generation", FieldType.INTEGER),
         Field("upload", FieldType.TEXT),
-        Field("manifest", FieldType.TEXT),  # the id of the record that is to name the upload
+        Field("manifest", FieldType.TEXT),  # the id of the manifest that will name the upload
         Field("artifact_id", FieldType.TEXT),
         Field("bytes", FieldType.INTEGER),
     ),
 )
-"""How much room each upload of an artifact takes of its tenant's, a record for each,
-and a balance for each tenant of what they come to.
+"""The storage that each upload of an artifact uses of its tenant's quota. Each upload
+has a record, and each tenant a balance of their total.
 """
 
 PASSAGES = Collection(
     "passages",
     (
-        Field("message", FieldType.TEXT),  # the id of the record of which this is a part
+        Field("message", FieldType.TEXT),  # the id of the message of which this is a part
         Field("part", FieldType.INTEGER),
-        Field("subject", FieldType.TEXT),  # of its session, as the message's own
+        Field("subject", FieldType.TEXT),  # of its session, as in the message
         Field("agent", FieldType.TEXT),
         Field("namespace", FieldType.TEXT),
         Field(MODEL, FieldType.TEXT),
     ),
     vector=True,
 )
-"""What messages are found by, by meaning: a vector for each part of a text, and none of
-the text. A version is the message's when it said this.
+"""Vectors of the parts of messages' texts, for search by meaning. They hold no text.
+The version of a passage is the message's version when it got this text.
 """
 
 TASKS = Collection(
@@ -249,7 +243,7 @@ TASKS = Collection(
         Field(SAID_BY, FieldType.TAGS),
     ),
 )
-"""What sessions have to do, each in its session's partition."""
+"""The tasks of sessions, each in the partition of its session."""
 
 CLAIMS = Collection(
     "claims",
@@ -259,8 +253,8 @@ CLAIMS = Collection(
         Field("task_key", FieldType.TEXT),
     ),
 )
-"""Which session has a task of an id, so that no other may: no text, under a key that
-both derive from the task's id.
+"""Which session has the task with an id, so that no other session may have it. The
+record holds no text. Its key is derived from the task's id.
 """
 
 RUNS = Collection(
@@ -274,36 +268,36 @@ RUNS = Collection(
         Field(SAID_BY, FieldType.TAGS),
     ),
 )
-"""What sessions gave to others to do, each in the partition of the session that gave
-it.
+"""The runs that sessions delegated to others, each in the delegating session's
+partition.
 """
 
 SCRATCHPADS = Collection(
     "scratchpads",
     (
         Field("place", FieldType.INTEGER),
-        Field("cleared", FieldType.INTEGER),  # up to which place what stood was cleared
-        Field("bytes", FieldType.INTEGER),  # of what was appended here
-        Field("size", FieldType.INTEGER),  # of all that stands once this does
-        Field("parts", FieldType.INTEGER),  # in how many it is put, where it is too long for one record
+        Field("cleared", FieldType.INTEGER),  # up to this place all is cleared;
+        Field("bytes", FieldType.INTEGER),  # of the data appended here;
+        Field("size", FieldType.INTEGER),  # of the whole scratchpad after this record;
+        Field("parts", FieldType.INTEGER),  # how many, if the data is too long for one record
         Field("nonce", FieldType.TEXT),
         Field("data", FieldType.BYTES),
     ),
 )
-"""What agents note for themselves: a record for each append or clearing, in the order
-of their places; parts of long ones have none.
+"""The notes of agents: one record for each append or clearing, in the order of their
+places. Parts of long appends have no place.
 """
 
 OPERATIONS = Collection("operations", (Field("kind", FieldType.TEXT),), upkeep=True)
-"""Operations of several steps that are under way; what remains is in what they owe."""
+"""Operations of several steps that are under way. Their pending steps say what remains.
+"""
 
 HOLDS = Collection("holds", (Field("held_scope", FieldType.TEXT, indexed=True),))
-"""Legal holds, a record for each thing that is held; of an entry, with the scope that
-it is of.
+"""Legal holds, one record for each held thing. A hold on an entry names its scope too.
 """
 
 LEASES = Collection("leases", (Field("holder", FieldType.TEXT), Field("until", FieldType.TIME)), upkeep=True)
-"""Who does maintenance just now."""
+"""The lease of the process that runs maintenance now."""
 
 SETTINGS = Collection("settings")
-"""What a store remembers about itself, such as the embedder its vectors were made with."""
+"""Facts that a store keeps about itself, such as the embedder that made its vectors."""

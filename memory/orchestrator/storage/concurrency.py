@@ -1,5 +1,6 @@
-"""Calls made side by side. Where one fails the others are waited for: none goes on
-behind the caller's back.
+"""Concurrent calls that all end before the caller continues.
+
+If one call fails, the others are still awaited. None continues in the background.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ B = TypeVar("B")
 
 
 async def each_at_once(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The answers of the calls, in order. What the first of them raised is raised."""
+    """Return the answers in the order of the calls.
+
+    Raises the error of the first call that failed.
+    """
     answers = await asyncio.gather(*calls, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):
@@ -23,6 +27,6 @@ async def each_at_once(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def both_at_once(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
-    """The answers of two calls of different kinds; see `each_at_once`."""
+    """Return the answers of two calls of different types. See `each_at_once`."""
     calls: list[Coroutine[Any, Any, A | B]] = [one, other]
     return cast("tuple[A, B]", tuple(await each_at_once(calls)))

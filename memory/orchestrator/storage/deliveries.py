@@ -1,14 +1,13 @@
-"""Deliveries behind a write: what a record owes is done once the write is acknowledged,
-for many records together.
+"""Deliveries after a write: pending steps run in batches, after the acknowledgement.
 
-A write is acknowledged when the home has the record with what it owes. This queue adds
-nothing to that: who dies with it full leaves what a sweep finds. So what waits here may
-be dropped, and is where a store does not answer. It knows the newest version of each
-record alone: a version before it needs no replica any more, and what else that owed is
-owed by the newer one too.
+A write is acknowledged when the home store has the record with its pending steps. This
+queue adds nothing to that guarantee: if the process dies, a sweep finds the steps. So
+queued records may be dropped, and are dropped if a store does not answer. The queue
+holds only the newest version of each record. An earlier version needs no replica any
+more, and the newer version carries its other pending steps.
 
-What must be done everywhere when the call returns (deletions, erasures, sources that
-go) does not come here.
+Steps that must be complete everywhere when the call returns do not pass through here:
+deletions, erasures, and removed sources.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from memory.ports.record import Key, Partition, PendingStep, Record
 log = logging.getLogger(__name__)
 
 Consistency: TypeAlias = Literal["acknowledged", "replicated"]
-"""When a write returns: once its home has it, or once its replicas stand too, as far as
-their stores answer.
+"""When a write returns: `acknowledged` once its home store has it. `replicated` waits
+for its replicas too, as far as their stores answer.
 """
 CONSISTENCIES: tuple[Consistency, ...] = ("acknowledged", "replicated")
 
 BEHIND = frozenset({REPLICA, KEPT_VERSION})
-"""The steps that wait here. Whoever reads the past looks at the versions that are owed
-too, and whoever searches at what is queued.
+"""The steps that are queued here. Reads of the past also look at pending versions, and
+searches also look at the queue.
 """
 LEFT_ALONE = 1.0
-"""Seconds for which a store that did not answer is not asked again while more is queued
-all the time.
+"""Seconds for which a store that did not answer is not asked again while new records
+keep coming.
 """
 
 About: TypeAlias = tuple[str, Key]
@@ -49,8 +48,10 @@ About: TypeAlias = tuple[str, Key]
 
 @dataclass(frozen=True, slots=True)
 class QueuedDelivery:
-    """A record that waits, since when, and the bytes it takes. `place`: the how manieth
-    it was to come.
+    """A queued record.
+
+    `place` is its position in the order of arrival, `since` the time when it was
+    queued, and `size` its bytes.
     """
 
     pending: OutboxRecord
@@ -58,25 +59,30 @@ class QueuedDelivery:
     since: float
     size: int
     tiers: frozenset[str]
-    """Where it is to go."""
+    """The tiers to which it is delivered."""
 
 
 class Watcher(Protocol):
-    """Hears how far behind deliveries are. See `Telemetry`."""
+    """Receives how far behind deliveries are. See `Telemetry`."""
 
     def on_queue_change(self, tier: str, by: int) -> None:
-        """So many more records wait to be delivered to this tier, or so many fewer."""
+        """Called when the number of records that wait for this tier changes by `by`."""
         ...
 
     def on_deliver(self, tier: str, seconds: float) -> None:
-        """A record was delivered there, so long after its write was acknowledged."""
+        """Called when a record was delivered.
+
+        `seconds` is the time since its write was acknowledged.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryLag:
-    """How far behind this process is: records that wait or are being delivered, and for
-    how many seconds the oldest has been.
+    """How far behind this process is.
+
+    `records` counts those that wait or are being delivered. `seconds` is the age of the
+    oldest.
     """
 
     records: int = 0
@@ -84,8 +90,9 @@ class DeliveryLag:
 
 
 class Deliveries:
-    """The queue of one engine, and the task that empties it, which lives as long as
-    something is queued.
+    """The delivery queue of one engine, and the task that empties it.
+
+    The task lives as long as something is queued.
     """
 
     def __init__(self, placement: Placement, outbox: Outbox) -> None:
@@ -96,8 +103,8 @@ class Deliveries:
         self._context = Context()
         self.watcher: Watcher | None = None
         self.beside: dict[str, Callable[[OutboxRecord], object]] = {}
-        """Who hears, and never waits, of what owes a step of this name: it does that
-        itself, in nobody's way.
+        """Handlers by step name. A handler receives the records with that pending step,
+        must not block, and carries the step out itself, in the background.
         """
         self._forget()
 
@@ -113,16 +120,18 @@ class Deliveries:
     # -- life --------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take deliveries, on the running event loop; what traces tell of them belongs
-        to no write, but to whoever opened.
+        """Accept deliveries on the running event loop.
+
+        Spans of deliveries belong to the context that called `open`, and to no write.
         """
         self._leave_queued()
         self._forget()
         self._taking, self._time, self._context = True, asyncio.get_running_loop().time, copy_context()
 
     async def close(self) -> None:
-        """Deliver what is queued, and take no more: from now on it stays owed.
-        Cancelled, this leaves the rest of it owed.
+        """Deliver the queued records, and accept no more: later steps stay pending.
+
+        If it is cancelled, the rest of the queue stays pending.
         """
         self._taking = False
         try:
@@ -138,8 +147,10 @@ class Deliveries:
     # -- giving ------------------------------------------------------------------------
 
     async def deliver(self, pending: Sequence[OutboxRecord], consistency: Consistency | None = None) -> None:
-        """Do what these owe: behind the caller what may be done so, unless asked
-        otherwise. While the queue is full the caller waits for room.
+        """Carry out the pending steps of these records.
+
+        Steps that may run in the background are queued, unless `consistency` says
+        otherwise. While the queue is full, the caller waits for room.
         """
         owing = [left for one in pending if (left := self._left_to_do(one)).owner.owed]
         waits = self._taking and (consistency or self._placement.settings.consistency) == "acknowledged"
@@ -153,7 +164,7 @@ class Deliveries:
             await self._outbox.finish_all(now)
 
     def _left_to_do(self, one: OutboxRecord) -> OutboxRecord:
-        """The same without the steps that others do."""
+        """Return the record without the steps that other handlers carry out."""
         others = [self.beside[owed.step] for owed in one.owner.owed if owed.step in self.beside]
         for hears in others:
             hears(one)
@@ -165,7 +176,7 @@ class Deliveries:
         if self._door.locked() or not self._has_room(size):
             await self._room(size)
         if not self._taking:
-            return  # it stays owed
+            return  # the step stays pending
         there, tiers = self._queued.get(about), frozenset(str(owed.data["to"]) for owed in one.owner.owed)
         if there is None:
             self._came += 1
@@ -182,7 +193,7 @@ class Deliveries:
         self._start()
 
     async def _room(self, size: int) -> None:
-        """Wait for it, in turn."""
+        """Wait for room, in turn."""
         async with self._door:
             while self._taking and not self._has_room(size):
                 self._enough.set()
@@ -197,8 +208,9 @@ class Deliveries:
     # -- what is behind ----------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Wait until what was queued by now has been delivered or, where a store does
-        not answer, is left to maintenance.
+        """Wait until all records that are queued now are delivered.
+
+        Records whose store does not answer are left to maintenance.
         """
         last = self._came
         while any(waits.place <= last for waits in self._all()):
@@ -207,7 +219,7 @@ class Deliveries:
             await self._moved.wait()
 
     def behind(self, tier: str, tenant: str | None = None) -> DeliveryLag:
-        """What is to be delivered to a tier: of one tenant or of all."""
+        """Return how far behind deliveries to a tier are, for one tenant or for all."""
         waiting = [
             waits.since
             for waits in self._all()
@@ -216,8 +228,9 @@ class Deliveries:
         return DeliveryLag(len(waiting), self._time() - min(waiting)) if waiting else DeliveryLag()
 
     def records(self, collection: Collection, partitions: Set[Partition]) -> list[Record]:
-        """The newest versions known here of what is queued or being delivered in these
-        partitions.
+        """Return the newest versions of records that are queued or being delivered.
+
+        Only records of the given partitions are returned.
         """
         found = {
             about: waits.pending.owner
@@ -262,9 +275,7 @@ class Deliveries:
                 self._task = None
 
     async def _linger(self) -> None:
-        """Until enough are there to go together, somebody waits for them, or the oldest
-        has waited long enough.
-        """
+        """Wait for a full batch, a waiting caller, or the end of the linger time."""
         oldest = next(iter(self._queued.values())).since
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(oldest + self._placement.settings.linger.total_seconds()):
@@ -279,8 +290,9 @@ class Deliveries:
                     watcher.on_deliver(tier, self._time() - waits.since)
 
     async def _deliver_some(self) -> None:
-        """Those that came first. Where they take longer than the deadline nothing is
-        moving: all that is queued is left to maintenance.
+        """Deliver the oldest batch.
+
+        If it takes longer than the deadline, the whole queue is left to maintenance.
         """
         settings = self._placement.settings
         self._under_way = {about: self._queued.pop(about) for about in list(self._queued)[: settings.batch]}
@@ -312,7 +324,7 @@ class Deliveries:
 
 
 def _size(pending: OutboxRecord) -> int:
-    """About how many bytes a record takes, with the versions that it owes."""
+    """Return the approximate size of a record in bytes, with its pending versions."""
     owner = pending.owner
     if not isinstance(owner, Record):
         return 0

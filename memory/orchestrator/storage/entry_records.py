@@ -1,5 +1,7 @@
-"""Entries as records and back: the one place that knows how an entry is stored. Title
-and content are the record's texts, and stand nowhere else.
+"""Conversion of entries to records and back.
+
+This is the only module that knows how an entry is stored. Title and content are the
+record's texts, and are stored nowhere else.
 """
 
 from __future__ import annotations
@@ -35,43 +37,40 @@ from memory.policies.text_features import marks_of
 from memory.ports.record import FieldValue, JsonValue, Key, Record
 
 PINNED = "pinned"
-"""In the body of a record that says to be older than its naming a conversation: at
-which version it came to name it.
+"""In the body of a record that is older by its `created_at` than its reference to a
+conversation: the version at which it got the reference.
 """
 UNPINNED = "unpinned"
-"""In the body of a record that let go of the conversation it named, whose session was
-deleted: no roll-back brings it back.
+"""In the body of a record whose conversation reference was removed because the session
+was deleted. No rollback restores the reference.
 """
 PIN = ("conversation_id", "number_in_conversation")
-"""What names a conversation: a number counts within one, and goes with it. Who said it
-stays.
+"""The fields that refer to a conversation. A message number counts within one
+conversation and is removed with it. The speaker stays.
 """
 PARTS = "parts"
-"""In the body of a record: how many parts its text may have had when it said something
-else.
-"""
+"""In the body of a record: how many parts an earlier text of it may have had."""
 WRITTEN_BY = "written_by"
-"""In the body of a record that was changed: the origins of whoever changed it last,
-where they were said.
-"""
+"""In the body of a changed record: the origins of the last change, if it named any."""
 STATED = "stated"
-"""In the body of a record that was changed: what the call stated that the version
-before said already, as `own:NAME` and `metadata:NAME`.
+"""In the body of a changed record: the values that the call stated and that the version
+before had already, as `own:NAME` and `metadata:NAME`.
 """
 RESTATED = "restated"
-"""In the body of a record that an upsert changed: the call stated the whole entry, so
-that nothing of it depends on earlier versions.
+"""In the body of a record that an upsert changed. The call stated the whole entry, so
+that nothing in it depends on earlier versions.
 """
 TAKEN_BACK = "taken_back"
-"""In the body of a record that was rolled back: it takes nobody's place any more."""
+"""In the body of a record that was rolled back: it supersedes no other entry any more.
+"""
 TURNED_BACK = "turned_back"
-"""In the body of a version that a roll-back made: the versions of which it is without
-what they changed.
+"""In the body of a version that a rollback made: the versions whose changes it leaves
+out.
 """
 
 
 def entry_of(record: Record) -> Entry:
-    """The entry a record says; for a kept version, the entry as it was."""
+    """Return the entry of a record, or of a kept version the entry as it was."""
     body: Mapping[str, Any] = record.body
     fields: Mapping[str, Any] = record.fields
     contributors = body.get("contributors")
@@ -124,10 +123,10 @@ def record_of(
     compacted_from_ids: list[str] | None = None,
     contributors: list[dict[str, Any]] | None = None,
 ) -> Record:
-    """The record of a fresh entry; the vector is the caller's to add."""
+    """Return the record of a new entry. The caller adds the vector."""
     born = min(
         draft.created_at or now, now
-    )  # a clock that is ahead of ours opens no window in the future (decision D32)
+    )  # a clock ahead of ours must not open a validity window in the future
     body: dict[str, JsonValue] = {}
     if draft.metadata:
         body["metadata"] = draft.metadata
@@ -178,25 +177,29 @@ def record_of(
 
 
 def pinned_at(record: Record) -> int:
-    """Since when an entry names its conversation, in microseconds, whatever moment it
-    was written for.
+    """Return when the entry got its conversation reference, in microseconds.
+
+    The result does not depend on the moment for which the entry was written.
     """
     return int(record.body.get(PINNED, micros(record.created_at)))
 
 
 def texts_of(title: str | None, content: str, tags: list[str], source: str | None) -> dict[str, str]:
-    """What an entry says and is found by, part by part (D55)."""
+    """Return the texts by which an entry is shown and found, by part.
+
+    A title, the content, the tags and the source have different weights in a search.
+    """
     parts = {"title": title or "", "content": content, "tags": " ".join(tags), "source": source or ""}
     return {name: text for name, text in parts.items() if text}
 
 
 def meaning_of(record: Record) -> str:
-    """The text an entry's vector is made from."""
+    """Return the text from which an entry's vector is made."""
     return "\n".join(said_by(record))
 
 
 def said_by(record: Record) -> list[str]:
-    """What an entry says: its title and its content, where it has them."""
+    """Return the title and the content of an entry, as far as it has them."""
     return _title_and_content(record.texts)
 
 
@@ -209,22 +212,22 @@ def _marks_of(texts: Mapping[str, str]) -> int:
 
 
 def has_parts(record: Record) -> bool:
-    """Whether its content is long."""
+    """Return whether the content is long."""
     return is_long(record.texts.get("content", ""))
 
 
 def parts_in(record: Record) -> list[str]:
-    """The parts of its content, where that is long."""
+    """Return the parts of the content, if it is long."""
     return fine_parts_of(record.texts.get("content", ""))
 
 
 def parts_before(record: Record) -> int:
-    """How many parts it may have had by what it said before."""
+    """Return how many parts the record's earlier texts may have had."""
     return int(record.body.get(PARTS, 0))
 
 
 def said_at(record: Record) -> int:
-    """The version at which it came to say what it says."""
+    """Return the version at which the record got its current text."""
     earlier = record.fields.get(SAID)
     return earlier if isinstance(earlier, int) else record.version
 
@@ -232,10 +235,10 @@ def said_at(record: Record) -> int:
 def apply_changes(
     record: Record, changes: dict[str, Any], *, version: int, stated: Mapping[str, Any] | None = None
 ) -> Record:
-    """The record after an update: metadata is merged, everything else replaced (A48);
-    `created_at` and provenance stay (A49, A51).
+    """Return the record after an update.
 
-    `stated` is all that the call said, where that is more than it changes.
+    Metadata is merged; all other values are replaced. `created_at` and provenance stay.
+    `stated` holds all values that the call stated, if those are more than its changes.
     """
     body, fields = dict(record.body), dict(record.fields)
     title, content = (changes.get(name, record.texts.get(name)) for name in ("title", "content"))
@@ -282,13 +285,14 @@ def apply_changes(
 
 
 def _note_stated(record: Record, body: dict[str, JsonValue], changes: Mapping[str, Any]) -> None:
-    """Note which values a call stated without changing them: they are this writer's
-    too, also when an earlier writer is reverted.
+    """Note which values a call stated without changing them.
+
+    They are this writer's values too, also when an earlier writer is reverted.
     """
     for name in (STATED, RESTATED):
         body.pop(name, None)
     if not named_in(changes) and not changes.get("origins"):
-        return  # nobody says whose they are
+        return  # the call names no writer
     says = _said_of(record)
     stated = [("own", name) for name in changes if ("own", name) in says]
     stated += [("metadata", name) for name in changes.get("metadata", ())]
@@ -316,8 +320,9 @@ def _comparable(value: Any) -> Any:
 def _note_writer(
     fields: dict[str, FieldValue], body: dict[str, JsonValue], before: list[str], changes: Mapping[str, Any]
 ) -> None:
-    """Note who changed it, where that is said; whoever wrote it before stays among its
-    origins.
+    """Note who changed the record, if the call says so.
+
+    The earlier writers stay among its origins.
     """
     writer = [*named_in(changes), *changes.get("origins", ())]
     for name in (WRITTEN_BY, TURNED_BACK):
@@ -330,8 +335,9 @@ def _note_writer(
 
 
 def writer_of(record: Record) -> list[str]:
-    """The origins of whoever wrote this version, and what that came of; none where
-    nobody said so.
+    """Return the origins of this version: its writer and the writer's sources.
+
+    The list is empty if the write named none.
     """
     if record.previous is None:
         return all_in(record.fields)
@@ -341,13 +347,12 @@ def writer_of(record: Record) -> list[str]:
 def without(
     steps: Sequence[Record], taken: Sequence[bool], version: int, gone: Set[str] = frozenset()
 ) -> Record:
-    """The last of these versions of an entry, oldest first, as it would be without what
-    the `taken` ones changed; itself where it is so already.
+    """Return the last of these versions without the changes of the `taken` ones.
 
-    It points to none of the artifacts that are `gone`.
-
-    What earlier roll-backs left out stays so, and what they made themselves is nobody's
-    change.
+    `steps` are versions of one entry, oldest first. The result is the last version
+    itself if those changes leave no trace in it. It refers to none of the artifacts in
+    `gone`. Changes that earlier rollbacks left out stay left out. Versions that
+    rollbacks made do not count as changes.
     """
     out = {step.version for step, is_taken in zip(steps, taken, strict=True) if is_taken}.union(
         *(_turned_back(step) for step in steps)
@@ -390,13 +395,15 @@ def without(
 
 
 def _turned_back(step: Record) -> Sequence[int]:
-    """The versions that a roll-back left out of this one."""
+    """Return the versions that a rollback left out of this one."""
     return step.body.get(TURNED_BACK, ())  # type: ignore[no-any-return]
 
 
 def apply_draft(record: Record, draft: EntryDraft, *, version: int) -> Record:
-    """The record once it says what the draft says, and nothing else of what it said but
-    when it was created; itself where it says that already.
+    """Return the record with the values of the draft, and with its own `created_at`.
+
+    No other value of the record is kept. The result is the record itself if it has
+    these values already.
     """
     wanted = {
         name: getattr(draft, name)
@@ -418,7 +425,7 @@ def apply_draft(record: Record, draft: EntryDraft, *, version: int) -> Record:
         return record
     changes |= {
         name: getattr(draft, name) for name in (*ORIGIN_KINDS, "origins")
-    }  # of who says so now, whatever stood there
+    }  # the origins of the current writer replace the earlier ones
     body = {
         name: value for name, value in record.body.items() if name != "metadata" or "metadata" not in changes
     }
@@ -434,17 +441,17 @@ def apply_draft(record: Record, draft: EntryDraft, *, version: int) -> Record:
 
 
 def request_digest(draft: EntryDraft, supersedes: Sequence[str] = ()) -> str:
-    """What tells whether a repeated keyed write asks for the same: a digest of what it
-    says and of what it supersedes, not of who asks.
+    """Return a digest that identifies the request of a keyed write.
 
-    Where it was said counts where a caller said so, and not where a message stands in
-    its file: what the file says of it is in the metadata.
+    It covers the content and the superseded entries, not the writer. The place in a
+    conversation counts only if the caller stated it. The position of a message in its
+    file does not count; the metadata holds it.
     """
     left_out = {"key", "scope", "agent", "run", "origins"}
     had_always: dict[str, Any] = {}
     if isinstance(
         draft, ImportedDraft
-    ):  # told by the artifact it pointed to where it was exported, and had a number that no entry had
+    ):  # its digest has the artifact's id of the exporting store, and a number that no entry had
         had_always = {"artifact_id": draft.artifact_was, "number": None}
     else:
         left_out |= {
@@ -461,8 +468,9 @@ _OWN = (*ORIGIN_KINDS, *WHERE_SAID, "artifact_id", "type", "tags", "valid_to")
 
 
 def _said_of(record: Record) -> dict[tuple[str, str], Any]:
-    """What an update or an upsert may change of a record, thing by thing, each key of
-    the metadata by itself.
+    """Return all values that an update or an upsert may change, each by its name.
+
+    Each key of the metadata is a value of its own.
     """
     own = {name: record.fields.get(name) for name in _OWN} | {
         name: record.texts.get(name) for name in ("title", "content")
@@ -475,13 +483,13 @@ def _said_of(record: Record) -> dict[tuple[str, str], Any]:
 
 _HOLDS = (dict, list, tuple)
 _scope = lru_cache(maxsize=4_096)(Scope.parse)
-"""The scope of a record: one for all that have the text, which was checked when they
-were written.
+"""The parsed scope of a record, cached by its text. The text was validated when it was
+written.
 """
 
 
 def copy_json(value: Any) -> Any:
-    """JSON of the caller's own: what a store holds in memory is not handed out."""
+    """Copy JSON, so that callers never share objects with an in-memory store."""
     if isinstance(value, dict):
         return {
             name: copy_json(inner) if isinstance(inner, _HOLDS) else inner for name, inner in value.items()

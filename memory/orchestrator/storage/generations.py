@@ -1,16 +1,18 @@
-"""Generations over all stores: which one an erasure takes, and what is done about
-stores that disagree.
+"""Generations over all stores: the one an erasure takes, and repair of disagreement.
 
-An erasure raises the scope's generation in every store, so stores agree, but for one
-that was restored from a backup or replaced by an empty one, or that an erasure under
-way has not reached yet. A record born in a store that is behind is refused by the
-others as if it had been erased. The operation records of erasures (see `erasure`) tell
-which it is: while the erasure is under way the record is erased; else the store is
-behind, and is brought up to the others. What stands in it from before an erasure that
-is still remembered is erased then; everything else is of after it and gets the
-generation. In a store that is known to have been set back (see `setbacks`) whatever it
-held before is of before the erasure, whether that is remembered or not: it would have
-the generation otherwise.
+An erasure raises the generation of its scope in every store, so the stores agree. A
+store can be behind for three reasons: it was restored from a backup, it was replaced by
+an empty one, or an erasure under way has not reached it yet. The other stores refuse a
+record that is born in a store that is behind, as if it had been erased.
+
+The operation records of erasures (see `erasure`) tell which case it is. While the
+erasure is under way, the record is erased. Otherwise the store is behind, and is
+brought up to the others: its records from before a remembered erasure are erased. All
+its other records are newer than the erasure and get the generation.
+
+Some stores are known to have been rolled back (see `rollback_detection`). All records
+that such a store held before the rollback count as older than the erasure, even if the
+erasure is forgotten. Otherwise they would have the generation.
 """
 
 from __future__ import annotations
@@ -35,19 +37,21 @@ log = logging.getLogger(__name__)
 
 OPERATIONS_SCOPE = "operations"
 UNDER_WAY = "erase"
-"""The kind of an erasure's operation record while it is being carried out; its later
-kinds are `erasure`'s business.
+"""The kind of an erasure's operation record while it is being carried out. Its later
+kinds belong to `erasure`.
 """
 BEFORE = "before"
-"""In the body of the operation of an erasure that takes only what is older than this
-version: what was written since lives on (see `tenants`).
+"""In the body of an erasure's operation record: the erasure deletes only records older
+than this version. Later records live on (see `tenants`).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A store that was behind the others for one partition, and what became of what
-    stood in it.
+    """A store that was behind the others in one partition, and what became of it.
+
+    `restamped` and `erased` count its records that got the generation and those that
+    were erased.
     """
 
     store: str
@@ -58,29 +62,34 @@ class Disagreement:
 
 
 class Generations:
-    """Reads, compares and heals generations."""
+    """Reads, compares and repairs generations."""
 
     def __init__(self, placement: Placement, setbacks: RollbackDetector) -> None:
         self._placement = placement
         self._setbacks = setbacks
         self.healed: list[Disagreement] = []
-        """What was healed by this process, the newest last; at most a thousand."""
+        """The repairs of this process, the newest last; at most a thousand."""
         self.carried: frozenset[str] = frozenset()
-        """The steps that an erased record goes on owing. See `Outbox.register`."""
+        """The steps that stay pending for an erased record. See `Outbox.register`."""
 
     async def by_store(self, partition: Partition) -> dict[Store, int]:
-        """The partition's generation in each store, split ones as a whole. Raises where
-        one does not answer.
+        """Return the partition's generation in each store; a split store counts as one.
+
+        Raises:
+            StoreError: A store does not answer.
         """
         stores = self._placement.topology.stores
         return {store: await self.of(store, partition) for store in stores}
 
     async def highest(self, partition: Partition) -> int:
-        """The highest generation of the partition in the stores that answer, or of a
-        record in them. Raises where the archive does not.
+        """Return the highest generation of the partition in any store that answers.
 
-        A store that has forgotten the partition, or was replaced, takes records of a
-        generation above its own.
+        The generations of the records in the stores count too: a store that has
+        forgotten the partition, or was replaced, accepts records of a generation above
+        its own.
+
+        Raises:
+            StoreError: The archive does not answer.
         """
         highest = 0
         for store in self._placement.topology.stores:
@@ -93,8 +102,9 @@ class Generations:
         return highest
 
     async def _highest_born(self, store: Store, partition: Partition, highest: int) -> int:
-        """The highest generation of any record of the partition in a store, if it is
-        above `highest`.
+        """Return the highest generation of any record of the partition in a store.
+
+        The result is `highest` if no record is above it.
         """
         for kind in self._placement.kinds.within(partition):
             found = True
@@ -118,8 +128,9 @@ class Generations:
         return outcome.number or 0
 
     async def operation(self, partition: Partition, generation: int) -> Record | None:
-        """The operation record of the erasure that raised the partition to this
-        generation, while it is remembered.
+        """Return the operation record of the erasure that raised the partition so far.
+
+        The result is None once the erasure is forgotten.
         """
         with step("erase.find"):
             row = (
@@ -128,23 +139,27 @@ class Generations:
         return row if isinstance(row, Record) else None
 
     async def lives_on(self, record: Record, home: Store) -> bool:
-        """Whether a record that another store refused for its generation lives on; then
-        its store has been brought up to the others.
+        """Return whether a record lives on after another store refused its generation.
 
-        False where its scope is being erased, or was and the record was not.
+        If it does, its store has been brought up to the others. The result is false if
+        an erasure of its scope is under way, or erased the record.
         """
         ended, since = await self._level(record.partition, home)
         return ended and (since is None or record.version >= micros(since))
 
     async def level(self, partition: Partition) -> bool:
-        """Bring every store that is behind up to the others, unless an erasure is under
-        way; whether they are level now.
+        """Bring every store that is behind up to the others.
+
+        Does nothing while an erasure is under way. Returns whether the stores are level
+        now.
         """
         return (await self._level(partition))[0]
 
     async def are_level(self, partition: Partition) -> bool:
-        """Whether every home store has the same generation of a partition, or will have
-        once an erasure that is under way has ended.
+        """Return whether every home store has the same generation of a partition.
+
+        An erasure that is under way counts as level: the stores will agree once it has
+        ended.
         """
         generations = {await self.of(store, partition) for store in self._placement.topology.homes}
         if len(generations) == 1:
@@ -153,10 +168,11 @@ class Generations:
         return operation is not None and operation.fields["kind"] == UNDER_WAY
 
     async def _level(self, partition: Partition, home: Store | None = None) -> tuple[bool, datetime | None]:
-        """Bring up what is behind, and in `home` what a healer before left in the
-        middle. False and nothing done where an erasure is under way, but for one that
-        spares what was written since; the moment that what lives on in `home` is not
-        older than.
+        """Bring up the stores that are behind, and complete a broken repair of `home`.
+
+        Does nothing and returns false while an erasure is under way, unless the erasure
+        spares later records. The second result is a moment: the records that live on in
+        `home` are not older than it.
         """
         by_store = await self.by_store(partition)
         highest = max(by_store.values())
@@ -177,8 +193,9 @@ class Generations:
     async def level_if_behind(
         self, store: Store, partition: Partition, generation: int, operation: Record
     ) -> bool:
-        """Whether a store was behind the erasure that raised the partition so far,
-        restored or replaced since; then it is level now.
+        """Bring a store up to an erasure if it is behind. Returns whether it was.
+
+        A store is behind if it was restored or replaced since the erasure.
         """
         was = await self.of(store, partition)
         if was < generation:
@@ -186,8 +203,9 @@ class Generations:
         return was < generation
 
     async def bring_up_the_rest(self, store: Store, partition: Partition) -> None:
-        """What a healer left in the middle that died once it had raised the store: what
-        is of after the last erasure lives on, and nothing else.
+        """Complete a repair that was interrupted after it had raised the store.
+
+        Records from after the last erasure live on, and no others.
         """
         stands = await self.of(store, partition)
         operation = await self.operation(partition, stands)
@@ -205,9 +223,12 @@ class Generations:
         *,
         told: bool = True,
     ) -> None:
-        """What stands in a store that is behind is of after the erasure, but for what
-        that does not spare, or of before it was set `back`; then the store is level.
-        `told`: that it was not.
+        """Bring one store up to the others.
+
+        Its records count as newer than the erasure and stay, with two exceptions.
+        Records that the erasure does not spare are erased, and so are records from
+        before the store was rolled `back`. Afterwards the store is level. `told`
+        decides whether a warning says that it was behind.
         """
         before, erased = _later(None if operation is None else spares_since(operation), back), 0
         if before is not None:
@@ -220,10 +241,10 @@ class Generations:
             restamped = await self._restamp(store, partition, to)
         await self._placement.write_one("generation.raise", store, RaiseGeneration(partition, to=to))
         if store is not self._placement.topology.cache:
-            restamped += await self._restamp(store, partition, to)  # what was born in between
+            restamped += await self._restamp(store, partition, to)  # records that were born in between
         if (
             told and was < to and restamped + erased
-        ):  # with nothing in it, it may only have forgotten the scope
+        ):  # a store without records may only have forgotten the scope
             log.warning(
                 "store '%s' was behind in one scope (generation %d of %d), as after a restore. It is up to date now",
                 store.name,
@@ -235,8 +256,11 @@ class Generations:
     async def _erase_older(
         self, store: Store, partition: Partition, generation: int, before: datetime, version: int
     ) -> int:
-        """`version`: that of the erasure. Where it is forgotten, one that is not later:
-        what was born again after it outdoes the tombstones.
+        """Erase the records that are older than `before` and return their number.
+
+        `version` is the version of the erasure. If the erasure is forgotten, it is a
+        version that is not later, so that records born again after the erasure win over
+        the tombstones.
         """
         older, erased = And((Lt("generation", generation), Lt("version", micros(before)))), 0
         for kind in self._placement.kinds.within(partition):
@@ -247,8 +271,9 @@ class Generations:
         return erased
 
     async def spare(self, store: Store, partition: Partition, generation: int, since: int) -> None:
-        """Give what is not older than this version, in whatever role, the generation;
-        again where others were faster.
+        """Give the generation to all records that are not older than version `since`.
+
+        Records of every role get it. Repeats if another writer was faster.
         """
         asked = And((Lt("generation", generation), Ge("version", since)))
         for _ in range(self._placement.settings.attempts):
@@ -270,9 +295,10 @@ class Generations:
     async def _stamp(
         self, store: Store, partition: Partition, generation: int, asked: Condition, roles: frozenset[Role]
     ) -> tuple[int, int]:
-        """Give the records here the generation, each as it stands: the same version, so
-        that what was stored when stays true. How many have it now, and how many others
-        were faster with.
+        """Give the generation to the matching records and keep their versions.
+
+        The version stays so that the time of storage stays true. Returns how many
+        records have the generation now, and for how many another writer was faster.
         """
         done = overtaken = 0
         for collection in [kind.collection for kind in self._placement.kinds.within(partition)]:
@@ -297,25 +323,29 @@ class Generations:
 
 
 def spares_since(operation: Record) -> datetime:
-    """The moment that nothing which lives on after an erasure is older than. Where that
-    takes only what was before a moment it is that one, which may be ahead of the clock
-    by which the erasure began.
+    """Return the moment that no record which survives the erasure is older than.
+
+    An erasure with a limit in its body uses that limit. The limit may be ahead of the
+    clock by which the erasure began.
     """
     before: int | None = operation.body.get(BEFORE)
     return operation.created_at if before is None else moment(before)
 
 
 def _later(since: datetime | None, back: RolledBackStore | None) -> datetime | None:
-    """The later of two moments, either of which may be unknown: that of an erasure, and
-    until when a store had not been set back yet.
+    """Return the later of two moments, each of which may be unknown.
+
+    They are the moment of an erasure, and the last moment before a store was rolled
+    back.
     """
     until = None if back is None else moment(back.seen)
     return max((when for when in (since, until) if when is not None), default=None)
 
 
 def operation_key(partition: Partition, generation: int) -> Key:
-    """The key of one erasure's operation record: the same for whoever raises that
-    partition to that generation.
+    """Return the key of an erasure's operation record.
+
+    It is the same for every process that raises the partition to that generation.
     """
     return Key(
         SYSTEM_TENANT,

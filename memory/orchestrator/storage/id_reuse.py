@@ -1,9 +1,11 @@
-"""Where a record is born whose id others may derive as well: where nothing stands, or
-over the tombstone of an earlier life.
+"""Writes of records whose id others may derive as well.
 
-A tombstone is all that knows what its deletion still has to do. So that is done before
-it is written over: what remained of the earlier life would otherwise be nobody's to
-erase, and would show as this life's past.
+Such a record is born where no record is stored, or over the tombstone of an earlier
+life of its id.
+
+Only the tombstone knows the pending steps of its deletion. So those steps are completed
+before the tombstone is replaced. Otherwise nobody would erase the rest of the earlier
+life, and it would show as the past of the new one.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from memory.ports.writes import Absent, AtVersion
 
 @dataclass(frozen=True, slots=True)
 class PreparedPut:
-    """A record, the store that takes it and the condition of the put."""
+    """A record, the store that takes it, and the condition of the put."""
 
     record: Record
     store: Store
@@ -41,10 +43,13 @@ class IdReuse:
         self._cache = cache
 
     async def prepare(self, record: Record, store: Store, there: LocatedRecord) -> PreparedPut:
-        """Of a record that is to be born in `store` unless a tombstone stands
-        elsewhere. It is newer than whatever stands under its key.
+        """Prepare the put of a record that is to be born in `store`.
 
-        Raises `StoreUnavailable` where an earlier life cannot be laid to rest now.
+        If a tombstone is stored elsewhere, the record is born there. The prepared
+        record is newer than anything under its key.
+
+        Raises:
+            StoreUnavailable: The deletion of an earlier life cannot be completed now.
         """
         tombstone, home = there.tombstone, there.store
         if tombstone is None or home is None:
@@ -63,8 +68,10 @@ class IdReuse:
         return PreparedPut(reborn, home, AtVersion(tombstone.version))
 
     async def _laid_to_rest(self, key: Key, born_in: Store) -> int:
-        """The highest version of what stands under the key in any store, once no
-        tombstone of it owes anything.
+        """Complete the deletions of earlier lives under the key.
+
+        Returns:
+            The highest version under the key in any store.
         """
         highest = 0
         for store in self._placement.topology.since(born_in):
@@ -83,5 +90,5 @@ class IdReuse:
                 )
         await self._outbox.erase_children(
             ENTRIES, key
-        )  # whose scope was erased, left relations in other scopes, until a sweep
+        )  # an erasure of a scope leaves relations in other scopes until a sweep
         return highest

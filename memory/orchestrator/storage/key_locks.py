@@ -1,5 +1,7 @@
-"""Many writers of one record: those of one process take turns, first come first served;
-who loses to another process tries again, in time.
+"""Locks and retries for several writers of one record.
+
+Writers of one process take turns, first come first served. A writer that loses to
+another process tries again until its deadline.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ Place: TypeAlias = tuple[asyncio.AbstractEventLoop, str, Key]
 class RetryDeadline:
     """The deadline of one call that retries because other writers were faster.
 
-    Each wait is longer than the one before, and random.
+    Each wait is random. Its maximum doubles from attempt to attempt, up to `LONGEST`.
     """
 
     SHORTEST, LONGEST = timedelta(milliseconds=2), timedelta(milliseconds=250)
@@ -34,7 +36,11 @@ class RetryDeadline:
         self.until = asyncio.get_running_loop().time() + placement.settings.deadline.total_seconds()
 
     async def wait(self) -> None:
-        """Before the next attempt; raises `TooMuchContention` where there is no time for one."""
+        """Wait before the next attempt.
+
+        Raises:
+            TooMuchContention: No time is left for another attempt.
+        """
         if asyncio.get_running_loop().time() >= self.until:
             raise self.over()
         most = min(self.LONGEST, self.SHORTEST * 2 ** min(self._tried, 10))
@@ -42,7 +48,7 @@ class RetryDeadline:
         await asyncio.sleep(most.total_seconds() * self._placement.random_bits(16) / 2**16)
 
     def over(self) -> TooMuchContention:
-        """The error for a call whose time is over."""
+        """Return the error for a call whose time is over."""
         return TooMuchContention(self._entry_id, self._placement.settings.deadline)
 
 
@@ -63,8 +69,10 @@ class KeyLocks:
 
     @asynccontextmanager
     async def take(self, collection: Collection, key: Key, patience: RetryDeadline) -> AsyncIterator[None]:
-        """Wait for the record's turn and hold it; raises `TooMuchContention` where patience
-        ends first.
+        """Wait for the record's turn, and hold the lock in the context.
+
+        Raises:
+            TooMuchContention: The deadline ended before the lock was free.
         """
         place = (asyncio.get_running_loop(), collection.name, key)
         turn = self._turns.setdefault(place, _KeyLock())
@@ -85,13 +93,14 @@ class KeyLocks:
                 del self._turns[place]
 
     def __len__(self) -> int:
-        """Of how many records somebody is changing one or waits to."""
+        """Return how many records have a holder or a waiter."""
         return len(self._turns)
 
 
 class CallOrder:
-    """Lets writes of the same thing run one after the other, in the order in which this
-    process called them.
+    """Runs writes of the same thing one after the other, in the order of the calls.
+
+    The order covers the calls of this process.
     """
 
     def __init__(self) -> None:
@@ -99,11 +108,13 @@ class CallOrder:
 
     @asynccontextmanager
     async def take(self, placement: Placement, names: Iterable[Hashable]) -> AsyncIterator[None]:
-        """Wait until all earlier calls for these names have ended. Raises `TooMuchContention`
-        after the engine's deadline.
+        """Wait until all earlier calls for these names have ended.
 
         All places in the queues are taken before the first wait, so calls that name
         several things cannot wait for each other.
+
+        Raises:
+            TooMuchContention: An earlier call did not end before the engine's deadline.
         """
         loop = asyncio.get_running_loop()
         keys = [(loop, name) for name in dict.fromkeys(names)]
@@ -126,8 +137,9 @@ class CallOrder:
         mine: asyncio.Future[None],
         before: set[asyncio.Future[None]],
     ) -> None:
-        """Let the next call begin, but not before the earlier ones have ended, which
-        this one may have stopped waiting for.
+        """Let the next call begin once all earlier calls have ended.
+
+        This call may have stopped waiting for some of them.
         """
         if before:
             one = before.pop()

@@ -1,8 +1,8 @@
-"""The kinds of record there are, and what becomes of each: erasure, the outbox, sweeps,
-moves and transfer go over this table.
+"""The kinds of record, and how the engine handles each.
 
-A kind more is one line here. What has rules of its own keeps a module (entries,
-relations, erasures, leases, settings), never a flag.
+Erasure, the outbox, sweeps, moves and transfer iterate over this table. A new kind is
+one line here. A kind with rules of its own has a module (entries, relations, erasures,
+leases, settings), never a flag.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ from memory.ports.record import Partition
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A collection, and what the engine does with its records."""
+    """A collection, and how the engine handles its records."""
 
     collection: Collection
     scoped: bool = True
-    """Whether its records belong to callers' scopes and are erased with them; others
-    are the engine's own and hold no caller's text.
+    """Whether its records belong to callers' scopes and are erased with them. All other
+    records are the engine's own and hold no caller's text.
     """
     home: str | None = "mid"
-    """The tier where its records are born; None: that their scope decides."""
+    """The tier where its records are born. None: their scope decides."""
     versions: Collection | None = None
-    """Where versions that were replaced go. They are deleted with the record."""
+    """Where replaced versions go. They are deleted with the record."""
     passages: Collection | None = None
-    """Where the parts of long texts go that are found by meaning (see `long_texts`).
-    They end with the record; its collection declares `said`.
+    """Where the parts of long texts go for search by meaning (see `long_texts`). They
+    end with the record. Its collection declares `said`.
     """
     children: tuple[tuple[Collection, str], ...] = ()
-    """Records in the archive, and the field by which each names a record of this kind:
-    they are deleted with it.
+    """Collections in the archive whose records refer to a record of this kind, and the
+    field of the reference. They are deleted with the record.
     """
     replicated: bool = False
     """Whether a later tier gets whole copies for searching."""
@@ -67,13 +67,14 @@ class Kind:
     """Whether promotion rules and sweeps move its records to later tiers."""
     exported: bool = True
     apart: str | None = None
-    """What the scopes begin with in which its records lie, and nothing but such: of
-    conversations, of scratchpads. None: callers' own scopes.
+    """Prefix of the scopes that hold only such records: those of conversations or of
+    scratchpads. None: callers' own scopes.
     """
 
     def scope_of(self, scope: Scope) -> str | None:
-        """Where the records of this kind lie that belong to a caller's scope; None
-        where there are none.
+        """Return the scope of this kind's records that belong to a caller's scope.
+
+        None if there are no such records.
         """
         if self.apart is None:
             return scope.text
@@ -86,16 +87,16 @@ class Kind:
         return self.apart == CONVERSATION
 
     def route(self, scope_kind: ScopeKind | None = None) -> Route:
-        """Where a new record is born, and why."""
+        """Return where a new record is born, and why."""
         return route(self.collection.name, self.home, scope_kind, replicated=self.replicated)
 
     def replicas(self, tier: str) -> tuple[str, ...]:
-        """The tiers that hold replicas of a record while `tier` is its home."""
+        """Return the tiers that hold replicas of a record while `tier` is its home."""
         return replicas_of(tier) if self.replicated else ()
 
     @property
     def named_by(self) -> dict[Collection, tuple[str, ...]]:
-        """The children, each with all its fields that name a record of this kind."""
+        """Return the collections of children, each with all its reference fields."""
         found: dict[Collection, tuple[str, ...]] = {}
         for child, field in self.children:
             found[child] = (*found.get(child, ()), field)
@@ -115,8 +116,10 @@ class Kinds:
         return self._of[collection]
 
     def by_name(self, collection: str) -> Collection:
-        """The collection of this name. Raises where there is none here: another version
-        of the library has it.
+        """Return the collection of this name.
+
+        Raises:
+            MemoryTiersError: This version of the library has no such collection.
         """
         for known in self._of:
             if known.name == collection:
@@ -132,7 +135,7 @@ class Kinds:
         return tuple(kind for kind in self if kind.scoped)
 
     def within(self, *partitions: Partition) -> tuple[Kind, ...]:
-        """Those of which records can lie in one of these partitions."""
+        """Return the kinds whose records can be stored in one of these partitions."""
         beginnings = {kind.apart for kind in self.scoped}
         asked = {
             begins if (begins := partition.scope.partition(":")[0]) in beginnings else None
@@ -145,15 +148,18 @@ class Kinds:
         return tuple(kind for kind in self if kind.movable)
 
     def parents(self, child: Collection) -> dict[str, Collection]:
-        """The fields by which records of this collection name others, and of which
-        collection those are.
+        """Return the fields by which records of this collection refer to others.
+
+        The values are the collections of the referenced records.
         """
         return {field: kind.collection for kind in self for of, field in kind.children if of is child}
 
     @property
     def expiring_kinds(self) -> tuple[Kind, ...]:
-        """Those that end by themselves: all of callers' but replaced versions, which go
-        with their record.
+        """Return the kinds that expire by themselves.
+
+        These are all kinds in callers' scopes, without replaced versions, which are
+        deleted with their record.
         """
         versions = {kind.versions for kind in self}
         return tuple(kind for kind in self.scoped if kind.collection not in versions)

@@ -1,5 +1,6 @@
-"""Who does maintenance just now. Everything that it does may be done twice at once: a
-lease only saves the work of doing so.
+"""The lease of maintenance: only one process runs maintenance at a time.
+
+All maintenance is safe to run twice at once. The lease only saves the double work.
 """
 
 from __future__ import annotations
@@ -21,27 +22,31 @@ log = logging.getLogger(__name__)
 
 LEASE_SCOPE = "leases"
 TERM, LOOKS = 0.75, 5
-"""For so much of its length a lease is taken, and so often in it a worker looks whether
-another one's is over: from one that died it is taken over within the length.
+"""A lease is taken for `TERM` of its length. A waiting worker looks `LOOKS` times in
+that length whether another worker's lease is over. So the lease of a worker that
+died is taken over within the length.
 """
 
 
 class LeaseCheck(Protocol):
-    """Asked before a job of maintenance changes anything, and how many records that
-    will be, none where it has but looked: see `Lease.hold` and `Allowance`.
+    """Called before a maintenance job changes anything.
+
+    `count` is the number of records that it will change; 0 if it only looked. See
+    `Lease.hold` and `Allowance`.
     """
 
     async def __call__(self, count: int = 1) -> None: ...
 
 
 class LeaseNotHeld(Exception):
-    """Another process holds the lease, or the archive, which knows, failed: that is the
-    cause then.
+    """Another process holds the lease, or the archive failed.
+
+    A failure of the archive is the exception's cause.
     """
 
 
 def lease_key() -> Key:
-    """Under which the lease of maintenance stands."""
+    """Return the key of the lease of maintenance."""
     return Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, LEASE_SCOPE, "maintenance"))
 
 
@@ -53,8 +58,10 @@ class Lease:
         self._held: Record | None = None
 
     async def hold(self, count: int = 1) -> None:
-        """Take it, or renew it once half its time is over. Raises `LeaseNotHeld` where it
-        cannot be had.
+        """Take the lease, or renew it once half its time is over.
+
+        Raises:
+            LeaseNotHeld: The lease cannot be had.
         """
         now, term = self._placement.now(), TERM * self._placement.settings.lease
         if self._held is not None and abs(now - self._held.updated_at) < term / 2:
@@ -67,7 +74,7 @@ class Lease:
             raise LeaseNotHeld
 
     async def _take(self) -> Record | None:
-        """The lease, when nobody else holds it or its time is over."""
+        """Take the lease if nobody else holds it or its time is over."""
         archive, now, length = (
             self._placement.topology.archive,
             self._placement.now(),
@@ -87,7 +94,7 @@ class Lease:
         return lease if outcome.applied else None
 
     async def give_back(self) -> None:
-        """Let others have it at once, where it is held."""
+        """Release the lease, if it is held, so that others can take it at once."""
         lease, self._held = self._held, None
         if lease is None:
             return

@@ -1,14 +1,16 @@
-"""The outbox: what remains to be done for a record. Written with the record's first
-step, taken away when done, carried out by whoever finds it.
+"""The outbox: pending steps of records.
 
-Every step is repeatable and conditional on versions, so that the writer, a sweep and a
-second sweep may all carry it out. A step that cannot be done, because a store is away,
-refuses it, or nobody here knows it, stays owed and costs nothing but itself.
+A pending step is written together with the first step of its record, and removed when
+done. Any process that finds it carries it out.
 
-Built in are `deliver`, a write to the store of a tier or to the cache, and `erase`,
-tombstones for what names a deleted record. What a step is for follows behind a point
-(`deliver.replica`): that decides how long it lasts (`StepLifetime`), and who knows `deliver`
-knows it.
+Every step is repeatable and conditional on versions, so that the writer and several
+sweeps may all carry it out. A step stays pending if a store is away or refuses it, or
+if nobody here knows it. It blocks nothing but itself.
+
+Two steps are built in: `deliver` writes to the store of a tier or to the cache, and
+`erase` leaves tombstones for records that refer to a deleted one. The suffix after a
+point is the purpose of a step (`deliver.replica`). It decides how long the step lasts
+(`StepLifetime`). A process that knows `deliver` can carry out all of its purposes.
 """
 
 from __future__ import annotations
@@ -50,12 +52,12 @@ ARRIVAL = "deliver.arrival"
 UNCACHE = "deliver.stamp"
 
 CACHE = "cache"
-"""Where a delivery goes to that is for no tier."""
+"""The target of a delivery that goes to no tier."""
 SELF = "self"
-"""Of a write: what the owner itself says, so that no text is stored twice."""
+"""As the data of a write: the owner itself, so that no text is stored twice."""
 HOLDS_PLACE = "holds_place"
-"""Said by the arrival a mark owes under an id that another writer derives as well, from
-a key or a source.
+"""In the arrival step of a mark whose id another writer derives as well, from a key or
+a source.
 """
 
 DELIVERIES = {
@@ -64,12 +66,12 @@ DELIVERIES = {
     TOMBSTONE: "delete.elsewhere",
     ARRIVAL: "move.arrive",
 }
-"""What traces call these deliveries."""
+"""The names of these deliveries in traces."""
 
 MOST_VERSIONS_OWED = 16
 MOST_BYTES_OWED = 1_000_000
-"""How much of its own past a record carries while the archive is away: then it is
-edited no more until the archive is back.
+"""How much of its own past a record carries while the archive is away. Beyond that, it
+cannot be edited until the archive is back.
 """
 PROBLEMS_REMEMBERED = 1_000
 
@@ -83,7 +85,7 @@ class StepLifetime(IntEnum):
 
     EDITED = 1
     DELETED = 2
-    ERASED = 3  # as all of whom nothing else is known: what they carry may be what the record said
+    ERASED = 3  # the default: their data may contain the record's text
     DONE = 4
 
 
@@ -100,7 +102,7 @@ class OutboxRecord:
 class StepFailure:
     """Why this process could not do a step at its last attempt.
 
-    `waits` is true where another attempt may succeed; otherwise somebody must act.
+    `waits` is true if another attempt may succeed. Otherwise somebody must act.
     """
 
     step: str
@@ -113,19 +115,17 @@ class StepFailure:
 Item: TypeAlias = tuple[OutboxRecord, PendingStep]
 T = TypeVar("T")
 Came: TypeAlias = "bool | Exception"
-"""Of a step: done or no longer due; not yet, as trying again will show; why it cannot
-be done.
+"""The result of a step. True: done, or no longer due. False: not yet; another attempt
+will show. An exception: the reason why it cannot be done.
 """
 Handler: TypeAlias = Callable[[OutboxRecord, PendingStep], Awaitable[bool]]
 Together: TypeAlias = Callable[[Sequence[Item]], Awaitable[Sequence[Came]]]
-"""Carries out a step of several owners in one go."""
+"""Carries out a step of several owners in one call."""
 Delivery: TypeAlias = Put | Delete | Annotate
 
 
 class Outbox:
-    """Carries out owed steps. Who stands above this module registers the steps it
-    handles.
-    """
+    """Carries out pending steps. Higher modules register the steps they handle."""
 
     def __init__(self, placement: Placement, generations: Generations, cache: Cache) -> None:
         self._placement = placement
@@ -143,11 +143,11 @@ class Outbox:
         self.register(ERASE, self._erase)
 
     def register(self, name: str, handler: Handler, until: StepLifetime = StepLifetime.ERASED) -> None:
-        """Who carries out the steps of this name, and what these do not outlast.
+        """Register the handler of the steps with this name, and their lifetime.
 
-        A handler returns true when done or no longer due, false to leave it for later;
-        it raises where it is refused. What is to outlast the erasure of its owner's
-        scope must carry nothing that the owner said.
+        A handler returns true when the step is done or no longer due, and false to
+        leave it for later. It raises if the step is refused. A step that outlasts the
+        erasure of its owner's scope must carry none of the owner's data.
         """
         self._handlers[name] = handler
         self._until[name] = until
@@ -162,9 +162,11 @@ class Outbox:
         *,
         is_last: bool = False,
     ) -> None:
-        """The same for a step that is carried out for several owners of one collection
-        in one go. The handler says of each what came of it. `is_last`: once what else
-        these owe was tried, and what was done of it settled.
+        """Register a handler that carries out a step for several owners in one call.
+
+        All owners are of one collection. The handler returns one result for each. With
+        `is_last`, it runs after the other steps of these owners were tried and the done
+        ones removed.
         """
         if is_last:
             self._last.add(name)
@@ -172,25 +174,27 @@ class Outbox:
         self._until[name] = until
 
     def remaining_steps(self, owner: Standing, past: StepLifetime) -> tuple[PendingStep, ...]:
-        """What is owed still when this has happened to the owner."""
+        """Return the steps that are still pending after this event of the owner."""
         return tuple(owed for owed in owner.owed if self._until.get(owed.step, StepLifetime.ERASED) > past)
 
     def completed_steps(self, by: StepLifetime) -> frozenset[str]:
-        """The steps that this settles wherever it comes to."""
+        """Return the names of the steps that end with this event."""
         return frozenset(name for name, until in self._until.items() if until <= by)
 
     # -- what could not be done --------------------------------------------------------
 
     @property
     def problems(self) -> tuple[StepFailure, ...]:
-        """What this process tried last and could not do, the newest last; at most a
-        thousand.
+        """The steps that this process tried last and could not do, the newest last.
+
+        At most a thousand are remembered.
         """
         return tuple(problem for _, problem in self._problems.values())
 
     async def still_owed(self) -> tuple[StepFailure, ...]:
-        """`problems`, once those are forgotten whose step has been done since, or is
-        not due any more: by another process, or for a deletion.
+        """Return `problems`, without those whose step is no longer pending.
+
+        Another process may have carried out the step, or a deletion may have ended it.
         """
         by_table: dict[tuple[Store, Collection], list[Key]] = {}
         for pending, _ in self._problems.values():
@@ -232,22 +236,28 @@ class Outbox:
     async def finish(
         self, pending: OutboxRecord, away: set[str] | None = None, *, only: str | None = None
     ) -> tuple[PendingStep, ...]:
-        """Do what one owner owes. See `finish_all`."""
+        """Carry out the pending steps of one owner. See `finish_all`."""
         return (await self.finish_all([pending], away, only=only))[0]
 
     async def settle(self, pending: OutboxRecord, *steps: PendingStep) -> None:
-        """Take steps away from what owes them: somebody has done them otherwise."""
+        """Remove steps from their owner because they were done by other means."""
         await self._settle([(pending, steps)], set())
 
     async def finish_all(
         self, pending: Sequence[OutboxRecord], away: set[str] | None = None, *, only: str | None = None
     ) -> list[tuple[PendingStep, ...]]:
-        """Do what these owe and take it away; what of each stays owed. Deliveries that
-        go the same way are one call. Nothing is raised.
+        """Carry out the pending steps of these owners, and remove the done ones.
 
-        Why steps could not be done is in `problems`. `away` names stores that did not
-        answer lately: steps that would wait for one of them again are left, and it
-        learns of more. `only`: the step of that name, and no other.
+        Deliveries to the same target are one call. Nothing is raised: `problems` holds
+        the reasons of the steps that could not be done.
+
+        Args:
+            away: Stores that did not answer lately. Steps that would wait for one of
+                them again are left. Stores that fail now are added.
+            only: Carry out only the steps of this name.
+
+        Returns:
+            For each owner, the steps that stay pending.
         """
         away = set() if away is None else away
         items = [(one, owed) for one in pending for owed in one.owner.owed if only in (None, owed.step)]
@@ -261,7 +271,7 @@ class Outbox:
     async def _finish_some(
         self, some: Sequence[Item], away: set[str]
     ) -> dict[OutboxRecord, list[PendingStep]]:
-        """What was done of these steps, and settled."""
+        """Return the steps that were carried out and removed."""
         routes: dict[object, list[Item]] = {}
         for one, owed in some:
             routes.setdefault(self._route(one, owed), []).append((one, owed))
@@ -281,7 +291,7 @@ class Outbox:
         return done
 
     def _route(self, pending: OutboxRecord, owed: PendingStep) -> object:
-        """What steps have in common that can be carried out by one call."""
+        """Return the key under which steps can be carried out by one call."""
         if owed.step in self._together:
             return owed.step, pending.collection
         return (
@@ -291,12 +301,14 @@ class Outbox:
     async def _each(
         self, items: list[T], call: Callable[[list[T], set[str]], Awaitable[Sequence[Came]]], away: set[str]
     ) -> Sequence[Came]:
-        """What came of each of these, done in one call. Where that fails otherwise than
-        by a store's not answering, each is tried alone.
+        """Return the result of each item, all done in one call.
+
+        If the call fails for another reason than a store that does not answer, each
+        item is tried alone.
         """
         try:
             return await call(items, away)
-        except Exception as error:  # noqa: BLE001 - of these steps; the records' others, and other records, go on
+        except Exception as error:  # noqa: BLE001 - of these steps; other steps and other records go on
             if isinstance(error, StoreUnavailable):
                 away.add(error.store)
             elif len(items) > 1:
@@ -319,15 +331,17 @@ class Outbox:
     async def _settle(
         self, done: list[tuple[OutboxRecord, tuple[PendingStep, ...]]], away: set[str]
     ) -> Sequence[Came]:
-        """Take the steps away from what owes them, all in one store."""
+        """Remove the steps from their owners, which are all in one store."""
         await self._placement.write(
             "owed.settle", done[0][0].store, *[self._completion(pending, steps) for pending, steps in done]
         )
         return [True] * len(done)
 
     def _completion(self, pending: OutboxRecord, steps: tuple[PendingStep, ...]) -> Annotate:
-        """Marks and tombstones get their time each time: others may do the other steps,
-        and nobody knows who is last.
+        """Return the write that removes steps from their owner.
+
+        Marks and tombstones get their remaining time each time: others may do the other
+        steps, and nobody knows which step is last.
         """
         discard_at, owner = None, pending.owner
         if isinstance(owner, Mark):
@@ -343,8 +357,10 @@ class Outbox:
         )
 
     def _mark_life(self, mark: Mark) -> timedelta:
-        """A mark that holds a place that others may yet write to is kept as long as a
-        tombstone there would be.
+        """Return how long a mark is kept.
+
+        A mark that holds a place to which others may write is kept as long as a
+        tombstone would be.
         """
         settings = self._placement.settings
         return (
@@ -354,7 +370,7 @@ class Outbox:
     # -- deliveries --------------------------------------------------------------------
 
     async def _deliver(self, name: str, to: str, items: list[Item], away: set[str]) -> Sequence[Came]:
-        if to == CACHE:  # which knows what it has been told by others: see `Cache`
+        if to == CACHE:  # the cache remembers its own failures: see `Cache`
             return [
                 await self._cache.invalidate(pending.collection, pending.owner.key) for pending, _ in items
             ]
@@ -378,8 +394,10 @@ class Outbox:
         return came
 
     def _write(self, pending: OutboxRecord, owed: PendingStep) -> Delivery | bool:
-        """The write that a delivery says; or true where it is not due any more, false
-        where not yet.
+        """Return the write of a delivery.
+
+        The result is true if the delivery is no longer due, and false if it is not due
+        yet.
         """
         owner, said = pending.owner, owed.data["write"]
         match said:
@@ -388,7 +406,7 @@ class Outbox:
                     return self._copy(pending.collection, owner, owed)
                 return not isinstance(
                     owner, Record
-                )  # deleted meanwhile; an arriving copy sends nothing until it is home
+                )  # deleted since, and done; or an arriving copy, which sends nothing until it is home
             case {"delete": "self"}:
                 until, drops = self._placement.tombstone_until(), self.completed_steps(StepLifetime.DELETED)
                 return Delete(
@@ -399,7 +417,7 @@ class Outbox:
                     discard_at=until,
                     settles=drops,
                 )
-            case {"home": "self"}:  # what makes an arriving copy the home that a mark says it is
+            case {"home": "self"}:  # turns an arriving copy into the home to which a mark points
                 return Annotate(
                     pending.collection, owner.key, at=owner.version, role_is=Role.ARRIVING, role=Role.HOME
                 )
@@ -408,8 +426,9 @@ class Outbox:
         )
 
     def _copy(self, collection: Collection, owner: Record, owed: PendingStep) -> Put:
-        """The owner itself as a replica, or another record that it brings, which is of
-        the same life.
+        """Return the owner as a replica, or another record that its step carries.
+
+        The other record belongs to the same life of the owner.
         """
         if owed.data["write"]["put"] == SELF:
             return Put(collection, replace(owner, role=Role.REPLICA, tier=owed.data["to"], owed=()), Newer())
@@ -423,18 +442,21 @@ class Outbox:
     async def is_settled(
         self, pending: OutboxRecord, store: Store, write: Delivery, outcome: Outcome, away: set[str]
     ) -> bool:
-        """Whether a step's write has done what it was for: applied, there already, or
-        something newer is. Raises where it is refused.
+        """Return whether the write of a step has reached its goal.
 
-        A copy that is told of its arrival did arrive, also where it has gone on, been
-        deleted or damaged, perhaps so long ago that nothing is left of it: it stood
-        there before the source let go.
+        It has if it was applied, or if the same or something newer is stored there
+        already. A write that makes an arrived copy the home always has. The copy may
+        have moved on since, may be deleted or damaged, or may have left no trace. It
+        was stored there before the source released it.
+
+        Raises:
+            StoreError: The store refused the write.
         """
         if (error := rejection_error(store, outcome)) is not None:
             raise error
         if (
             outcome.status is Status.REJECTED
-        ):  # its scope was erased there: with the owner, or before the owner was born
+        ):  # the scope was erased there: with the owner, or before the owner was born
             return not (
                 isinstance(pending.owner, Record)
                 and await self._generations.lives_on(pending.owner, pending.store)
@@ -444,7 +466,7 @@ class Outbox:
         if (older := in_the_way(outcome, _version(write))) is not None:
             await self.finish(
                 OutboxRecord(write.collection, store, older), away
-            )  # the next look finds it gone
+            )  # the next attempt finds it gone
             return False
         return True
 
@@ -454,7 +476,7 @@ class Outbox:
         return await self.erase(pending, owed.data)
 
     async def erase_children(self, collection: Collection, key: Key) -> None:
-        """Delete the children of a record, by whichever field they name it."""
+        """Delete the children of a record, by all fields that refer to it."""
         gone = OutboxRecord(
             collection, self._placement.topology.archive, Tombstone(key, self._placement.next_version())
         )
@@ -462,13 +484,13 @@ class Outbox:
             await self.erase(gone, owed.data)
 
     async def erase(self, pending: OutboxRecord, data: Mapping[str, JsonValue]) -> bool:
-        """Leave a tombstone for everything in a collection of the archive that names
-        the owner in one of these fields.
+        """Leave a tombstone for all records that refer to the owner by these fields.
 
-        With `versions`, kept versions of it: those older than the owner, and those
-        named, which a slow writer may have yet to bring. They are asked for and their
-        chain is walked back: a damaged one breaks the chain, and may not be found by
-        what it names.
+        The records are in one collection of the archive. With `versions`, they are kept
+        versions of the owner: those older than the owner, and the named ones, which a
+        slow writer may still bring. The versions are found by a query, and the chain of
+        earlier versions is followed too, because the query may miss a damaged version.
+        A damaged one ends the chain.
         """
         archive, key, end = self._placement.topology.archive, pending.owner.key, pending.owner.version
         collection, versions = self._placement.kinds.by_name(data["collection"]), data.get("versions")
@@ -503,8 +525,9 @@ class Outbox:
         found: Mapping[Key, int],
         walked: set[Key],
     ) -> list[int]:
-        """A tombstone for each; the versions that these replaced, as far as that can
-        still be told.
+        """Leave a tombstone for each, and return the versions that these had replaced.
+
+        Versions whose row does not name its predecessor are left out.
         """
         walked |= found.keys()
         with step("hanging.walk"):
@@ -544,8 +567,9 @@ def _version(write: Delivery) -> int:
 
 
 def in_the_way(outcome: Outcome, version: int) -> Standing | None:
-    """What stands there where nothing but what it owes keeps a newer write of this
-    version out.
+    """Return the stored row that blocks a write only because of its pending steps.
+
+    The row is older than `version`. None if there is no such row.
     """
     there = outcome.stored
     if outcome.status is not Status.CONFLICT or there is None or isinstance(there, Corrupt):
@@ -557,8 +581,9 @@ def in_the_way(outcome: Outcome, version: int) -> Standing | None:
 
 
 def replicas(placement: Placement, collection: Collection, home: Store, tier: str) -> tuple[PendingStep, ...]:
-    """The replicas a record owes while `tier` is its home; one that would stand in the
-    home's own store is delivered already.
+    """Return the replica steps of a record while `tier` is its home.
+
+    A tier that shares the home's store needs no replica.
     """
     tiers = [
         t for t in placement.kinds.of(collection).replicas(tier) if placement.topology.home(t) is not home
@@ -569,8 +594,10 @@ def replicas(placement: Placement, collection: Collection, home: Store, tier: st
 def write_steps(
     placement: Placement, collection: Collection, record: Record, home: Store
 ) -> tuple[PendingStep, ...]:
-    """What a record owes that is written at home: its replicas and, of a new text, its
-    passages, if it is long and has a vector, or had some.
+    """Return the pending steps of a record that is written at home.
+
+    They are its replicas and, for a new text that has a vector, its passages if it is
+    or was long.
     """
     owed = replicas(placement, collection, home, record.tier)
     if (
@@ -587,7 +614,7 @@ def write_steps(
 
 
 def keep_version_step(version: Record, collection: Collection) -> PendingStep:
-    """What an edit owes the archive: the version that it replaced."""
+    """Return the step that delivers a replaced version to the archive."""
     return PendingStep(
         f"{KEPT_VERSION}:{version.version}",
         KEPT_VERSION,
@@ -596,12 +623,15 @@ def keep_version_step(version: Record, collection: Collection) -> PendingStep:
 
 
 def pending_versions(owner: Standing) -> list[Mapping[str, JsonValue]]:
-    """The versions that are on their way to being kept, as `kept` was given them."""
+    """Return the versions whose delivery to the archive is pending.
+
+    Each has the form that `keep_version_step` gave it.
+    """
     return [owed.data["write"]["put"] for owed in owner.owed if owed.step == KEPT_VERSION]
 
 
 def arrival(to: str, *, holds_place: bool) -> PendingStep:
-    """What a mark owes the copy it points to."""
+    """Return the step that makes the copy to which a mark points the home."""
     return PendingStep(
         f"{ARRIVAL}:{to}",
         ARRIVAL,
@@ -610,7 +640,7 @@ def arrival(to: str, *, holds_place: bool) -> PendingStep:
 
 
 def elsewhere(placement: Placement, store: Store) -> tuple[PendingStep, ...]:
-    """What a deletion owes the stores beside the record's home."""
+    """Return the steps of a deletion in the stores other than the record's home."""
     topology = placement.topology
     places = [(UNCACHE, CACHE)] if topology.cache is not None else []
     places += [(TOMBSTONE, topology.tiers_of(later)[0]) for later in topology.later(store)]
@@ -620,8 +650,9 @@ def elsewhere(placement: Placement, store: Store) -> tuple[PendingStep, ...]:
 
 
 def deletion_steps(kind: Kind, versions: Sequence[int] | None) -> tuple[PendingStep, ...]:
-    """What a deletion owes what hangs on the record: its children, and its kept
-    versions, unless it has none.
+    """Return the steps that delete a record's children and its kept versions.
+
+    With `versions` of None, the record has no kept versions.
     """
     owed: dict[str, dict[str, JsonValue]] = {
         c.name: {"collection": c.name, "fields": list(fields)} for c, fields in kind.named_by.items()
@@ -636,9 +667,11 @@ def deletion_steps(kind: Kind, versions: Sequence[int] | None) -> tuple[PendingS
 
 
 def passages_left(kind: Kind, record: Record | None) -> tuple[PendingStep, ...]:
-    """What a deletion owes where there may be passages: an end of all that the record
-    ever had, or that somebody is about to bring. Of one that cannot be read nobody
-    knows how many.
+    """Return the step of a deletion that ends the passages of the record.
+
+    There is none if the record had no passages. The step covers all passages that the
+    record ever had, and those that another process is about to bring. The number of
+    passages of an unreadable record is unknown.
     """
     if kind.passages is None:
         return ()
@@ -647,8 +680,9 @@ def passages_left(kind: Kind, record: Record | None) -> tuple[PendingStep, ...]:
 
 
 def no_room(owner: Standing, archive: Store) -> StoreUnavailable | None:
-    """The refusal of an edit whose record would carry too much of its own past, which
-    the archive has not taken yet; None where there is room.
+    """Return the error of an edit that would make the record carry too much past.
+
+    That is the past which the archive has not taken yet. None if there is room.
     """
     carried = pending_versions(owner)
     size = sum(

@@ -1,6 +1,4 @@
-"""Answers that may lack something: which copies of a record answer a question, and what
-an answer says about the stores that did not.
-"""
+"""Answers that may be incomplete, and how an answer reports stores that failed."""
 
 from __future__ import annotations
 
@@ -17,42 +15,45 @@ from memory.ports.store import Store
 T = TypeVar("T")
 
 BROWSED = frozenset({Role.HOME, Role.ARRIVING})
-"""The roles of the copies that answer: a replica never does."""
+"""The roles of the copies that answer. A replica never does."""
 
 
 @dataclass(slots=True)
 class AnswerGaps:
-    """What an answer lacks: what is said of it, each thing once, the stores that did
-    not answer in time, and what others stored since what was chosen by meaning had been
-    read.
+    """The gaps of an answer.
+
+    They are notes, each given once; the stores that did not answer in time; and the
+    times at which indexes had been read.
     """
 
     notes: dict[str, None] = field(default_factory=dict)
     silent: set[Store] = field(default_factory=set)
     withheld: set[str] = field(default_factory=set)
-    """The ids of what the recall gate did not let out."""
+    """The ids of the results that the recall gate withheld."""
     chosen_from: dict[Store, datetime] = field(default_factory=dict)
-    """When that was, of stores that were not asked by meaning (see `retrieval.forms`)."""
+    """When the index was read, by store, for stores that were not searched by meaning
+    themselves (see `embeddings.partition_indexes`). Later writes may be missing.
+    """
     answering: set[Store] = field(default_factory=set)
     """Stores whose last counted call succeeded."""
     failures: dict[Store, StoreError] = field(default_factory=dict)
-    """Stores whose last counted call failed, and how."""
+    """Stores whose last counted call failed, with the error."""
 
     def say(self, note: str) -> None:
         self.notes[note] = None
 
     def chose(self, store: Store, read: datetime) -> None:
-        """What was chosen for this store had been read then."""
+        """Note that the results for this store come from data read at `read`."""
         self.chosen_from[store] = min(read, self.chosen_from.get(store, read))
 
     async def try_call(
         self, placement: Placement, store: Store, call: Coroutine[Any, Any, T], *, shows: bool = True
     ) -> T | None:
-        """The call's answer within the deadline; None where the store failed, which is
-        then named.
+        """Return the call's answer within the deadline, or None if the store failed.
 
-        A store that did not answer in time is not asked again. Pass `shows=False` if
-        the answer cannot be shown without another call: it does not count as an answer.
+        The failure is noted in the answer. A store that did not answer in time is not
+        asked again. Pass `shows=False` if the result cannot be shown without another
+        call: it does not count as an answer.
         """
         if store in self.silent:
             call.close()
@@ -79,11 +80,13 @@ class AnswerGaps:
         self.failures.setdefault(store, error)
 
     def require_answer(self) -> None:
-        """Raise if every store that was asked failed: an empty answer would look like
-        knowledge.
+        """Raise if every store that was asked failed.
+
+        An empty answer would look as if there were no results.
 
         Raises:
-            StoreUnavailable: No asked store answered. With one asked store its own error.
+            StoreUnavailable: No asked store answered. With one asked store its own
+                error.
         """
         if not self.failures or self.answering:
             return
@@ -92,4 +95,4 @@ class AnswerGaps:
             raise first
         names = ", ".join(error.store for error in self.failures.values())
         problems = "; ".join(str(error) for error in self.failures.values())
-        raise StoreUnavailable(names, f"no store that could hold an answer answered: {problems}") from first
+        raise StoreUnavailable(names, f"no store that could hold results responded: {problems}") from first

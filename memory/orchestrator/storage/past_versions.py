@@ -1,5 +1,7 @@
-"""What was stored at a moment: kept versions, those on their way to being kept, and the
-rule that the past does not outlive an erasure.
+"""The versions that were stored at a moment.
+
+They are the kept versions and those whose delivery to the archive is pending. The past
+does not outlive an erasure.
 """
 
 from __future__ import annotations
@@ -19,41 +21,43 @@ from memory.ports.record import Key, Record, Role
 from memory.ports.store import Store
 
 LIFE = "life"
-"""Of what is born where a tombstone stood: the version it was born with, in its body,
-so that what is kept of an earlier life is told from it.
+"""In the body of a record that was born over a tombstone: the version of its birth. It
+separates the record from kept versions of an earlier life.
 """
 
 MADE_OF = "made_of"
-"""In the body of what was promoted or compacted: a version that is older than nothing
-which the originals said (see `oldest_in`).
+"""In the body of a promoted or compacted record: a version that is not newer than the
+oldest text of the originals (see `oldest_in`).
 """
 
 BORN_IN = "born_in"
-"""The tier it was born in, where that is another than such are born in: so that a
-repeated keyed write is answered as the first one was.
+"""The tier of birth, if it is not the usual one. With it, a repeated keyed write gets
+the same answer as the first.
 """
 
 
 def entry_id(record: Record | Head) -> str:
-    """The entry a record or kept version is about."""
+    """Return the id of the entry of a record or kept version."""
     return str(record.fields.get("entry_id") or record.key.id)
 
 
 def is_kept(record: Record) -> bool:
-    """Whether this is a kept version of an entry, not the entry itself."""
+    """Return whether this is a kept version of an entry, not the entry itself."""
     return record.fields.get("entry_id") is not None
 
 
 def same_life(record: Record, other: Record) -> bool:
-    """Whether both are versions of one life of their entry: after a deletion the same
-    id may be given again.
+    """Return whether both are versions of one life of their entry.
+
+    After a deletion, the same id may be used again.
     """
     return record.body.get(LIFE) == other.body.get(LIFE)
 
 
 async def kept_versions(placement: Placement, record: Record) -> list[Record]:
-    """What the record said before, in this life: the kept versions, oldest first, with
-    those on their way to being kept.
+    """Return the earlier versions of the record in this life, oldest first.
+
+    They include the versions whose delivery to the archive is pending.
     """
     query = Query(
         ENTRY_VERSIONS,
@@ -72,15 +76,18 @@ async def kept_versions(placement: Placement, record: Record) -> list[Record]:
 
 
 def oldest_in(sources: Iterable[Record]) -> int:
-    """The oldest version that tells, without a look at kept ones, how long there has
-    been what these say.
+    """Return the oldest version that shows since when the sources had their texts.
+
+    Kept versions are not read.
     """
     return min(int(str(source.body.get(MADE_OF, source.previous or source.version))) for source in sources)
 
 
 async def is_older(placement: Placement, record: Record, version: int) -> bool:
-    """Whether an entry was born before this version, whatever became of it since, or
-    made of one that was. Where its first versions are not kept, `created_at` tells.
+    """Return whether an entry, or a source of it, was born before this version.
+
+    Later changes do not matter. If its first versions are not kept, `created_at`
+    decides.
     """
     if int(str(record.body.get(MADE_OF, version))) < version:
         return True
@@ -93,8 +100,9 @@ async def is_older(placement: Placement, record: Record, version: int) -> bool:
 
 
 async def on_their_way(placement: Placement, store: Store, where: Where, known_at: datetime) -> list[Record]:
-    """The versions current at that moment that an edit replaced and its record still
-    owes to the archive.
+    """Return the versions current at a moment whose delivery to the archive is pending.
+
+    An edit has replaced them since.
     """
     edited_since = all_of(Eq("owing", True), Gt("version", micros(known_at)))
     query = Query(
@@ -117,8 +125,10 @@ async def on_their_way(placement: Placement, store: Store, where: Where, known_a
 async def still_living(
     placement: Placement, tenant: str, rows: Sequence[Record]
 ) -> tuple[list[Record], list[StoreError]]:
-    """Of past versions, those whose entry is still there, in the same life, and not
-    expired; and why some could not be found. An entry is there.
+    """Return the past versions whose entry still exists and is not expired.
+
+    The entry must be in the same life. A row that is itself an entry counts as
+    existing. The second result holds the errors of entries that could not be found.
     """
     now = placement.now()
     located, errors = await locate_each(
@@ -137,8 +147,9 @@ async def still_living(
 async def locate_each(
     placement: Placement, keys: Sequence[Key]
 ) -> tuple[list[LocatedRecord], list[StoreError]]:
-    """Where the records are, and why some could not be found: a store that fails hides
-    those alone that it may hold.
+    """Return the records' locations, and the errors of those not found.
+
+    A store that fails hides only the records that it may hold.
     """
     found = await placement.locate_many(ENTRIES, keys, partial=True)
     return [at for at in found if at.unknown is None], [at.unknown for at in found if at.unknown is not None]

@@ -1,4 +1,4 @@
-"""Finding a record's home, and the versions and writes that every protocol shares."""
+"""Locates a record's home, and makes the versions and writes of all protocols."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class LocatedRecord:
-    """Where a record is: its home copy and store, or the tombstone that took its place,
-    or neither.
+    """The location of a record: its home copy and store, or the tombstone in its place.
+
+    Both are None if there is neither.
     """
 
     key: Key
@@ -42,27 +43,32 @@ class LocatedRecord:
     """The last mark that pointed here."""
     marked_in: Store | None = None
     corrupt: CorruptRecord | None = None
-    """Its home copy is there and cannot be read."""
+    """The error of a home copy that exists and cannot be read."""
     unknown: StoreError | None = None
-    """A store that may hold it did not answer, and no other showed what became of it."""
+    """The error of a store that may hold the record and did not answer. No other store
+    showed the record's state.
+    """
 
     def home(self) -> tuple[Record, Store] | None:
         return None if self.record is None or self.store is None else (self.record, self.store)
 
 
 class Watcher(Protocol):
-    """Hears of what this process changes in the stores, once that has ended."""
+    """Receives the changes that this process made in the stores, after they ended."""
 
     def on_write(self, writes: Sequence[Write]) -> None:
-        """The writes were answered."""
+        """Called after the writes were answered."""
         ...
 
     def on_write_failure(self, writes: Sequence[Write]) -> None:
-        """They were cut off or failed: each may have landed, or land yet."""
+        """Called after the writes failed or were cut off.
+
+        Each of them may be stored nevertheless, now or later.
+        """
         ...
 
     def on_delete(self, query: Query) -> None:
-        """What matches was deleted, or some of it, however that ended."""
+        """Called after a deletion of all matching records, successful or not."""
         ...
 
 
@@ -92,24 +98,27 @@ class Placement:
         return self.clock()
 
     def next_version(self, stored: int = 0) -> int:
-        """See `version_at`. Who also writes down when it was reads the clock once and
-        asks that instead.
+        """Return the next version after `stored`. See `version_at`.
+
+        A caller that also stores the time reads the clock once and calls `version_at`
+        itself.
         """
         return version_at(self.clock(), stored)
 
     def next_sequence(self) -> int:
-        """A number that orders what this process writes: the microsecond, or one more
-        than the number before where that is greater.
+        """Return a number that orders the writes of this process.
+
+        It is the current microsecond, or the last number plus one if that is greater.
         """
         self._sequence = max(self._sequence + 1, micros(self.clock()))
         return self._sequence
 
     def tombstone_until(self) -> datetime:
-        """How long a tombstone left now is kept."""
+        """Return until when a tombstone that is left now is kept."""
         return self.clock() + self.settings.tombstone_life
 
     def nonce(self) -> str:
-        """What tells one attempt from every other."""
+        """Return a random string that identifies one attempt."""
         return f"{self.random_bits(64):016x}"
 
     def new_id(self, tenant: str, scope: str) -> str:
@@ -120,8 +129,10 @@ class Placement:
     async def locate(
         self, collection: Collection, key: Key, *, born_in: Store | None = None
     ) -> LocatedRecord:
-        """Where the record is. Raises `CorruptRecord` where its home copy cannot be
-        read. See `locate_many`.
+        """Return where the record is. See `locate_many`.
+
+        Raises:
+            CorruptRecord: The home copy cannot be read.
         """
         located = (await self.locate_many(collection, [key], born_in=born_in))[0]
         if located.corrupt is not None:
@@ -136,20 +147,27 @@ class Placement:
         born_in: Store | None = None,
         partial: bool = False,
     ) -> list[LocatedRecord]:
-        """Where each record is.
+        """Return where each record is.
 
-        Stores are asked in the direction records move, each only for what the earlier
-        ones did not hold: a record that moves meanwhile is met at its source or, once
-        that is a mark, at its target. An arriving copy counts only when the source
-        showed a mark to it, and nothing counts that is not newer than a tombstone met
-        on the way.
+        Stores are asked in the direction in which records move, each only for the
+        records that the earlier ones did not hold. So a record that moves meanwhile is
+        found at its source or, once a mark is there, at its target. An arriving copy
+        counts only if the source showed a mark to it. A record counts only if it is
+        newer than every tombstone found on the way.
 
-        A store that fails stops only what needs it: a home in another store tells all
-        there is to tell, and so does a tombstone in an earlier one, since a later life
-        begins where the tombstone is. Without either the record is `unknown`; that is
-        raised, unless `partial`: then a store that does not answer within the deadline
-        has failed, too. Where the store is known that such records are born in, the
-        stores before it are not asked: moves go onward.
+        The failure of a store affects only the records that may be in it. A home in
+        another store is a full answer. A tombstone in an earlier store is one too,
+        since a later life begins where the tombstone is. Without either, the record is
+        `unknown`.
+
+        Args:
+            born_in: The store where such records are born, if it is known. The stores
+                before it are not asked, because records move only to later ones.
+            partial: Return unknown records instead of raising. A store that does not
+                answer within the deadline then counts as failed.
+
+        Raises:
+            StoreError: A record is unknown, and `partial` is false.
         """
         found = {key: LocatedRecord(key) for key in keys}
         searching = list(found)
@@ -185,7 +203,7 @@ class Placement:
             return error
 
     def _meet(self, located: LocatedRecord, store: Store, row: Stored | None) -> bool:
-        """Take in what stands under the key in this store; whether the search is over."""
+        """Take in the row of this store. Returns whether the search is over."""
         if isinstance(row, Corrupt):
             located.corrupt = CorruptRecord(store.name, row.key.id, row.problem)
             return True
@@ -195,7 +213,7 @@ class Placement:
         if isinstance(row, Tombstone):
             if located.tombstone is None:
                 located.tombstone, located.store = row, store
-            return False  # of an earlier life, perhaps: a newer record further on outlives it
+            return False  # perhaps of an earlier life: a newer record in a later store is valid
         if isinstance(row, Record) and self._is_home(located, store, row):
             located.record, located.store, located.tombstone = row, store, None
             return True
@@ -210,23 +228,25 @@ class Placement:
         return row.role is Role.ARRIVING and marked
 
     async def pages(self, name: str, store: Store, query: Query) -> AsyncIterator[Page]:
-        """Every page of a query under a step's name. Each is read only once the one
-        before it has been dealt with.
+        """Yield every page of a query, as a named step.
+
+        Each page is read only once the caller has dealt with the one before it.
         """
 
         async for page in follow(lambda query: self.page(name, store, query), query):
             yield page
 
     async def page(self, name: str, store: Store, query: Query) -> Page:
-        """One page, under a step's name."""
+        """Return one page, as a named step."""
         with step(name):
             return await store.query(query)
 
     async def partitions(
         self, name: str, store: Store, where: Tenant | Everywhere, prefix: str = ""
     ) -> AsyncIterator[tuple[Partition, int]]:
-        """The partitions of a store and the generation of each, page by page under a
-        step's name. See `Store.partitions`.
+        """Yield the partitions of a store with their generations, as a named step.
+
+        They are read page by page. See `Store.partitions`.
         """
         cursor = None
         while True:
@@ -238,7 +258,7 @@ class Placement:
                 return
 
     async def answer(self, store: Store, call: Coroutine[Any, Any, T]) -> T | StoreError:
-        """The call's answer within the deadline, or how the store failed."""
+        """Return the call's answer within the deadline, or the error of the store."""
         try:
             async with asyncio.timeout(self.settings.deadline.total_seconds()):
                 return await call
@@ -250,8 +270,9 @@ class Placement:
     # -- writing -----------------------------------------------------------------------
 
     async def write(self, name: str, store: Store, *writes: Write, together: bool = False) -> list[Outcome]:
-        """Writes under a step's name: one `apply`, or as many as the store's
-        `max_batch` asks for.
+        """Write to a store, as a named step.
+
+        The writes are one `apply` call, or several if the store has a `max_batch`.
         """
         if store is self.topology.cache and any(
             isinstance(w, Put) and w.record.role is not Role.CACHED for w in writes
@@ -279,8 +300,9 @@ class Placement:
     async def delete_matching(
         self, name: str, store: Store, query: Query, version: int, carry: frozenset[str]
     ) -> int:
-        """Leave tombstones, kept for as long as such are, for all that matches, under a
-        step's name; how many there were.
+        """Leave tombstones for all matching records, as a named step.
+
+        They are kept for the usual life of tombstones. Returns the number of records.
         """
         try:
             with step(name):
@@ -294,8 +316,10 @@ class Placement:
 
 
 def rejection_error(store: Store, outcome: Outcome) -> StoreError | None:
-    """The error for a rejected write; None for a rejection that only says the scope was
-    erased, and for every other status.
+    """Return the error of a rejected write.
+
+    None for every other status, and for a rejection that only says that the scope was
+    erased.
     """
     if outcome.status is Status.REJECTED and outcome.reason != "generation":
         return StoreError(store.name, outcome.reason)

@@ -1,4 +1,4 @@
-"""Ranges of places in a log: a window of ten thousand messages is a few numbers."""
+"""Ranges of places in a log. A window of ten thousand messages is a few numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Places, ascending: ranges of first and last, none of which touch."""
+    """Ascending places, as ranges of first and last. No two ranges touch."""
 
     ranges: tuple[tuple[int, int], ...] = ()
 
@@ -24,7 +24,7 @@ class Places:
 
     @classmethod
     def from_json(cls, said: Sequence[Sequence[int]]) -> Places:
-        """What `to_json` said."""
+        """Return the places from the result of `to_json`."""
         return cls(tuple([(int(first), int(last)) for first, last in said]))
 
     def to_json(self) -> list[list[int]]:
@@ -51,11 +51,11 @@ class Places:
         return self if place in self else Places.of((*self, place))
 
     def with_all(self, others: Places) -> Places:
-        """Those, and the others."""
+        """Return these places and the others."""
         return Places.of((*self, *others)) if others.ranges else self
 
     def without(self, others: Places) -> Places:
-        """Those that are not among the others."""
+        """Return these places without the others."""
         left = list(self.ranges)
         for first, last in others.ranges:
             left = [
@@ -67,16 +67,16 @@ class Places:
         return Places(tuple(left))
 
     def between(self, first: int, last: int) -> Places:
-        """Those from the first to the last, both included."""
+        """Return the places from the first to the last, both included."""
         cut = ((max(low, first), min(high, last)) for low, high in self.ranges)
         return Places(tuple([(low, high) for low, high in cut if low <= high]))
 
     def both(self, others: Places) -> Places:
-        """Those that are among the others too."""
+        """Return the places that are in both."""
         return self.without(self.without(others))
 
     def newest(self, most: int) -> Places:
-        """The last so many."""
+        """Return the last `most` places."""
         left, ranges = most, list[tuple[int, int]]()
         for first, last in reversed(self.ranges):
             if left <= 0:

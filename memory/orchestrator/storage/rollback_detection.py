@@ -1,12 +1,14 @@
-"""What stores note of each other, so that one is noticed which was set back alone:
-restored to an earlier moment, or replaced by an empty store.
+"""Detection of a store that was rolled back alone.
 
-Every store keeps a note whose version only grows there, and in it the versions that the
-notes of the others had come to. One whose own note is older than another's word of it
-has lost what it acknowledged in between. Sweeps write the notes, at most every
-`NOTED_EVERY`; no other call needs them. That a store was set back is noted in every
-store until it has been healed (see `healing`), and meanwhile sweeps forget nothing that
-could tell what is missing.
+Such a store was restored to an earlier moment, or replaced by an empty store.
+
+Every store keeps a note. The version of a note only grows in its store. It holds the
+versions that the notes of the other stores had reached. A store has lost acknowledged
+writes if its own note is older than a version that another store's note names.
+
+Sweeps write the notes, at most every `NOTED_EVERY`; no other call needs them. Until a
+rolled-back store has been repaired (see `repair`), every store notes the rollback.
+Meanwhile sweeps delete no record that shows which data is missing.
 """
 
 from __future__ import annotations
@@ -37,10 +39,11 @@ KEY = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, SETTINGS_SCOPE, "seen"))
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RolledBackStore(ResultMixin):
-    """A store that was set back: the version its own note had when that was found, the
-    one that others had seen, and when it was found.
+    """A store that was rolled back.
 
-    `to` of 0: there was no note.
+    `to` is the version that its own note had when the rollback was found; 0 if there
+    was no note. `seen` is the version that others had seen, and `found` is when it was
+    found.
     """
 
     store: str
@@ -59,8 +62,10 @@ class RolledBackStore(ResultMixin):
 
 @dataclass(slots=True)
 class _Note:
-    """What one store notes. `id` is its own, whatever a configuration calls it; what is
-    restored has the same, an empty store a new one.
+    """The note of one store.
+
+    `id` belongs to the store and does not depend on its name in the configuration. A
+    restored store has the same id, an empty store a new one.
     """
 
     id: str
@@ -72,7 +77,7 @@ class _Note:
 
 @dataclass(slots=True)
 class _MergedNotes:
-    """What all notes together say, by the ids of stores."""
+    """The facts of all notes together, by the ids of stores."""
 
     names: dict[str, str] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
@@ -90,8 +95,9 @@ class _MergedNotes:
             self.find(store_id, RolledBackStore(**said))
 
     def find(self, store_id: str, found: RolledBackStore) -> None:
-        """Take in that a store was set back; one that is so already was set back
-        further.
+        """Take in that a store was rolled back.
+
+        If an earlier rollback of it is still open, the two are merged into one.
         """
         if (before := self.set_back.get(store_id)) is not None and self.is_open(store_id):
             earliest, latest = min(before.to, found.to), max(before.seen, found.seen)
@@ -103,14 +109,15 @@ class _MergedNotes:
         return found is not None and found.found > self.healed.get(store_id, 0)
 
     def seen_of(self, store_id: str, name: str, *, empty: bool) -> int:
-        """The highest version of a store's note that any other has seen; of one without
-        a note, of those that had its name.
+        """Return the highest version of a store's note that any other store has seen.
+
+        A store without a note is identified by its name.
         """
         same = [other for other, called in self.names.items() if called == name] if empty else []
         return max((self.seen.get(other, 0) for other in (store_id, *same)), default=0)
 
     def note(self, store_id: str) -> dict[str, Any]:
-        """What a store notes of it all."""
+        """Return the note that a store is to keep."""
         open_ = {
             other: {name: getattr(one, name) for name in ("store", "to", "seen", "found")}
             for other, one in self.set_back.items()
@@ -129,25 +136,27 @@ class RollbackDetector:
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
         self.known: Mapping[str, RolledBackStore] = {}
-        """The stores that were set back and are not healed, by name, as this process
-        knew when it looked last.
+        """The stores that were rolled back and are not repaired, by name, as of this
+        process's last look.
         """
 
     async def look(self, absent: Collection[str] = ()) -> Mapping[str, RolledBackStore]:
-        """What the notes say now; nothing is written. The stores in `absent` are not
-        there, and not asked. One that does not answer says nothing.
+        """Return the rolled-back stores according to the notes. Nothing is written.
+
+        The stores in `absent` do not exist, and are not asked. A store that does not
+        answer contributes no note.
         """
         notes = await self._read(absent)
         self.known = self._open(self._merge_notes(notes), notes)
         return self.known
 
     async def note(self) -> Mapping[str, RolledBackStore]:
-        """The same, and write the notes where it is time.
+        """Return the rolled-back stores, and write the notes if they are due.
 
-        The first store is written once more in the end, so that of every store another
-        has the newest note. A note is put over the one that was read: where somebody
-        else is at it too, or a store is set back meanwhile, this ends, and nothing is
-        written over that would tell of it.
+        The first store is written a second time at the end, so that another store has
+        the newest note of every store. A note replaces only the note that was read. If
+        another process writes too, or a store is rolled back meanwhile, the writing
+        stops, so that no evidence is overwritten.
         """
         notes = await self._read()
         known = self._merge_notes(notes)
@@ -160,8 +169,9 @@ class RollbackDetector:
         return self.known
 
     async def note_healed(self, done: Iterable[RolledBackStore]) -> None:
-        """Note that stores have been healed of this, unless they were set back again
-        since.
+        """Note that these rollbacks are repaired.
+
+        A store that was rolled back again since stays noted.
         """
         notes = await self._read()
         known = self._merge_notes(notes)
@@ -173,8 +183,9 @@ class RollbackDetector:
         self.known = self._open(known, notes)
 
     async def of(self, store: Store) -> RolledBackStore | None:
-        """How far a store was set back, of one with parts the furthest of them; None
-        where it was not set back.
+        """Return how far a store was rolled back; None if it was not.
+
+        For a store with parts, return the furthest rollback of its parts.
         """
         open_ = await self.look()
         parts = [open_[leaf.name] for leaf in leaves_of(store) if leaf.name in open_]
@@ -186,9 +197,7 @@ class RollbackDetector:
 
     @property
     def _stores(self) -> tuple[Store, ...]:
-        """The stores that note something: those that keep what they acknowledge, where
-        there are several.
-        """
+        """The stores that keep notes: the durable ones, if there are several."""
         found = tuple(
             dict.fromkeys(
                 leaf
@@ -203,16 +212,19 @@ class RollbackDetector:
         return not note.version or abs(self._placement.now() - moment(note.version)) >= NOTED_EVERY
 
     async def _read(self, absent: Collection[str] = ()) -> dict[Store, _Note]:
-        """The note of each store that answers. One is read after the other, and another
-        process may write in between: where a store seems to be behind what another's
-        note has seen of it, all are read once more.
+        """Return the note of each store that answers.
+
+        The notes are read one after the other, and another process may write in
+        between. If a store seems to be behind another store's note, all are read once
+        more.
         """
         notes = await self._read_once(absent)
         return await self._read_once(absent) if _behind(notes, _said_by(notes)) else notes
 
     async def _read_once(self, absent: Collection[str]) -> dict[Store, _Note]:
-        """The note of each store that answers, an empty one of a store that has none.
-        One that cannot be read says nothing.
+        """Return the note of each store that answers, or a new note if it has none.
+
+        A note that cannot be read is left out.
         """
         found: dict[Store, _Note] = {}
         for store in self._stores:
@@ -223,7 +235,7 @@ class RollbackDetector:
                 with step("setback.look"):
                     row = (await store.get(SETTINGS, [KEY]))[0]
             except StoreError as error:
-                log.debug("the note of what store '%s' has stored was not written: %s", store.name, error)
+                log.debug("the rollback note of store '%s' was not read: %s", store.name, error)
                 continue
             if isinstance(row, Record):
                 body: Any = row.body
@@ -233,18 +245,14 @@ class RollbackDetector:
         return found
 
     def _merge_notes(self, notes: Mapping[Store, _Note]) -> _MergedNotes:
-        """What the notes say, with what follows from them: which stores are behind what
-        others have seen of them.
-        """
+        """Merge the notes, and add the stores that are behind the notes of others."""
         known, now = _said_by(notes), self._placement.next_version()
         for store, seen in _behind(notes, known).items():
             known.find(notes[store].id, RolledBackStore(store.name, notes[store].version, seen, now))
         return known
 
     def _open(self, known: _MergedNotes, notes: Mapping[Store, _Note]) -> dict[str, RolledBackStore]:
-        """Of the stores in use, those that are set back, each under the name it has
-        now.
-        """
+        """Return the stores in use that are rolled back, by their current names."""
         names = {note.id: store.name for store, note in notes.items()}
         silent = {store.name for store in self._stores if store not in notes}
         found = {store_id: one for store_id, one in known.set_back.items() if known.is_open(store_id)}
@@ -266,7 +274,7 @@ class RollbackDetector:
             try:
                 outcome = await self._placement.write_one("setback.note", store, put)
             except StoreError as error:
-                log.debug("store '%s' notes nothing: %s", store.name, error)
+                log.debug("the rollback note of store '%s' was not written: %s", store.name, error)
                 continue
             if not outcome.applied:
                 return
@@ -274,7 +282,7 @@ class RollbackDetector:
 
 
 def _said_by(notes: Mapping[Store, _Note]) -> _MergedNotes:
-    """What the notes say."""
+    """Merge the notes."""
     known = _MergedNotes({note.id: store.name for store, note in notes.items()})
     for note in notes.values():
         known.learn(note)
@@ -282,8 +290,9 @@ def _said_by(notes: Mapping[Store, _Note]) -> _MergedNotes:
 
 
 def _behind(notes: Mapping[Store, _Note], known: _MergedNotes) -> dict[Store, int]:
-    """The stores whose own note is behind what others have seen of it, and what they
-    have.
+    """Return the stores whose own note is behind the notes of others.
+
+    The values are the versions that the others have seen.
     """
     seen = {
         store: known.seen_of(note.id, store.name, empty=not note.version) for store, note in notes.items()

@@ -1,6 +1,4 @@
-"""Jobs that nothing calls for: they look at a slice of all there is in every sweep, and
-come round.
-"""
+"""Jobs that look at one slice of all records in every sweep, one after the other."""
 
 from __future__ import annotations
 
@@ -14,11 +12,12 @@ from memory.ports.store import Store
 
 
 class Round:
-    """Goes over what a query finds, so many rows a sweep. Where there are no more than
-    that, over all of it every time.
+    """Goes through the results of a query, a fixed number of rows per sweep.
 
-    A process begins at a random place: one that lives for a single sweep does not look
-    at the same rows as the one before it.
+    If there are no more rows than that, every sweep goes through all of them.
+
+    A process begins at a random place, so that processes that live for one sweep do not
+    look at the same rows.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -27,7 +26,7 @@ class Round:
         self._begun = False
 
     async def slice(self, name: str, store: Store, query: Query) -> AsyncIterator[Page]:
-        """The next rows, `query.limit` of them, under a step's name."""
+        """Yield the next `query.limit` rows, as a named step."""
         if not self._begun:
             self._begun, self._cursor = (
                 True,

@@ -1,6 +1,4 @@
-"""Where a session's records lie, and under which key its own stands: both are told by
-its id.
-"""
+"""The scope of a session's records and the key of the session, from its id."""
 
 from __future__ import annotations
 
@@ -10,8 +8,9 @@ from memory.ports.record import Key
 
 
 def scope_of(session_id: str) -> str:
-    """The scope of a conversation: apart from that of the session's entries, whose
-    erasure leaves the conversation, and the other way round.
+    """Return the scope of a conversation.
+
+    It differs from the scope of the session's entries: erasing one leaves the other.
     """
     return f"{CONVERSATION}:{session_id}"
 

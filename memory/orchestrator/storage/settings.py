@@ -1,4 +1,4 @@
-"""How long things last and how hard the engine tries."""
+"""Durations, limits and retries of the engine."""
 
 from __future__ import annotations
 
@@ -9,21 +9,28 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """Durations of the protocols.
+    """Durations and limits of the protocols.
 
-    `mark_life` and `tombstone_life` must exceed the longest time a call can be under
-    way (a frozen worker, a late duplicate): within it late copies and late readers are
-    told apart from fresh ones. `sweep_every` is how often an open memory does
-    maintenance; zero: never by itself. `deadline` is how long a read waits for a store,
-    and how long a write tries where others are writing the same record. `expired_grace`
-    is how long what has expired is kept, hidden, before a sweep deletes it; zero: for
-    ever. `advice` is how long a search waits for an advisor's or a reranker's answer,
-    each time it asks. `search_cache_bytes` is how much the process keeps of the vectors
-    of stores that have no index for meaning; nought: nothing. `consistency`: when a
-    write returns, unless it says so itself; see `Deliveries`. What is delivered behind
-    it waits `linger` for others to go with, as many together as are a `batch`; while so
-    many records or bytes are queued, writers wait. `artifact_bytes` is how large an
-    artifact may be.
+    Attributes:
+        mark_life: How long marks are kept. Within this time late copies and late
+            readers can be distinguished from fresh ones. It must exceed the longest
+            time that a call can be under way (a frozen worker, a late duplicate).
+        tombstone_life: How long tombstones are kept. It must exceed the longest time of
+            a call, as `mark_life` must.
+        expired_grace: How long expired records are kept, hidden, before a sweep deletes
+            them. Zero keeps them forever.
+        sweep_every: How often an open memory runs maintenance. Zero: never by itself.
+        deadline: How long a read waits for a store, and how long a write retries while
+            others write the same record.
+        advice: How long a search waits for each answer of an advisor or reranker.
+        search_cache_bytes: How much memory the process uses for the vectors of stores
+            without a vector index. Zero: none.
+        consistency: When a write returns, unless the call says so itself. See
+            `Deliveries`.
+        linger: How long a delivery waits for others, up to a `batch` of them.
+        queued_records: How many records may be queued for delivery before writers wait.
+        queued_bytes: How many bytes may be queued for delivery before writers wait.
+        artifact_bytes: The maximum size of an artifact.
     """
 
     mark_life: timedelta = timedelta(hours=1)

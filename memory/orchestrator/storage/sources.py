@@ -1,11 +1,13 @@
-"""The derivation record: what an entry was made of, in one place, so that an erasure
-can find the entry and a commit can check its sources.
+"""The derivation record: the sources from which an entry was made.
+
+It is in one place, so that an erasure can find the entry and a commit can check its
+sources.
 
 A derived entry names its sources twice. Its body has them in full (`SOURCES`): entries
-with version, scope and generation, messages with their session's life and their
-numbers. The field `derived_from` has a reference for each, by which an erasure finds
-the entry with one query. An entry inherits the sources of what it was made of, so that
-a copy of a copy is found by the first original too.
+with version, scope and generation, messages with the incarnation of their session and
+their numbers. The field `derived_from` has a reference for each, by which an erasure
+finds the entry with one query. An entry inherits the sources of its sources, so that a
+copy of a copy is found by the first original too.
 """
 
 from __future__ import annotations
@@ -23,29 +25,29 @@ from memory.orchestrator.storage.session_keys import scope_of
 from memory.ports.record import JsonValue, PendingStep, Record
 
 CONFIRM_SOURCES = "confirm_sources"
-"""What a derived entry owes until its sources were seen to stand behind it: see
-`derivatives.py`.
+"""The pending step of a derived entry until its sources have been checked after the
+write. See `derivatives.py`.
 """
 CONFIRMS = (PendingStep(CONFIRM_SOURCES, CONFIRM_SOURCES),)
 SOURCES = "sources"
-"""In the body of a derived entry: everything that it was made of."""
+"""In the body of a derived entry: all of its sources."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntrySource:
-    """An entry that another was made of, as it was read."""
+    """An entry from which another was made, as it was read."""
 
     entry_id: str
     version: int
     scope: str
     generation: int
     automatic: bool
-    """Whether no caller asked for it: a rule, enrichment or an extraction made the
-    derived entry.
+    """Whether a rule, enrichment or an extraction made the derived entry, and no caller
+    asked for it.
     """
     direct: bool = True
     moved: bool = False
-    """Whether the derived entry took its place: the source was deleted with the call."""
+    """Whether the derived entry took its place: the call deleted the source."""
 
     def references(self, tenant: str) -> list[str]:
         return [] if self.moved else [entry_reference(self.entry_id), scope_reference(tenant, self.scope)]
@@ -68,8 +70,9 @@ class EntrySource:
 
 @dataclass(frozen=True, slots=True)
 class MessageSource:
-    """Messages of one life of a session: those at these places of its log, or with
-    these numbers in the conversation.
+    """Messages of one incarnation of a session.
+
+    They are given by their places in the log, or by their numbers in the conversation.
     """
 
     session_id: str
@@ -107,12 +110,12 @@ def entry_reference(entry_id: str) -> str:
 
 
 def note_reference(entry_id: str) -> str:
-    """For an entry of which only an advisor's note speaks."""
+    """Return the reference to an entry that only an advisor's note mentions."""
     return f"n:{entry_id}"
 
 
 def scope_reference(tenant: str, scope: str) -> str:
-    """For all that a scope, or a conversation, holds."""
+    """Return the reference to all records of a scope or conversation."""
     return f"p:{ids.partition_digest(tenant, scope):x}"
 
 
@@ -136,8 +139,10 @@ def _source(told: Mapping[str, Any]) -> Source:
 
 
 def read_sources(told: object) -> tuple[Source, ...]:
-    """Sources as an export writes them, of generation 0: every erasure here is later.
-    Raises `ValueError` for anything else.
+    """Return the sources in an export, with generation 0: every erasure here is later.
+
+    Raises:
+        ValueError: The value is not in the form that an export writes.
     """
     try:
         found = [_source(one) for one in told]  # type: ignore[attr-defined]
@@ -163,14 +168,15 @@ def _are_names(source: Source) -> bool:
 
 
 def with_sources(record: Record, sources: Iterable[Source]) -> Record:
-    """The record with these sources beside those that it names."""
+    """Return the record with these sources added to its own."""
     every = [*sources_of(record), *sources]
     return _with_exact_sources(record, every) if every else record
 
 
 def as_moved(record: Record, entry_ids: Collection[str], moved: bool) -> Record | None:
-    """The record as one that took the place of these entries, or did not. None where it
-    says so already.
+    """Return the record with these sources marked as moved, or as not moved.
+
+    None if they are marked so already.
     """
     every = sources_of(record)
     told = [
@@ -183,7 +189,7 @@ def as_moved(record: Record, entry_ids: Collection[str], moved: bool) -> Record 
 
 
 def _with_exact_sources(record: Record, every: Sequence[Source]) -> Record:
-    """The record with exactly these sources."""
+    """Return the record with exactly these sources."""
     notes = [one for one in _references_in(record) if one.startswith("n:")]
     references = [reference for source in every for reference in source.references(record.key.tenant)]
     body: dict[str, JsonValue] = {
@@ -195,7 +201,7 @@ def _with_exact_sources(record: Record, every: Sequence[Source]) -> Record:
 
 
 def with_notes(record: Record, entry_ids: Sequence[str]) -> Record:
-    """The record whose notes speak of these entries, and of no others."""
+    """Return the record with notes that mention exactly these entries."""
     others = [one for one in _references_in(record) if not one.startswith("n:")]
     references = (*others, *map(note_reference, entry_ids))
     return (
@@ -210,7 +216,7 @@ def _references_in(record: Record) -> Sequence[str]:
 
 
 def made_of(record: Record, sources: Sequence[Record], *, automatic: bool, moved: bool = False) -> Record:
-    """A record that is made of these entries, with what these were made of."""
+    """Return the record with these entries, and their own sources, as its sources."""
     named: list[Source] = []
     for source in sources:
         named.append(
@@ -223,8 +229,9 @@ def made_of(record: Record, sources: Sequence[Record], *, automatic: bool, moved
 
 
 def still_says(now: Record, then: Record) -> bool:
-    """Whether an entry still says all that it said when it was read. More tags or
-    metadata take nothing back.
+    """Return whether an entry still has the content that was read.
+
+    Added tags or metadata do not matter.
     """
     if now.version == then.version:
         return True
@@ -247,8 +254,9 @@ _LEARNT: ContextVar[tuple[object, str, MessageSource] | None] = ContextVar("lear
 
 @contextmanager
 def track_source(placement: object, tenant: str, source: MessageSource) -> Iterator[None]:
-    """What is written here, into the stores of this placement, was learnt from these
-    messages.
+    """Treat the writes in this context as learnt from these messages.
+
+    It applies to writes into the stores of this placement.
     """
     token = _LEARNT.set((placement, tenant, source))
     try:
@@ -258,6 +266,6 @@ def track_source(placement: object, tenant: str, source: MessageSource) -> Itera
 
 
 def tracked_source(placement: object, tenant: str) -> MessageSource | None:
-    """The messages from which what is written now is learnt; None where it is not."""
+    """Return the messages from which current writes are learnt, or None."""
     learnt = _LEARNT.get()
     return None if learnt is None or learnt[0] is not placement or learnt[1] != tenant else learnt[2]

@@ -1,11 +1,14 @@
-"""Several stores in one tier: which one holds a record is decided by what never changes
-(tenant, scope kind, collection).
+"""Several stores in one tier.
 
-The whole is a `Store` again, so nothing above it knows. A partition of one collection
-lives in one part only; its conditions are decided there. A key does not tell its scope:
-where scopes of a tenant are apart, the parts are asked who holds it, and a tombstone
-for what nobody holds is left in each. What is asked of a tenant or everywhere is asked
-of every part, and the answers merged.
+The store of a record is chosen by properties that never change: tenant, scope kind and
+collection.
+
+The whole is a `Store` again, so higher layers see one store. A partition of one
+collection is in one part only, and its conditions are decided there. A key does not
+tell its scope. If scopes of a tenant are in different parts, the parts are asked which
+of them holds the key. A tombstone for a key that no part holds is left in each. A
+question about a tenant or about everything goes to every part, and the answers are
+merged.
 """
 
 from __future__ import annotations
@@ -53,21 +56,22 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _ALL = 10**9
-"""More partitions than there are."""
+"""More partitions than any store has."""
 CONVERSATION = "conversation"
-"""What the scope of a session's conversation begins with. It goes where the session's
-entries go.
+"""Prefix of the scope of a session's conversation. It goes to the part that has the
+session's entries.
 """
 SCRATCHPAD = "scratchpad"
-"""What the scope of a scratchpad begins with: one of each agent, and one that a
-tenant's agents share.
+"""Prefix of the scope of a scratchpad. Each agent has one, and the agents of a tenant
+share one.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What goes to one store of a tier: every condition given must hold; an empty one
-    is none.
+    """The conditions under which a record goes to one store of a tier.
+
+    All given conditions must hold; an empty one is no condition.
     """
 
     store: Store
@@ -76,15 +80,16 @@ class Share:
     collections: frozenset[str] = frozenset()
 
     def may_take(self, tenant: str | None, collection: str) -> bool:
-        """Whether something of this tenant and collection goes there, for some scope; a
-        tenant of None stands for any.
+        """Return whether some scope of this tenant and collection goes there.
+
+        A tenant of None stands for any tenant.
         """
         return (tenant is None or not self.tenants or tenant in self.tenants) and (
             not self.collections or collection in self.collections
         )
 
     def is_for_some(self, partition: Partition) -> bool:
-        """Whether some collection of this partition goes there."""
+        """Return whether some collection of this partition goes there."""
         kind = partition.scope.partition(":")[0]
         kind = ScopeKind.SESSION if kind == CONVERSATION else kind
         return (not self.tenants or partition.tenant in self.tenants) and (
@@ -98,8 +103,10 @@ class Share:
 def _to_its_end(
     call: Callable[Concatenate[SplitStore, P], Awaitable[T]],
 ) -> Callable[Concatenate[SplitStore, P], Coroutine[Any, Any, T]]:
-    """A call of several steps, which closing waits for: a part that is closed between
-    two of them would cut it short.
+    """Make closing wait until the call has ended.
+
+    A call has several steps. If a part were closed between two of them, the call would
+    be cut short.
     """
 
     @functools.wraps(call)
@@ -111,8 +118,9 @@ def _to_its_end(
 
 
 class SplitStore:
-    """One store made of several: the first share that takes a record holds it, `rest`
-    what none takes.
+    """One store made of several.
+
+    A record goes to the first share that takes it, or to `rest` if none does.
     """
 
     def __init__(self, name: str, shares: Sequence[Share], rest: Store) -> None:
@@ -128,12 +136,15 @@ class SplitStore:
 
     @property
     def parts(self) -> tuple[Store, ...]:
-        """The distinct stores it is made of."""
+        """The distinct stores of which it is made."""
         return tuple(dict.fromkeys(share.store for share in self._shares))
 
     @property
     def capabilities(self) -> Capabilities:
-        """What every part can do. Never `atomic`: a batch may touch several parts."""
+        """The capabilities that every part has.
+
+        It is never `atomic`, because a batch may touch several parts.
+        """
         claims = [part.capabilities for part in self.parts]
         flags: dict[str, Any] = {name: all(getattr(c, name) for c in claims) for name in FLAGS}
         limits: dict[str, Any] = {
@@ -171,7 +182,7 @@ class SplitStore:
 
     @contextlib.contextmanager
     def _under_way(self) -> Iterator[None]:
-        """A call that closing waits for; while it does, none begins."""
+        """Count a call for which closing waits. While closing waits, no call begins."""
         if self._closing:
             raise NotOpen(f"store '{self.name}'")
         self._calls += 1
@@ -184,7 +195,7 @@ class SplitStore:
 
     @_to_its_end
     async def check(self) -> Health:
-        """As healthy as the least healthy part."""
+        """Return the combined health: it is ok if every part is."""
         healths = {part.name: await part.check() for part in self.parts}
         facts: dict[str, JsonValue] = {
             name: {"ok": h.ok, "detail": h.detail, "version": h.version, **h.facts}
@@ -202,15 +213,16 @@ class SplitStore:
     @_to_its_end
     async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
         if not keys:
-            return await self.parts[0].get(collection, keys)  # whether it is open, a part tells
+            return await self.parts[0].get(collection, keys)  # the part checks whether it is open
         standing = await self._fetch_stored(collection, keys)
         return [authoritative_copy(found.values()) if (found := standing.get(key)) else None for key in keys]
 
     async def _fetch_stored(
         self, collection: Collection, keys: Sequence[Key]
     ) -> dict[Key, dict[Store, Stored]]:
-        """What stands under each key, part by part. More than one thing only where a
-        tombstone was left in each.
+        """Return the rows under each key, by part.
+
+        A key has several rows only if a tombstone was left in each part.
         """
         asked: dict[Store, list[Key]] = {}
         for key in dict.fromkeys(keys):
@@ -241,7 +253,7 @@ class SplitStore:
         found, cursor = merge_pages([(page.records, page.cursor) for page in pages], query)
         if query.types != {
             RowType.RECORD
-        }:  # a tombstone may stand in several parts, and a record newer than it in one
+        }:  # several parts may have a tombstone, and one of them a record newer than it
             standing = await self._fetch_stored(query.collection, [f.key for f in found])
             found = list(
                 {
@@ -255,7 +267,10 @@ class SplitStore:
     async def _page_of_heads(
         self, query: Query, select: frozenset[str], asked: Sequence[tuple[Store, Where]]
     ) -> Page:
-        """The heads tell what they are sorted by until they are merged."""
+        """Return one page of heads.
+
+        Until they are merged, the heads carry the fields by which they are sorted.
+        """
         wider = select | {by.field for by in query.order}
         pages = await each_at_once(
             part.query(replace(query, where=where, select=wider)) for part, where in asked
@@ -273,7 +288,7 @@ class SplitStore:
         asked = self._where_by_part(query.collection, query.where)
         counts = await each_at_once(part.count(replace(query, where=where)) for part, where in asked)
         records = sum(c.records for c in counts)
-        if RowType.TOMBSTONE in query.types and len(asked) > 1:  # one may stand in each part
+        if RowType.TOMBSTONE in query.types and len(asked) > 1:  # each part may have one
             records = 0
             async for page in follow(self._page, replace(query, order=(), limit=MAX_LIMIT, cursor=None)):
                 records += len(page.records)
@@ -284,7 +299,10 @@ class SplitStore:
 
     @_to_its_end
     async def search(self, search: Search) -> list[Hit]:
-        """The best of all parts. Scores by words are of each part's own statistics."""
+        """Return the best hits of all parts.
+
+        Each part scores words by its own statistics.
+        """
         found = await each_at_once(
             part.search(replace(search, where=where))
             for part, where in self._where_by_part(search.collection, search.where)
@@ -294,7 +312,7 @@ class SplitStore:
 
     @_to_its_end
     async def candidates(self, asked: Candidates) -> CandidateColumns:
-        """Those of all parts."""
+        """Return the candidates of all parts."""
         parts = self._where_by_part(asked.collection, asked.where)
         return concatenate(
             await each_at_once(part.candidates(replace(asked, where=where)) for part, where in parts)
@@ -304,8 +322,9 @@ class SplitStore:
     async def partitions(
         self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None
     ) -> PartitionPage:
-        """A partition of which several parts have some is named once, with the highest
-        of its generations.
+        """Return the partitions of all parts, each once.
+
+        A partition in several parts has the highest of its generations.
         """
         pages = await each_at_once(
             part.partitions(where, prefix=prefix, limit=limit, cursor=cursor) for part in self.parts
@@ -364,7 +383,7 @@ class SplitStore:
     async def _apply_to_parts(
         self, writes: Sequence[Write], places: Sequence[Sequence[Store]]
     ) -> list[dict[Store, Outcome]]:
-        """What each part answers that a write goes to."""
+        """Return the answers of all parts to which a write goes."""
         batches = {
             part: numbers
             for part in self.parts
@@ -380,8 +399,10 @@ class SplitStore:
     async def _places(
         self, writes: Sequence[Write]
     ) -> tuple[list[tuple[Store, ...]], dict[int, dict[Store, Stored]]]:
-        """The parts that each write goes to; and what stands, under the same key, in
-        parts that follow where these have applied it.
+        """Return the parts to which each write goes.
+
+        The second result holds the rows under the same key in further parts. Those
+        parts follow after the first have applied the write.
         """
         behind: dict[int, dict[Store, Stored]] = {}
         places: list[tuple[Store, ...]] = []
@@ -411,9 +432,11 @@ class SplitStore:
         numbers: Sequence[int],
         places: list[tuple[Store, ...]],
     ) -> dict[int, dict[Store, Stored]]:
-        """Ask who holds the keys whose scope nobody told. What nobody holds goes to one
-        part, but a tombstone for it to each; what several hold, to the one whose
-        counts: the others' follow.
+        """Find the parts of the keys whose scope is unknown.
+
+        A write to a key that no part holds goes to one part, but a tombstone for it
+        goes to each. A write to a key that several parts hold goes to the part with the
+        authoritative row; the other parts follow.
         """
         behind: dict[int, dict[Store, Stored]] = {}
         keys = {
@@ -436,8 +459,9 @@ class SplitStore:
         return behind
 
     async def _one(self, write: Write, outcomes: Sequence[Outcome], places: Sequence[Store]) -> Outcome:
-        """One outcome of those of several parts: that of the first; generations are
-        made equal.
+        """Return one outcome for those of several parts: the first.
+
+        Generations are made equal in all parts.
         """
         if isinstance(write, RaiseGeneration) and len({o.number for o in outcomes}) > 1:
             highest = max(o.number or 0 for o in outcomes)
@@ -454,8 +478,9 @@ class SplitStore:
         *,
         expired: Mapping[Collection, datetime] | None = None,
     ) -> DuePage:
-        """Part after part. Of a key of which something stands in several parts, what
-        counts.
+        """Return due rows, part after part.
+
+        Of a key with rows in several parts, only the authoritative row is returned.
         """
         check_limit(limit)
         rows: list[DueRow] = []
@@ -469,8 +494,9 @@ class SplitStore:
                 return DuePage(tuple(rows), cursor_at(number, inner, len(self.parts)))
 
     async def _authoritative_rows(self, part: Store, rows: Sequence[DueRow]) -> list[DueRow]:
-        """Those that are told by this part: where the same stands in several, by the
-        first.
+        """Return the rows of this part that are authoritative.
+
+        A row in several parts belongs to the first of them.
         """
         standing = {
             c: await self._fetch_stored(c, [r.key for r in rows if r.collection is c])
@@ -501,8 +527,9 @@ class SplitStore:
 
     @_to_its_end
     async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
-        """Those that are idle in every part that knows their generation: what is idle
-        in one part may be in use in another.
+        """Return the partitions that are idle in every part that has their generation.
+
+        A partition that is idle in one part may be in use in another.
         """
         asked = limit
         while True:
@@ -522,11 +549,11 @@ class SplitStore:
         return sum([min(await each_at_once(some)) for some in calls])
 
     async def _idle(self, limit: int) -> tuple[dict[tuple[Partition, int], tuple[Store, ...]], bool]:
-        """The idle partitions among the first so many of each part, with the parts that
-        keep something of them; and whether those were all.
+        """Return the idle partitions among the first `limit` of each part.
 
-        A generation is raised in every part where the partition may have records; one
-        of nought may be known to some of them alone.
+        Each comes with the parts that keep a row of it. The second result tells whether
+        those were all. A generation is raised in every part where the partition may
+        have records. Only some parts may know a generation of zero.
         """
         lists = await each_at_once(part.idle_partitions(limit) for part in self.parts)
         listed: dict[tuple[Partition, int], tuple[Store, ...]] = {}
@@ -543,11 +570,11 @@ class SplitStore:
     # -- who holds what ----------------------------------------------------------------
 
     def holder(self, partition: Partition, collection: Collection) -> Store:
-        """The part that holds this partition's records of the collection."""
+        """Return the part that holds this partition's records of the collection."""
         return next(share.store for share in self._shares if share.is_for(partition, collection.name))
 
     def _parts_of_partition(self, partition: Partition) -> tuple[Store, ...]:
-        """Where the partition may have records of some collection."""
+        """Return the parts that may have records of a partition in some collection."""
         reached = []
         for share in self._shares:
             if share.is_for_some(partition):
@@ -557,8 +584,9 @@ class SplitStore:
         return tuple(dict.fromkeys(reached))
 
     def _parts_of(self, tenant: str | None, collection: Collection) -> tuple[Store, ...]:
-        """Where records of this tenant and collection may be, for some scope; of a
-        tenant of None, for some tenant.
+        """Return the parts that may have records of this tenant and collection.
+
+        The scope is unknown. A tenant of None stands for any tenant.
         """
         reached = []
         for share in self._shares:
@@ -569,7 +597,7 @@ class SplitStore:
         return tuple(dict.fromkeys(reached))
 
     def _where_by_part(self, collection: Collection, where: Where) -> list[tuple[Store, Where]]:
-        """What to ask of which part."""
+        """Return the parts to ask, each with its share of `where`."""
         if isinstance(where, Partitions):
             apart: dict[Store, list[Partition]] = {}
             for partition in where.partitions:
@@ -580,28 +608,29 @@ class SplitStore:
 
 
 def _widest(claims: Iterable[Capabilities]) -> timedelta | None:
-    """How much the death of a server may cost; None, for all of it, where one part says
-    so, and where nothing can be lost.
+    """Return the widest loss window of the parts.
+
+    None means that everything may be lost, or that nothing can be.
     """
     windows = [c.loss_window for c in claims if not c.durable]
     return None if None in windows else max((w for w in windows if w is not None), default=None)
 
 
 async def open_all(stores: Sequence[Store], collections: Sequence[Collection]) -> None:
-    """Open every store; on failure close those that were opened."""
+    """Open every store. On failure, close those that were opened."""
     opened: list[Store] = []
     try:
         for store in stores:
             await store.open(collections)
             opened.append(store)
     except BaseException:
-        with contextlib.suppress(Exception):  # why it did not open is what the caller is to hear
+        with contextlib.suppress(Exception):  # the caller needs the error of the open
             await close_all(opened)
         raise
 
 
 async def close_all(stores: Sequence[Store]) -> None:
-    """Close every store, also where one fails to; then the first failure is raised."""
+    """Close every store, even if one fails. Then raise the first failure."""
     failures: list[Exception] = []
     for store in stores:
         try:
@@ -613,15 +642,18 @@ async def close_all(stores: Sequence[Store]) -> None:
 
 
 def authoritative_copy(stored: Iterable[Stored]) -> Stored:
-    """Of what stands under one key in several parts, what counts: tombstones are left
-    in each, also where the record is, so they hide nothing.
+    """Return the row that counts among the rows under one key in several parts.
+
+    A record wins over tombstones, since those are left in every part, also beside the
+    record.
     """
     return max(stored, key=_rank)
 
 
 def _over(write: Write, stored: Stored) -> Write:
-    """The write as it goes to a part where something older stands: forgetting what
-    counts forgets an older tombstone too.
+    """Return the write for a part that has an older row.
+
+    A purge of the authoritative row purges an older tombstone too.
     """
     return (
         replace(write, at=stored.version, role_is=None)

@@ -1,9 +1,11 @@
-"""What stands under one key over all stores, held against what should: one home, its
-replicas equal to it, nothing of what was deleted.
+"""Comparison of the rows under one key, over all stores, with the expected state.
 
-Pure: what differs follows from what was read, in the direction records move, and from
-which stores were set back (see `setbacks`). Each answer is one step towards what should
-be, and what is left differs less.
+The expected state is one home, replicas equal to it, and no row of a deleted record.
+
+The functions are pure. A difference follows from the rows that were read, in the
+direction in which records move, and from which stores were rolled back (see
+`rollback_detection`). Each answer is one step towards the expected state, and leaves
+fewer differences.
 """
 
 from __future__ import annotations
@@ -20,26 +22,28 @@ from memory.ports.store import Store
 
 
 class DifferenceKind(StrEnum):
-    """What is wrong with an entry, as people are told of it."""
+    """The kind of a difference, in words that are shown to people."""
 
-    BACK = "deleted, and there again"
-    TWO_HOMES = "at home twice, of which the later one counts"
-    EDITED_WHERE_IT_WAS = "edited where it had been before it moved"
-    OLD_HOME = "older at home than its replica"
-    NO_HOME = "without a home, and its replica tells what it said"
-    MOVED_ON = "told by a mark, or by what is gone before it, to be home where it is a copy"
-    NO_REPLICA = "without the replica that it should have"
-    UNSURE = "a copy of something whose home is nowhere, in stores that were not set back lately"
-    LOST = "lost: a mark tells where it went, and nothing stands there"
-    PAST_BACK = "an earlier version of what was deleted"
-    OLDER_THAN_ITS_PAST = "not newer at home than an earlier version that is kept of it"
-    ONLY_ITS_PAST = "nowhere but in its earlier versions"
+    BACK = "deleted, but stored again"
+    TWO_HOMES = "two homes, of which the later one counts"
+    EDITED_WHERE_IT_WAS = "edited in the store that it had left"
+    OLD_HOME = "home older than its replica"
+    NO_HOME = "no home, but a replica with its content"
+    MOVED_ON = "a copy that should be the home, by a mark or after a rollback"
+    NO_REPLICA = "the expected replica is missing"
+    UNSURE = "a copy without a home, in stores that were not rolled back lately"
+    LOST = "lost: a mark names the store that should have it, and it is not there"
+    PAST_BACK = "an earlier version of a deleted entry"
+    OLDER_THAN_ITS_PAST = "home not newer than one of its kept versions"
+    ONLY_ITS_PAST = "only its earlier versions are left"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is wrong: which copy it is about and where, what it is held
-    against, and the tier that it belongs to.
+    """One difference.
+
+    It names the copy, its store, the row it is compared with, and the tier to which it
+    belongs.
     """
 
     differs: DifferenceKind
@@ -54,16 +58,17 @@ class Difference:
 
 
 WasSetBack: TypeAlias = Callable[[Store, Partition], bool]
-"""Whether what a store holds of a partition was set back, not longer ago than
+"""Whether a store's records of a partition were rolled back, within the time that
 tombstones last.
 """
 Rows: TypeAlias = Sequence[tuple[Store, Stored | None]]
-"""What stands under one key, store by store, in the direction records move."""
+"""The rows under one key, store by store, in the direction in which records move."""
 
 
 def difference(topology: Topology, kind: Kind, rows: Rows, was_set_back: WasSetBack) -> Difference | None:
-    """The first thing to do about what stands under a key; None where nothing is, or
-    something that cannot be read.
+    """Return the first difference under a key.
+
+    None if there is none, or if a row cannot be read.
     """
     if any(isinstance(row, Corrupt) for _, row in rows):
         return None
@@ -87,8 +92,10 @@ def difference(topology: Topology, kind: Kind, rows: Rows, was_set_back: WasSetB
 
 
 def _two_homes(homes: Sequence[tuple[Store, Record]]) -> Difference:
-    """Records move onward: the later home counts, unless the earlier one was edited
-    since.
+    """Return the difference between two homes.
+
+    Records move to later stores: the later home counts, unless the earlier one was
+    edited since.
     """
     (earlier, old), (later, new) = homes[:2]
     if old.version > new.version:
@@ -120,13 +127,15 @@ def _homeless(
     marks: Sequence[tuple[Store, Mark]],
     was_set_back: WasSetBack,
 ) -> Difference | None:
-    """Copies without a home. A mark says where that is; else a store that was set back
-    had it, or has it without having been told.
+    """Return the difference of copies without a home.
+
+    A mark names the home's store. Without a mark, a rolled-back store had the home, or
+    has it as a copy that was never made the home.
     """
     for store, copy in records:
         to_here = [mark for _, mark in marks if topology.home(mark.to) is store]
         if to_here and copy.role is Role.ARRIVING and to_here[-1].owed:
-            return None  # it owes just that
+            return None  # the step that makes it the home is pending
         if to_here:
             return Difference(DifferenceKind.MOVED_ON, store, copy, to_here[-1], to_here[-1].to)
         if copy.role is Role.ARRIVING and was_set_back(store, copy.partition):

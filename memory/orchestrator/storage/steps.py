@@ -1,6 +1,4 @@
-"""Names for the steps of the protocols, so that traces, and the simulation's faults,
-can tell them apart.
-"""
+"""Names of the steps of protocols, for traces and for the simulation's faults."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ current_step: ContextVar[str] = ContextVar("current_step", default="other")
 
 @contextmanager
 def step(name: str) -> Iterator[None]:
-    """Everything inside belongs to this step."""
+    """Name the step of all calls in this context."""
     token = current_step.set(name)
     try:
         yield

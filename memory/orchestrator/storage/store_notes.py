@@ -31,16 +31,15 @@ KEY = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, SETTINGS_SCOPE, "stores")
 
 
 class StoreNotes:
-    """Reads the notes, says what a configuration hides, and writes them where they
-    changed.
-    """
+    """Reads and writes the notes, and reports which data a configuration hides."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
         self._some_are_empty = True
 
     async def on_open(self) -> None:
-        """Warn about what the configuration hides, and note the stores as they are now.
+        """Warn about hidden stores, and note the stores as they are now.
+
         Never keeps a memory from opening.
         """
         try:
@@ -51,13 +50,14 @@ class StoreNotes:
             log.info("the note of which stores serve together was not written: %s", error)
 
     async def on_close(self) -> None:
-        """Note that stores hold something by now."""
+        """Note which stores hold data now."""
         if self._some_are_empty:
             await self.note()
 
     async def look(self, absent: Collection[str] = ()) -> list[str]:
-        """What the configuration hides, a sentence each; empty if it hides nothing.
-        Stores in `absent` do not exist yet.
+        """Return what the configuration hides, one sentence each.
+
+        The list is empty if it hides nothing. Stores in `absent` do not exist yet.
         """
         notes = await self._read(absent)
         problems = [
@@ -83,7 +83,7 @@ class StoreNotes:
         return problems
 
     async def note(self) -> None:
-        """Write what has changed. A topology of one store notes nothing new."""
+        """Write the notes that have changed. With only one store, write nothing."""
         notes = await self._read()
         if len(self._stores) < 2:
             return
@@ -123,14 +123,17 @@ class StoreNotes:
             )
 
     async def forget(self, name: str) -> int:
-        """Take a store that is not used any more out of all notes; how many notes named
-        it.
+        """Remove a store that is not used any more from all notes.
+
+        Returns the number of notes that named it.
         """
         return await self._forget({name})
 
     async def forget_healed(self) -> None:
-        """Take out of all notes the stores in whose place another of the same name is:
-        it was healed from the others.
+        """Remove replaced stores from all notes.
+
+        A replaced store has another store of the same name in its place, which was
+        repaired from the other stores.
         """
         await self._forget({store.name for store in self._stores})
 
@@ -149,7 +152,7 @@ class StoreNotes:
 
     @property
     def _stores(self) -> tuple[Store, ...]:
-        """The distinct stores that keep what they acknowledge."""
+        """The distinct durable stores."""
         homes = self._placement.topology.homes
         return tuple(
             dict.fromkeys(leaf for home in homes for leaf in leaves_of(home) if leaf.capabilities.durable)
@@ -160,11 +163,11 @@ class StoreNotes:
         return self._placement.topology.away
 
     def _tiers(self, store: Store) -> list[str]:
-        """The tiers whose homes the store has, or some of them."""
+        """Return the tiers whose homes are in the store, or in part."""
         return [tier for tier in TIERS if store in leaves_of(self._placement.topology.home(tier))]
 
     async def _read(self, absent: Collection[str] = ()) -> dict[Store, Record | None]:
-        """The note of each store that answers; None for a store that has none."""
+        """Return the note of each store that answers; None if it has none."""
         found: dict[Store, Record | None] = {}
         for store in self._stores:
             if store.name in absent:
@@ -184,8 +187,9 @@ class StoreNotes:
         return found
 
     def _missing_stores(self, notes: Mapping[Store, Record | None]) -> dict[str, dict[str, Any]]:
-        """The stores that a note names and that are not used now, by id. One that does
-        not answer is known by its name.
+        """Return the stores that a note names and that are not used now, by id.
+
+        A store that does not answer is identified by its name.
         """
         used = {str(note.body["id"]) for note in notes.values() if note is not None}
         unread = {store.name for store in self._stores if store not in notes} | set(self._away)
@@ -218,11 +222,10 @@ class StoreNotes:
         )
 
     async def _misplaced_tiers(self, store: Store, note: Record | None) -> dict[str, str]:
-        """The tiers whose entries a store has although another store serves them by
-        now, with a sentence for each.
+        """Return the tiers whose entries a store has although it no longer serves them.
 
-        Only the tiers are looked at that it served before; of a store without a note
-        that may be every tier.
+        Each comes with a sentence for people. Only the tiers that the store served
+        before are checked; for a store without a note, all tiers.
         """
         before = TIERS if note is None else (*note.body["tiers"], *note.body["former"])
         found: dict[str, str] = {}
@@ -243,7 +246,7 @@ class StoreNotes:
         return found
 
     async def _holds(self, store: Store) -> bool:
-        """Whether a store holds something of a tenant; true if that cannot be told."""
+        """Return whether a store has a tenant's data; true if that is unknown."""
         if not store.capabilities.tenant_wide:
             return True
         async for partition, _ in self._placement.partitions("stores.look", store, Everywhere()):
@@ -262,7 +265,7 @@ class StoreNotes:
         condition = Absent() if note is None else AtVersion(note.version)
         await self._placement.write_one(
             "stores.note", store, Put(SETTINGS, record, condition)
-        )  # lost to another process: it notes the same
+        )  # a lost race is fine: the other process notes the same
 
 
 def _tiers_text(tiers: Collection[str]) -> str:

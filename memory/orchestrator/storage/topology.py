@@ -1,4 +1,4 @@
-"""Which store serves which tier."""
+"""The assignment of stores to tiers."""
 
 from __future__ import annotations
 
@@ -17,24 +17,27 @@ from memory.ports.store import Store
 
 @runtime_checkable
 class DeferredStore(Protocol):
-    """A store that opens though it is away, and says so."""
+    """A store that opens although its server is away, and says so."""
 
     on_arrival: Callable[[], Awaitable[None]] | None
     """Awaited when the store has been opened late, before it is used."""
 
     @property
     def away(self) -> str:
-        """Why it has not been opened yet; empty when it has."""
+        """Why it has not been opened yet; empty once it has."""
         ...
 
 
 class Topology:
-    """The stores of the three tiers; one store may serve several.
+    """The stores of the three tiers. One store may serve several.
 
-    Where the short store is not durable it is a cache: its tier's records are homed in
-    the mid store and kept in short for reading. `accept_loss` names the stores whose
-    loss of what they acknowledged is accepted, True means all of them (tests, scratch
-    work): these may be homes without being durable.
+    If the short store is not durable, it is a cache: the records of its tier have their
+    home in the mid store and are copied to short for reading.
+
+    Args:
+        accept_loss: Names of stores that may be homes without being durable, because
+            the loss of acknowledged writes is accepted. True means all stores (tests,
+            temporary data).
     """
 
     def __init__(
@@ -45,12 +48,12 @@ class Topology:
 
     @property
     def stores(self) -> tuple[Store, ...]:
-        """Every distinct store, in the direction records move."""
+        """Every distinct store, in the direction in which records move."""
         return tuple(dict.fromkeys(self.serving.values()))
 
     @property
     def leaves(self) -> tuple[Store, ...]:
-        """Every distinct store, the parts of a split one instead of the whole."""
+        """Every distinct store, with the parts of a split store instead of itself."""
         return tuple(dict.fromkeys(leaf for store in self.stores for leaf in leaves_of(store)))
 
     async def open(
@@ -58,10 +61,11 @@ class Topology:
         collections: Sequence[CollectionDeclaration],
         on_arrival: Callable[[Store], Awaitable[None]] | None = None,
     ) -> None:
-        """Open every store and settle what each is; on failure close what was opened.
+        """Open every store and settle its role. On failure, close the opened ones.
 
-        Stores that may arrive late are settled as claimed, and again when they arrive;
-        `on_arrival` is awaited then. At least one must be there.
+        Stores that may arrive late are settled by the capabilities that they claim, and
+        again when they arrive; `on_arrival` is awaited then. At least one store must be
+        reachable.
         """
         late = [leaf for leaf in self.leaves if isinstance(leaf, DeferredStore)]
         for leaf in late:
@@ -84,27 +88,27 @@ class Topology:
 
     @property
     def away(self) -> dict[str, str]:
-        """The stores that have not been there since this was opened, and why, by name."""
+        """The stores that were never reachable since opening, by name, with reasons."""
         return {leaf.name: leaf.away for leaf in self.leaves if isinstance(leaf, DeferredStore) and leaf.away}
 
     async def close(self) -> None:
         await close_all(self.stores)
 
     def home(self, tier: str) -> Store:
-        """The store that holds the homes of this tier's records."""
+        """Return the store that holds the homes of this tier's records."""
         return self._homes[tier]
 
     @property
     def homes(self) -> tuple[Store, ...]:
-        """The distinct home stores, in the direction records move."""
+        """The distinct home stores, in the direction in which records move."""
         return self._distinct
 
     def later(self, store: Store) -> tuple[Store, ...]:
-        """The home stores that a record here may yet move to."""
+        """Return the home stores to which a record in this store may still move."""
         return self._distinct[self._place(store) + 1 :]
 
     def since(self, store: Store) -> tuple[Store, ...]:
-        """The home stores in which a record born in this one can ever be."""
+        """Return the home stores in which a record that was born in this one can be."""
         return self._distinct[self._place(store) :]
 
     def _place(self, store: Store) -> int:
@@ -114,28 +118,28 @@ class Topology:
 
     @property
     def cache(self) -> Store | None:
-        """The volatile short store, where there is one."""
+        """The volatile short store, if there is one."""
         return self._cache
 
     @property
     def archive(self) -> Store:
-        """The durable middle: kept versions, relations, operations and leases live
-        here.
-        """
+        """The durable mid store: kept versions, relations, operations and leases."""
         return self._homes["mid"]
 
     def tiers_of(self, store: Store) -> tuple[str, ...]:
-        """The tiers that a store serves, as a whole or as a part."""
+        """Return the tiers that a store serves, as a whole or as a part."""
         return tuple(
             tier for tier in TIERS if self.serving[tier] is store or store in leaves_of(self.serving[tier])
         )
 
     def settle(self) -> None:
-        """Say what each open store is; raise one `ConfigError` that names everything
-        that is missing, tier by tier and store by store.
+        """Settle the role of each open store.
 
-        What does not fit changes nothing: a store that comes late and is kept out is
-        what it was taken for.
+        On failure nothing changes: a late store that is refused keeps its assumed role.
+
+        Raises:
+            ConfigError: Names everything that is missing, tier by tier and store by
+                store.
         """
         short, mid = self.serving["short"], self.serving["mid"]
         cache = None if short is mid or self._keeps(short) else short
@@ -160,7 +164,7 @@ class Topology:
         self._distinct = tuple(dict.fromkeys(self._homes[tier] for tier in TIERS))
 
     def _problems(self, tier: str, cache: Store | None) -> list[str]:
-        """What the stores of a tier lack, all of it, each store by name."""
+        """Return everything that the stores of a tier lack, each store by name."""
         serving, problems = self.serving[tier], []
         for store in leaves_of(serving):
             missing = store.capabilities.missing(CACHE_NEEDS if serving is cache else HOME_NEEDS)
@@ -171,8 +175,9 @@ class Topology:
         return problems
 
     def _keeps(self, store: Store) -> bool:
-        """Whether a store may be the home of records: what it loses is nothing, or
-        accepted by name.
+        """Return whether a store may be the home of records.
+
+        It may if it is durable, or if its loss is accepted by name.
         """
         accepted = self.accept_loss
         return all(
@@ -184,7 +189,10 @@ class Topology:
 
 
 def not_a_home(store: Store) -> StoreUnavailable:
-    """The error for who took for a home what was opened late and is a cache."""
+    """Return the error of a caller that took a store for a home.
+
+    The store opened late and turned out to be a cache.
+    """
     return StoreUnavailable(
         store.name,
         "was opened just now and turned out to be a cache, which cannot be the home of records; try again",
@@ -192,8 +200,12 @@ def not_a_home(store: Store) -> StoreUnavailable:
 
 
 def refuse_away(store: Store, away: Collection[str]) -> None:
-    """Raises where a store is not to be asked again, as none of its parts answered
-    lately: `away` holds the names of those that did not.
+    """Raise if none of the store's parts answered lately.
+
+    `away` holds the names of the stores that did not answer.
+
+    Raises:
+        StoreUnavailable: The store is not to be asked again now.
     """
     if away and all(leaf.name in away for leaf in leaves_of(store)):
         raise StoreUnavailable(store.name, "did not answer a moment ago")
@@ -204,7 +216,8 @@ def leaves_of(store: Store) -> tuple[Store, ...]:
 
 
 def part_of(store: Store, partition: Partition, collection: CollectionDeclaration) -> Store:
-    """The part of a store, or the store itself, that holds this partition's records of
-    the collection.
+    """Return the part of a store that holds this partition's records of the collection.
+
+    The result is the store itself if it has no parts.
     """
     return store.holder(partition, collection) if isinstance(store, SplitStore) else store

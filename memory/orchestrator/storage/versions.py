@@ -1,5 +1,6 @@
-"""Versions are moments: the number of a version is when it was stored, and what an
-entry said before an edit is kept under it (decision D34).
+"""Versions are moments: the number of a version is the time when it was stored.
+
+The text of an entry before an edit is kept under its version (decision 024).
 """
 
 from __future__ import annotations
@@ -14,25 +15,29 @@ from memory.ports.record import Key, Record, Role
 
 
 def version_at(now: datetime, stored: int = 0) -> int:
-    """`max(stored + 1, now in microseconds)`: a record never loses to its own past,
-    whatever the clock says.
+    """Return the larger of `stored + 1` and the time `now` in microseconds.
 
-    Who writes reads the clock once: `updated_at` is `moment(version)`, also where the
+    A record never loses to its own past, even if the clock is wrong.
+
+    A writer reads the clock once. `updated_at` is `moment(version)`, even if the
     version had to run ahead of the clock.
     """
     return max(stored + 1, micros(now))
 
 
 def version_key(tenant: str, entry_id: str, version: int) -> Key:
-    """The key of one kept version: derived from entry and version, in the slot of the
-    entry's partition.
+    """Return the key of one kept version.
+
+    It derives from entry and version, in the slot of the entry's partition.
     """
     return Key(tenant, ids.beside(entry_id, "version", str(version)))
 
 
 def kept_version(record: Record, replaced_by: int) -> Record:
-    """The record that keeps `record` as it was until version `replaced_by`, without an
-    advisor's notes: they may speak of entries that are deleted later.
+    """Return the record that keeps `record` as it was until version `replaced_by`.
+
+    Advisors' notes are left out, because they may mention entries that are deleted
+    later.
     """
     fields = dict(record.fields) | {
         "entry_id": record.key.id,

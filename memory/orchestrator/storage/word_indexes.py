@@ -1,10 +1,8 @@
-"""Rebuilds the word indexes that an earlier version of the library made, in the
-background after opening.
+"""Rebuilds word indexes of earlier library versions, in the background after opening.
 
 Stores keep the words of each record beside it. When the tokenizer changes, records
 written before are found by their old words only. Every store notes the version of the
-tokenizer that its words were made with; a store without that note is audited and
-repaired once.
+tokenizer of its words. A store without that note is audited and repaired once.
 """
 
 from __future__ import annotations
@@ -28,17 +26,17 @@ KEY = Key(SYSTEM_TENANT, ids.derived_id(SYSTEM_TENANT, SETTINGS_SCOPE, "words"))
 
 
 class WordIndexes:
-    """Compares the tokenizer's version with what each store notes."""
+    """Compares the tokenizer's version with the note of each store."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
 
     async def rebuild_outdated(self) -> list[str]:
-        """Audit and repair the stores whose words another tokenizer made, and note the
-        version in them.
+        """Audit and repair the stores whose words another tokenizer made.
 
-        It may run in several processes at once, and may be repeated. A store that fails
-        is left for the next call.
+        Afterwards each of them notes the current version. The call may run in several
+        processes at once, and may be repeated. A store that fails is left for the next
+        call.
 
         Returns:
             The names of the stores that have been repaired.
@@ -50,7 +48,7 @@ class WordIndexes:
                     done.append(store.name)
             except StoreError as error:
                 log.warning(
-                    "the words of store '%s' are not compared with its texts yet: %s", store.name, error
+                    "the word index of store '%s' was not compared with its texts yet: %s", store.name, error
                 )
         return done
 

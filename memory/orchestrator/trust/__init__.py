@@ -1,4 +1,4 @@
-"""What may be written and what may be shown: gates and blocked sources.
+"""Decides which entries may be written and shown: gates and blocked sources.
 
 It imports `storage` and the packages below it.
 """

@@ -30,8 +30,8 @@ LASTS = timedelta(seconds=2)
 MAX_TENANTS = 10_000
 """How many tenants are cached; the least recently used one is evicted."""
 MAX_BLOCKED_SOURCES = 80
-"""Per tenant: each is up to five parts of every question, and a search asks for many
-places besides within `MAX_FILTER_PARTS`.
+"""Per tenant. Each blocked source adds up to five parts to every query, and a search
+adds many more. All must fit into `MAX_FILTER_PARTS`.
 """
 DISTRUSTS_SCOPE = "distrusts"
 
@@ -54,7 +54,7 @@ class BlockedSourceList:
 
 
 def written_by(source: BlockedSource) -> Condition:
-    """Selects the entries of its origin, and those derived from them."""
+    """Return the condition for entries of its origin, and those derived from them."""
     return of_origin(source.origin, since=source.since)
 
 
@@ -74,9 +74,10 @@ class BlockedSources:
     # -- said --------------------------------------------------------------------------
 
     async def block(self, tenant: str, sources: Sequence[BlockedSource]) -> list[BlockedSource]:
-        """Block these sources; a source that is blocked already gets the new terms.
+        """Block these sources. A source that is blocked already gets the new terms.
 
-        Raises `InvalidInput` where they are too many.
+        Raises:
+            InvalidInput: The tenant would have too many blocked sources.
         """
         new = {one.origin: _to_json(one) for one in sources}
 
@@ -132,9 +133,9 @@ class BlockedSources:
     # -- asked -------------------------------------------------------------------------
 
     async def load(self, tenant: str) -> BlockedSourceList:
-        """The blocked sources, as they were at most `LASTS` ago.
+        """Return the blocked sources, as they were at most `LASTS` ago.
 
-        Where the archive fails, returns the cached ones; raises where there are none.
+        If the archive fails, return the cached ones; raise if there are none.
         """
         if (known := self.cached(tenant)) is not None:
             return known
@@ -145,12 +146,12 @@ class BlockedSources:
             raise answer
         known = BlockedSourceList(
             self._placement.now(), before.blocked
-        )  # it is not asked again by every question
+        )  # so that not every query asks the archive again
         self._remember(tenant, known)
         return known
 
     def cached(self, tenant: str) -> BlockedSourceList | None:
-        """What is known without asking anybody; None where it has to be asked."""
+        """Return the cached sources; None if they must be read."""
         known = self._known.get(tenant)
         return known if known is not None and self._is_young(known) else None
 
@@ -158,9 +159,7 @@ class BlockedSources:
         return timedelta(0) <= self._placement.now() - known.read <= LASTS
 
     def _remember(self, tenant: str, known: BlockedSourceList) -> None:
-        """Unless it was read before what is remembered: then others have said more
-        since.
-        """
+        """Cache the sources, unless the cached ones were read later."""
         there = self._known.get(tenant)
         if there is None or not known.read < there.read <= self._placement.now():
             self._known[tenant] = known
@@ -183,8 +182,9 @@ class BlockedSources:
 
 
 def visible(known: BlockedSourceList | None) -> Condition | None:
-    """What may be shown by what is known; where nothing is, what says nothing of where
-    it comes from.
+    """Return the condition that selects visible entries.
+
+    If the blocked sources are unknown, only entries that name no origin are visible.
     """
     return UNNAMED if known is None else all_of(known.lets_through)
 

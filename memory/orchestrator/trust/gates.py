@@ -1,6 +1,7 @@
-"""Gates: functions of the caller's that are asked of what is to be written and of what
-is to be shown. What they refuse, do not answer within the deadline, or fail over, is
-not written, and not shown.
+"""Gates: functions of the caller that decide what may be written and shown.
+
+An entry is neither written nor shown if its gate refuses it, fails, or does not answer
+within the deadline.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from memory.orchestrator.storage.placement import Placement
 from memory.ports.cooperative import iterate_cooperatively
 
 Verdict: TypeAlias = bool | str | Mapping[str, Any] | None
-"""True lets it be written; False refuses it, and so does a text, which says why. What
-is given of content, title, type, tags, metadata and expires_at is written instead.
+"""The answer of a write gate. True accepts the entry. False refuses it; a text refuses
+it and is the reason. A mapping replaces values: content, title, type, tags, metadata
+and expires_at.
 """
 WriteGate: TypeAlias = Callable[[EntryDraft, Provenance], "Verdict | Awaitable[Verdict]"]
 RecallGate: TypeAlias = Callable[[Entry], "bool | Awaitable[bool]"]
@@ -34,11 +36,11 @@ Draft = TypeVar("Draft", bound=EntryDraft)
 _SAID = frozenset({*ORIGIN_KINDS, "origins"})
 LATE = "it did not answer in time"
 AT_ONCE = 8
-"""Calls of one gate that blocks."""
+"""Concurrent calls of one gate that blocks."""
 
 
 class Gates:
-    """The gates of a memory, where it has them."""
+    """The gates of a memory, if it has any."""
 
     def __init__(
         self, placement: Placement, write: WriteGate | None = None, recall: RecallGate | None = None
@@ -48,8 +50,10 @@ class Gates:
         self.recall = recall
 
     async def let_in(self, drafts: Sequence[Draft]) -> list[Draft]:
-        """The drafts as they are to be written. Raises `RejectedByGate` for the first that is
-        not.
+        """Return the drafts as they are to be written.
+
+        Raises:
+            RejectedByGate: For the first draft that the gate refuses.
         """
         if self.write is None:
             return list(drafts)
@@ -60,8 +64,10 @@ class Gates:
         ]
 
     async def changes(self, drafts: Sequence[EntryDraft]) -> list[dict[str, Any]]:
-        """What the gate changes of each draft. Raises `RejectedByGate` for the first that it
-        refuses.
+        """Return the gate's changes of each draft.
+
+        Raises:
+            RejectedByGate: For the first draft that the gate refuses.
         """
         if self.write is None:
             return [{} for _ in drafts]
@@ -75,7 +81,7 @@ class Gates:
         ]
 
     async def lets_out(self, entries: Sequence[Entry]) -> list[bool]:
-        """Which of the entries may be shown."""
+        """Return which of the entries may be shown."""
         if self.recall is None or not entries:
             return [True] * len(entries)
         asked = [(entry.model_copy(deep=True),) async for entry in iterate_cooperatively(entries)]
@@ -83,8 +89,10 @@ class Gates:
 
 
 class GateRunner:
-    """Asks one gate. One that blocks runs in threads of its own, so that one that does
-    not return keeps nothing else from running.
+    """Calls one gate.
+
+    A gate that blocks runs in threads of its own, so a gate that does not return blocks
+    no other call.
     """
 
     def __init__(self, within: timedelta) -> None:
@@ -92,14 +100,14 @@ class GateRunner:
         self._threads = ThreadPoolExecutor(AT_ONCE, "memory-gate")
 
     async def answers_of(self, gate: Callable[..., Any], asked: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """What a gate answers of each, or why it does not."""
+        """Return the gate's answer to each call, or the error."""
         given: dict[int, Any] = {}
         late = Event()
 
         async def await_answer(number: int, answer: Awaitable[Any]) -> None:
             try:
                 given[number] = await answer
-            except Exception as error:  # noqa: BLE001 - a gate is anybody's
+            except Exception as error:  # noqa: BLE001 - a gate may raise anything
                 given[number] = error
 
         def called_all() -> None:
@@ -139,18 +147,20 @@ class GateRunner:
 
 
 def lets_out(answer: Any) -> bool:
-    """Whether a recall gate's answer shows what it was asked of."""
+    """Return whether a recall gate's answer shows the entry."""
     return not isinstance(answer, Exception) and bool(answer)
 
 
 def provenance_of(draft: EntryDraft) -> Provenance:
-    """What a draft says of where it comes from."""
+    """Return the provenance of a draft."""
     return Provenance(draft.source, draft.agent, draft.run, tuple(draft.origins), draft.conversation_id)
 
 
 def changes_of(answer: Any, position: int = 0) -> dict[str, Any]:
-    """What a write gate's answer changes. Raises `RejectedByGate` where it refuses, or is
-    none.
+    """Return the changes in a write gate's answer.
+
+    Raises:
+        RejectedByGate: The answer refuses the entry, or is no valid answer.
     """
     if answer is True:
         return {}

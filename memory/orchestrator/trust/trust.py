@@ -1,6 +1,4 @@
-"""What may be written and what may be shown: by the gates of a memory, and by which
-sources are blocked.
-"""
+"""Decides which entries may be written and shown, by gates and blocked sources."""
 
 from __future__ import annotations
 
@@ -19,13 +17,13 @@ from memory.ports.query_evaluation import condition
 from memory.ports.record import Record
 
 AT_A_TIME = 500
-"""Drafts that are looked at before others have a turn: what they come of, and nothing
-of their texts.
+"""Drafts whose origins are collected before other tasks have a turn. Their texts are
+not read.
 """
 
 
 class Trust:
-    """Asked by whoever writes entries, and by whoever shows them."""
+    """Checks entries before they are written and before they are shown."""
 
     def __init__(self, placement: Placement, gates: Gates) -> None:
         self._placement = placement
@@ -37,12 +35,16 @@ class Trust:
     async def let_in(
         self, tenant: str, drafts: Sequence[Draft], *, derived: bool = False, changing: bool = False
     ) -> list[Draft]:
-        """The drafts as they are to be written. Raises `RejectedByGate` for the first that is
-        not: by the gate, or because it comes from a blocked source.
+        """Return the drafts as they are to be written.
 
-        What is imported, and what is `derived` of entries, is not refused for that: it
-        is kept back. `changing`: they end or change other entries, which nothing does
-        from a blocked source does, kept back or not, for others would be hidden with it.
+        Imported drafts, and drafts `derived` from entries, are not refused for a
+        blocked source: they are written and hidden. `changing` means that the drafts
+        end or change other entries. No draft from a blocked source may do that, even if
+        it is hidden, because the other entries would be hidden with it.
+
+        Raises:
+            RejectedByGate: For the first draft that the gate refuses, or that comes
+                from a blocked source.
         """
         if not derived:
             written = [
@@ -59,12 +61,13 @@ class Trust:
         return await self.gates.let_in(drafts)
 
     def asks_of(self, changes: Mapping[str, Any]) -> bool:
-        """Whether anybody is to be asked of such changes."""
+        """Return whether such changes must be checked."""
         return self.gates.write is not None or bool(_writer(changes))
 
     async def let_change(self, tenant: str, record: Record, changes: dict[str, Any]) -> dict[str, Any]:
-        """The changes of an entry as they are to be made; see `let_in`. The gate sees
-        the entry as it would be, and who changes it.
+        """Return the changes of an entry as they are to be made. See `let_in`.
+
+        The gate receives the changed entry, with the origin of the change.
         """
         await self._refuse(tenant, {0: _writer(changes)}, changing=True)
         if self.gates.write is None:
@@ -74,7 +77,7 @@ class Trust:
             name: getattr(entry, name)
             for name in EntryDraft.model_fields
             if name not in ("key", "confidence")
-        }  # the metadata has it
+        }  # the metadata has the confidence
         named = {name: changes.get(name) for name in ("source", "agent", "run")} | {
             "origins": tuple(changes.get("origins", ()))
         }
@@ -82,8 +85,9 @@ class Trust:
         return {**changes, **more}
 
     async def may_end_others(self, tenant: str, record: Record) -> bool:
-        """Whether an entry may supersede others: no entry from a blocked source may
-        (see `let_in`).
+        """Return whether an entry may supersede others.
+
+        An entry from a blocked source may not (see `let_in`).
         """
         try:
             await self._refuse(tenant, {0: all_in(record.fields)}, changing=True)
@@ -98,7 +102,7 @@ class Trust:
         try:
             known = await self.blocked_sources.load(tenant)
         except StoreError:
-            return  # unknown: reads hide the entries of blocked sources, whoever wrote them
+            return  # unknown: reads hide the entries of blocked sources from every writer
         now = self._placement.now()
         since = [one for one in known.blocked if one.since is None or one.since <= now]
         refusing = {one.origin for one in since if changing or one.later_writes == "refused"}
@@ -109,8 +113,9 @@ class Trust:
     # -- shown -------------------------------------------------------------------------
 
     async def visible(self, tenant: str, records: Sequence[Record]) -> list[Record]:
-        """Those that may be shown of records that were read by their ids. What says
-        nothing of where it comes from is asked of the gate alone.
+        """Return the records that may be shown, of records that were read by id.
+
+        A record without origins is only checked by the recall gate.
         """
         if any(all_in(record.fields) for record in records):
             trusted = condition(visible(await self.blocked_sources.load(tenant)))
@@ -122,17 +127,17 @@ class Trust:
         ]
 
     async def readable_flags(self, records: Sequence[Record]) -> list[bool]:
-        """Which of the records the recall gate lets out."""
+        """Return which of the records the recall gate lets through."""
         if self.gates.recall is None:
             return [True] * len(records)
         return await self.gates.lets_out([entry_of(record) for record in records])
 
 
 def _writer(changes: Mapping[str, Any]) -> list[str]:
-    """The origins of who makes these changes."""
+    """Return the origins of the writer of these changes."""
     return [*named_in(changes), *changes.get("origins", ())]
 
 
 def _origins_of(draft: EntryDraft) -> list[str]:
-    """What a draft comes of."""
+    """Return the origins of a draft."""
     return all_in({"source": draft.source, "agent": draft.agent, "run": draft.run, "origins": draft.origins})

@@ -50,11 +50,11 @@ def test_doctor_names_the_store_and_repair_heals_it_and_says_what_is_lost(
     assert [one["store"] for one in named["rolled_back_stores"]] == ["mid"]
     assert "compared" not in named
     shown = memory("doctor", *CONFIG).stdout
-    assert "store 'mid' was set back to" in shown
+    assert "store 'mid' was restored to" in shown
     assert "`memory doctor --repair` repairs" in " ".join(shown.split())
     assert memory.json("stats", *CONFIG)["rolled_back_stores"] == [named["rolled_back_stores"][0]["said"]]
     found = memory.json("doctor", "--audit", *CONFIG, code=1)["compared"]
-    assert (found["differs"], found["repaired"]) == ({"older at home than its replica": 1}, False)
+    assert (found["differs"], found["repaired"]) == ({"home older than its replica": 1}, False)
     healed = memory.json("doctor", "--repair", *CONFIG)
     assert (healed["ok"], healed["rolled_back_stores"]) == (True, [])
     (lost,) = healed["compared"]["lost"]
@@ -75,7 +75,7 @@ def test_doctor_names_the_store_and_repair_heals_it_and_says_what_is_lost(
 def test_what_repair_did_is_shown_to_people(edited: str, memory: CommandLine) -> None:
     prose = " ".join(memory.ok("doctor", "--repair", *CONFIG).split())
     assert (
-        "1 entry compared between the stores; these differences were found and were repaired: - 1: older at home than its replica"
+        "1 entry compared between the stores; these differences were found and were repaired: - 1: home older than its replica"
         in prose
     )
     assert f"- {edited} of default: its versions between" in prose
@@ -94,6 +94,6 @@ def test_a_store_that_is_not_there_any_more_is_named_without_being_made(
     assert not (tmp_path / "long.db").exists()
     assert memory.ok("stats", *CONFIG)
     assert memory.json("doctor", "--repair", *CONFIG)["compared"]["differs"] == {
-        "without the replica that it should have": 1
+        "the expected replica is missing": 1
     }
     assert memory.json("doctor", *CONFIG)["rolled_back_stores"] == []

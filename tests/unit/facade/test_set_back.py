@@ -69,7 +69,7 @@ async def test_a_store_set_back_alone_is_named_and_healed_or_what_is_lost_is(
         history.memory = memory
         if seed % 3:
             report = await memory.admin.sweep()
-            assert [f"store '{tier}' was set back" in said for said in report.stays] == [True]
+            assert [f"store '{tier}' was restored" in said for said in report.stays] == [True]
         named = await memory.admin.rolled_back_stores()
         assert [one.store for one in named] == [tier]
         healed = await memory.admin.compare(repair=True)

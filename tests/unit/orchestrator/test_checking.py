@@ -210,7 +210,7 @@ async def test_what_is_edited_or_gone_since_it_was_shown_stays_as_it_is(world: W
     assert sorted(await world.browse(scope)) == ["Ada lives by the sea", "Ada works in Porto"]
     assert checked.superseded == (old.id,)
     assert checked.note is not None
-    assert checked.note.startswith("changed since it was shown, and stands: ")
+    assert checked.note.startswith("changed since it was shown, so it stays active: ")
     assert {other.id, gone.id} == set(checked.note.split(": ")[1].split(", "))
 
 
@@ -324,4 +324,4 @@ async def test_where_nothing_gave_way_nothing_was_superseded(world: World) -> No
 
     _, checked = await check(world, "Ada lives in Faro", Decider(meanwhile))
     assert (checked.action, checked.superseded) == ("keep", ())
-    assert checked.note == f"changed since it was shown, and stands: {old.id}"
+    assert checked.note == f"changed since it was shown, so it stays active: {old.id}"

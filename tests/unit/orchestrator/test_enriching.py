@@ -213,7 +213,7 @@ async def test_where_nobody_with_an_advisor_comes_by_it_ends_after_a_day(advised
     _, told = await other.enricher.load_enrichment(TENANT, entry.id)
     assert told.auto_tag is not None
     assert (told.pending, told.auto_tag.model) == (False, None)
-    assert "nobody who has one came by" in str(told.auto_tag.note)
+    assert "no process with an advisor was available" in str(told.auto_tag.note)
     await other.deliveries.flush()
     assert await other.maintenance.count_pending() == 0
     await other.close()

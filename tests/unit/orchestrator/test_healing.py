@@ -146,7 +146,7 @@ async def test_nothing_that_tells_what_is_missing_is_forgotten_until_the_store_i
         world.clock.advance(31 * DAY)
         report = await world.engine.maintenance.sweep()
         assert (report.purged, report.dropped_relations) == (0, 0)
-        assert ["set back" in said for said in report.stays] == [True]
+        assert ["was restored" in said for said in report.stays] == [True]
     healed = await world.engine.healing.compare(repair=True)
     assert {one.id for one in healed.lost} == {entry.id}
     world.clock.advance(2 * HOUR)
@@ -327,7 +327,7 @@ async def test_what_is_broken_off_is_called_again_and_the_store_stays_named_unti
     assert await named(world) == ["long"]
     world.heal()
     came = await world.engine.healing.compare(repair=True)
-    assert (came.ok, came.differs) == (True, {"without the replica that it should have": 3})
+    assert (came.ok, came.differs) == (True, {"the expected replica is missing": 3})
     assert await named(world) == []
 
 
@@ -489,7 +489,7 @@ async def test_a_comparison_without_repair_changes_nothing(world: World) -> None
     world.mid.state.restore(backup)
     before = [store.state.snapshot() for store in world.stores]
     came = await world.engine.healing.compare()
-    assert came.differs == {"without a home, and its replica tells what it said": 1}
+    assert came.differs == {"no home, but a replica with its content": 1}
     for store, then in zip(world.stores, before, strict=True):
         now = store.state.snapshot()
         assert now == then
