@@ -10,7 +10,7 @@ nothing stored):
 | `Absent()`    | apply | conflict              | conflict        | conflict              |
 | `AtVersion(n)`| conflict | v == n, role, tier | conflict        | v == n, neither asked |
 | `Newer()`     | apply | v < the new version   | v < new version | v < new version       |
-| `ConstantCondition()`    | apply | apply                 | apply           | apply                 |
+| `Always()`    | apply | apply                 | apply           | apply                 |
 
 What is owed is settled, never overwritten. A put, a deletion, a release or a purge,
 allowed or not by its condition, meets what owes so:
@@ -19,7 +19,7 @@ allowed or not by its condition, meets what owes so:
 |----------------------------------------|--------------------------------|
 | the write owes too, by its `id`        | as above: it is carried on     |
 | is of one of the `settles` of a write  | as above: it is dropped        |
-| is neither                             | conflict, but for `ConstantCondition()`   |
+| is neither                             | conflict, but for `Always()`   |
 
 Where a corrupt record stands, nothing is known to be owed, `Absent()` and
 `AtVersion(n)` do not hold, and `Newer()` does unless the version that can still be read

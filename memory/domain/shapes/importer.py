@@ -58,7 +58,7 @@ def import_message(given: object) -> list[Message]:
     """Convert one message of any format to ours, as copies.
 
     It may be a dict of OpenAI, Anthropic or LangChain, an object of LangChain or of the
-    makers' own libraries, `{role, content}` with our fields beside it, a `MessageLine` or
+    makers' own libraries, `{role, content}` with our fields beside it, a `Message` or
     its `model_dump`. A message of Anthropic with results of tools becomes several.
 
     Raises:
