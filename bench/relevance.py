@@ -352,7 +352,7 @@ async def calibrate(
     constants: dict[Mode, Calibration] = {}
     in_order, plain = corpora()
     async with opened(f"sqlite:///{folder / 'relevance.db'}", embedder) as memory:
-        used = memory._engine.meaning._embedder
+        used = memory._engine.embeddings._embedder
         assert used is not None, "relevance is measured with an embedder"
         fingerprint = str(await used.fingerprint())
         modes: tuple[Mode, ...] = ("lexical", "semantic", "hybrid")

@@ -668,7 +668,7 @@ class Memory(AsyncContext):
             known_at=known_at,
             cursor=cursor,
         )
-        return await self._engine.browsing.browse(asked)
+        return await self._engine.browser.browse(asked)
 
     async def browse(
         self,
@@ -719,7 +719,7 @@ class Memory(AsyncContext):
             cursor=cursor,
             anywhere=scope is None,
         )
-        return await self._engine.browsing.browse(asked)
+        return await self._engine.browser.browse(asked)
 
     @overload
     async def search(
@@ -878,7 +878,7 @@ class Memory(AsyncContext):
             validation.whole_limit(limit, default=SEARCH_LIMIT),
         )
         checked, least = search_mode(mode), least_relevance(min_relevance)
-        return await self._engine.finding.find(
+        return await self._engine.message_search.find(
             Tenant(self.tenant), all_of(*asked), text, most, checked, least
         )
 

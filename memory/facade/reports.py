@@ -206,7 +206,7 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
     evicted = {quota: count for (owner, quota), count in engine.quotas.evicted.items() if owner == tenant}
     counts, rolled_back_stores = (
         {name: n for name, n in by_type.items() if n},
-        tuple(str(one) for one in (await engine.setbacks.look()).values()),
+        tuple(str(one) for one in (await engine.rollback_detector.look()).values()),
     )
     return Stats(
         tiers,
@@ -241,7 +241,9 @@ async def stuck_work(engine: Engine, tenant: str) -> tuple[str, ...]:
         f"{p.step} of {p.record_id}: {p.said}" for p in await engine.outbox.still_owed() if p.tenant == tenant
     ]
     moves = [
-        f"move of {key.id}: {said}" for key, said in engine.tiering.refusals.items() if key.tenant == tenant
+        f"move of {key.id}: {said}"
+        for key, said in engine.tier_mover.refusals.items()
+        if key.tenant == tenant
     ]
     return (*owed, *moves)
 
@@ -325,12 +327,12 @@ async def examine(
         if all(report.ok for report in reports):
             try:
                 engine.topology.settle()
-                rolled_back_stores = list((await engine.setbacks.look(absent)).values())
+                rolled_back_stores = list((await engine.rollback_detector.look(absent)).values())
                 if not absent:
-                    await engine.meaning.check()
+                    await engine.embeddings.check()
                     if audited or repair:
-                        compared = await engine.healing.compare(repair=repair, progress=progress)
-                        rolled_back_stores = list(engine.setbacks.known.values())
+                        compared = await engine.repair.compare(repair=repair, progress=progress)
+                        rolled_back_stores = list(engine.rollback_detector.known.values())
                         if repair and not rolled_back_stores:
                             await engine.store_notes.forget_healed()
                     overdue = await engine.maintenance.overdue()
@@ -349,7 +351,7 @@ async def examine(
 
 
 async def _reindex(engine: Engine) -> str | None:
-    noted = await engine.meaning.read_note()
+    noted = await engine.embeddings.read_note()
     if noted is None or noted.to is None:
         return None
     left = await engine.reindexing.count_remaining(noted.to)
@@ -386,7 +388,7 @@ async def _check_store(engine: Engine, store: Store, *, opens: bool = False) -> 
             dict(health.facts),
             health.quarantined,
         )
-        if ok and (noted := await engine.meaning.read_note_in(store)) is not None:
+        if ok and (noted := await engine.embeddings.read_note_in(store)) is not None:
             embedder = str(noted)
     except (ConfigError, StoreError) as error:
         ok, detail, version, facts, in_quarantine = False, str(error), "", {}, 0

@@ -138,7 +138,7 @@ def messages_by_meaning(engine: Engine) -> str:
 
 def by_meaning(indexed: Sequence[Store], home: Store, engine: Engine) -> str:
     """Which store serves meaning, or what is done where none has an index for it."""
-    if not engine.meaning.on:
+    if not engine.embeddings.on:
         return "not found by meaning: no embedder is configured"
     if indexed:
         return f"by meaning in {', '.join(s.name for s in indexed)}"
@@ -163,8 +163,8 @@ def rules_by_kind(engine: Engine) -> dict[str, list[str]]:
     order they are asked.
     """
     return {
-        "promotion": [rule.name for rule in engine.judging.rules],
-        "policies": [policy.name for policy in engine.judging.policies],
+        "promotion": [rule.name for rule in engine.rule_evaluator.rules],
+        "policies": [policy.name for policy in engine.rule_evaluator.policies],
         "retention": [rule.name for rule in engine.retention.rules],
         "quotas": [quota.name for quota in engine.quotas.quotas],
     }

@@ -152,7 +152,7 @@ class ScopedMemory:
             known_at=known_at,
             cursor=cursor,
         )
-        return await self._access.engine.browsing.browse(asked)
+        return await self._access.engine.browser.browse(asked)
 
     async def browse(
         self,
@@ -184,7 +184,7 @@ class ScopedMemory:
             include_retired=include_retired,
             cursor=cursor,
         )
-        return await self._access.engine.browsing.browse(asked)
+        return await self._access.engine.browser.browse(asked)
 
     @overload
     async def search(

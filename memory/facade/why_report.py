@@ -46,7 +46,7 @@ async def why(engine: Engine, tenant: str, entry_id: str) -> WhyReport:
     held = [str(hold) for hold in (await engine.erasure.holds.over([record])).values()]
     if is_expired(record, now):
         held.append("it has expired, so no rule applies to it")
-    if (refused := engine.tiering.refusals.get(key)) is not None:
+    if (refused := engine.tier_mover.refusals.get(key)) is not None:
         held.append(f"its last move was refused: {refused}")
     if record.owed:
         steps = ", ".join(dict.fromkeys(owed.step for owed in record.owed))

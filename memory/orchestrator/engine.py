@@ -116,33 +116,36 @@ class Engine:
         self.placement = Placement(
             topology, clock=clock, settings=self.settings, random_bits=random_bits, kinds=kinds
         )
-        self.setbacks = RollbackDetector(self.placement)
+        self.rollback_detector = RollbackDetector(self.placement)
         self.word_indexes = WordIndexes(self.placement)
         self.store_notes = StoreNotes(self.placement)
-        self.generations = Generations(self.placement, self.setbacks)
+        self.generations = Generations(self.placement, self.rollback_detector)
         self.cache = Cache(self.placement)
         self.outbox = Outbox(self.placement, self.generations, self.cache)
         self.deliveries = Deliveries(self.placement, self.outbox)
-        self.meaning = Embeddings(self.placement, embedder)
+        self.embeddings = Embeddings(self.placement, embedder)
         self.erasure = Erasure(self.placement, self.outbox, self.cache, self.generations)
-        self.turns = KeyLocks()
-        self.forms = PartitionIndexes(self.placement)
+        self.key_locks = KeyLocks()
+        self.partition_indexes = PartitionIndexes(self.placement)
         self.quotas = Quotas(self.placement, self.erasure, quotas, retention)
         self.long_texts = LongTexts(
-            self.placement, meaning=self.meaning, outbox=self.outbox, forms=self.forms
+            self.placement,
+            embeddings=self.embeddings,
+            outbox=self.outbox,
+            partition_indexes=self.partition_indexes,
         )
         self.trust = Trust(self.placement, Gates(self.placement, write_gate, recall_gate))
         id_reuse = IdReuse(self.placement, outbox=self.outbox, cache=self.cache)
         self.entries = Entries(
             self.placement,
-            meaning=self.meaning,
+            embeddings=self.embeddings,
             outbox=self.outbox,
             cache=self.cache,
             erasure=self.erasure,
             generations=self.generations,
             deliveries=self.deliveries,
             id_reuse=id_reuse,
-            turns=self.turns,
+            key_locks=self.key_locks,
             quotas=self.quotas,
             trust=self.trust,
         )
@@ -152,7 +155,7 @@ class Engine:
         self.derivation = Derivation(
             self.placement,
             entries=self.entries,
-            meaning=self.meaning,
+            embeddings=self.embeddings,
             deliveries=self.deliveries,
             erasure=self.erasure,
             id_reuse=id_reuse,
@@ -177,7 +180,7 @@ class Engine:
             self.placement,
             outbox=self.outbox,
             erasure=self.erasure,
-            meaning=self.meaning,
+            embeddings=self.embeddings,
             quotas=self.quotas,
             artifact_quotas=self.quotas.of_artifacts,
             passages=passages,
@@ -186,38 +189,38 @@ class Engine:
             trust=self.trust,
         )
         sessions = self.conversations.sessions
-        self.finding = MessageSearch(self.placement, sessions)
-        self.carrying = SessionRestorer(self.placement, sessions.uploads, self.conversations.passages)
+        self.message_search = MessageSearch(self.placement, sessions)
+        self.session_restorer = SessionRestorer(self.placement, sessions.uploads, self.conversations.passages)
         manifests = self.conversations.manifests
         self.short_ids = ShortIds(
             self.placement,
             generations=self.generations,
             outbox=self.outbox,
-            turns=self.turns,
+            key_locks=self.key_locks,
             manifests=manifests,
         )
         self.derivatives.messages_stand = self.conversations.window_exit.derived.stands
-        self.referrers = ArtifactReferences(
+        self.artifact_references = ArtifactReferences(
             self.placement, cache=self.cache, outbox=self.outbox, erasure=self.erasure
         )
-        manifests.on_gone = self.referrers.clear
+        manifests.on_gone = self.artifact_references.clear
         self.scratchpads = Scratchpads(
             self.placement,
             outbox=self.outbox,
-            turns=self.turns,
+            key_locks=self.key_locks,
             erasure=self.erasure,
             generations=self.generations,
         )
         self.tenants = TenantErasure(
             self.placement, outbox=self.outbox, erasure=self.erasure, sessions=self.conversations.sessions
         )
-        self.dangling = OrphanCollector(self.placement, self.erasure)
-        self.browsing = EntryBrowser(self.placement, self.trust)
-        self.graphs = Graphs(self.placement, entries=self.entries, browsing=self.browsing)
+        self.orphans = OrphanCollector(self.placement, self.erasure)
+        self.browser = EntryBrowser(self.placement, self.trust)
+        self.graphs = Graphs(self.placement, entries=self.entries, browser=self.browser)
         self.transfer = Transfer(
             self.placement,
-            browsing=self.browsing,
-            meaning=self.meaning,
+            browser=self.browser,
+            embeddings=self.embeddings,
             deliveries=self.deliveries,
             erasure=self.erasure,
             quotas=self.quotas,
@@ -225,7 +228,7 @@ class Engine:
         )
         self.source_reverter = SourceReverter(
             self.placement,
-            browsing=self.browsing,
+            browser=self.browser,
             entries=self.entries,
             erasure=self.erasure,
             outbox=self.outbox,
@@ -234,48 +237,56 @@ class Engine:
         passages_made = self.conversations.passages
         self.reindexing = Reindexer(
             self.placement,
-            meaning=self.meaning,
+            embeddings=self.embeddings,
             outbox=self.outbox,
             passages=passages_made,
             long_texts=self.long_texts,
         )
-        self.searching = EntrySearch(
+        self.entry_search = EntrySearch(
             self.placement,
-            self.browsing,
-            self.meaning,
-            self.finding,
+            self.browser,
+            self.embeddings,
+            self.message_search,
             long_texts=self.long_texts,
-            forms=self.forms,
+            partition_indexes=self.partition_indexes,
             deliveries=self.deliveries,
         )
         self.conflict_detector = ConflictDetector(
             self.placement,
             entries=self.entries,
             supersede_writer=self.supersede_writer,
-            searching=self.searching,
-            meaning=self.meaning,
+            entry_search=self.entry_search,
+            embeddings=self.embeddings,
         )
         self.enricher = Enricher(
             self.placement,
             entries=self.entries,
             relations=self.relations,
-            searching=self.searching,
+            entry_search=self.entry_search,
             deliveries=self.deliveries,
             outbox=self.outbox,
             advisor=advisor,
         )
-        self.advised = AdvisedSearch(self.searching, self.placement, advisor=advisor, reranker=reranker)
-        self.tiering = TierMover(self.placement, self.outbox, self.cache, self.generations)
-        self.accesses = Accesses(self.placement)
-        self.judging = RuleEvaluator(self.placement, self.conversations.counter, rules, policies)
-        self.promotion = Promotion(
-            self.placement, self.tiering, self.accesses, self.derivation, self.judging, self._user_of
+        self.advised_search = AdvisedSearch(
+            self.entry_search, self.placement, advisor=advisor, reranker=reranker
         )
-        self.endings = SessionClosing(
+        self.tier_mover = TierMover(self.placement, self.outbox, self.cache, self.generations)
+        self.accesses = Accesses(self.placement)
+        self.rule_evaluator = RuleEvaluator(self.placement, self.conversations.counter, rules, policies)
+        self.promotion = Promotion(
+            self.placement,
+            self.tier_mover,
+            self.accesses,
+            self.derivation,
+            self.rule_evaluator,
+            self._user_of,
+        )
+        self.session_closing = SessionClosing(
             self.placement, outbox=self.outbox, sessions=self.conversations.sessions, promotion=self.promotion
         )
         self.after_writes = AfterWrites(
-            self.promotion, frozenset(rule.source for rule in self.judging.of_tier("") if rule.on == "write")
+            self.promotion,
+            frozenset(rule.source for rule in self.rule_evaluator.of_tier("") if rule.on == "write"),
         )
         self.entries.on_written = self.after_writes.note
         self.retention = Retention(
@@ -295,31 +306,31 @@ class Engine:
             outbox=self.outbox,
             erasure=self.erasure,
             generations=self.generations,
-            tiering=self.tiering,
+            tier_mover=self.tier_mover,
             promotion=self.promotion,
             retention=self.retention,
             tells=(
                 self.deliveries.flush,
-                self.meaning.look,
+                self.embeddings.look,
                 self.accesses.tell,
                 self.conversations.sessions.catch_up,
                 passages_made.catch_up,
             ),
-            dangling=self.dangling,
+            orphans=self.orphans,
             sessions=self.conversations.sessions,
             reindexing=self.reindexing,
-            setbacks=self.setbacks,
+            rollback_detector=self.rollback_detector,
         )
-        self.healing = StoreRepair(
+        self.repair = StoreRepair(
             self.placement,
-            setbacks=self.setbacks,
+            rollback_detector=self.rollback_detector,
             outbox=self.outbox,
             erasure=self.erasure,
             generations=self.generations,
-            tiering=self.tiering,
-            remaking=VectorRebuild(
+            tier_mover=self.tier_mover,
+            vector_rebuild=VectorRebuild(
                 self.placement,
-                meaning=self.meaning,
+                embeddings=self.embeddings,
                 outbox=self.outbox,
                 long_texts=self.long_texts,
                 passages=passages_made,
@@ -333,9 +344,9 @@ class Engine:
         With `reindex`, note in the stores that a reindex to the current embedder
         begins.
         """
-        await self.topology.open(self.placement.kinds.collections, on_arrival=self.meaning.check_store)
+        await self.topology.open(self.placement.kinds.collections, on_arrival=self.embeddings.check_store)
         try:
-            await (self.meaning.begin() if reindex else self.meaning.check())
+            await (self.embeddings.begin() if reindex else self.embeddings.check())
         except BaseException:
             await self.topology.close()
             raise
@@ -350,7 +361,7 @@ class Engine:
         stays pending.
         """
         try:
-            await self.forms.close()
+            await self.partition_indexes.close()
             await self.enricher.close()
             await self.conversations.window_exit.close()
             async with asyncio.timeout(self.settings.deadline.total_seconds()):
@@ -384,7 +395,7 @@ class Engine:
         await self.enricher.wait_until_tried_in(
             Partition(tenant, scope.text), self.placement.settings.deadline.total_seconds()
         )
-        return await self.endings.end(tenant, scope, owing)
+        return await self.session_closing.end(tenant, scope, owing)
 
     async def plan(self) -> Plan:
         """Return what a sweep would do if it ran now.
@@ -399,11 +410,11 @@ class Engine:
             due=self.maintenance.due_pages,
             erasure=self.erasure,
             window_exit=self.conversations.window_exit,
-            endings=self.endings,
+            session_closing=self.session_closing,
             promotion=self.promotion,
             not_foreseen=frozenset({ERASE_TENANT, TAKE_BACK}),
         )
-        reads_texts = self.judging.reads_texts or self.retention.reads_texts
+        reads_texts = self.rule_evaluator.reads_texts or self.retention.reads_texts
         return await plan_of(self.placement, [due, *self.planners], self.quotas, reads_texts=reads_texts)
 
     async def _user_of(self, tenant: str, session_id: str, entry_id: str) -> str | None:
@@ -441,5 +452,5 @@ class Engine:
         if not is_id(entry_id):
             return DeletedEntry(0)
         key = Key(tenant, entry_id)
-        async with self.turns.take(ENTRIES, key, RetryDeadline(self.placement, entry_id)):
+        async with self.key_locks.take(ENTRIES, key, RetryDeadline(self.placement, entry_id)):
             return await self.derivatives.delete(key)

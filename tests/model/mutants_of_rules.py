@@ -141,11 +141,11 @@ async def a_rule_makes_a_copy_again_that_was_deleted(
 
 @mutant("Promotion.by_sweep")
 async def a_policy_is_not_asked(whole: Method, promotion: Promotion, *args: Any) -> Any:
-    policies, promotion._judging.policies = promotion._judging.policies, ()
+    policies, promotion._rule_evaluator.policies = promotion._rule_evaluator.policies, ()
     try:
         return await whole(promotion, *args)
     finally:
-        promotion._judging.policies = policies
+        promotion._rule_evaluator.policies = policies
 
 
 @mutant("Maintenance._retain")

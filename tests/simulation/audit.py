@@ -90,7 +90,7 @@ def _owed_meanwhile(client: EngineClient) -> int:
     whose source was damaged ends when that is deleted), and where a store was set back,
     of what has not arrived, for its healing.
     """
-    unreadable, set_back = _unreadable(client.world.stores), bool(client.engine.setbacks.known)
+    unreadable, set_back = _unreadable(client.world.stores), bool(client.engine.rollback_detector.known)
     owing = [
         row
         for store in client.world.stores
@@ -112,7 +112,7 @@ async def _read_everything(client: EngineClient) -> None:
     for tenant in TENANTS:
         for scope in ALL_SCOPES:
             asked = EntryQuery(tenant, (scope,), limit=200)
-            await client.answered("final browse", asked, lambda a=asked: client.engine.browsing.browse(a))  # type: ignore[misc]
+            await client.answered("final browse", asked, lambda a=asked: client.engine.browser.browse(a))  # type: ignore[misc]
             await client.found("final search", asked)
     for name, entry_id in list(client.world.ids.items()):
         tenant = client.history.registers[name].tenant

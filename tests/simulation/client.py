@@ -415,7 +415,7 @@ class EngineClient(Reader):
         self.history.moving.append((start, inf))
         self.history.sent_on.add(name)
         done = await self.attempt(
-            "move", lambda: self.engine.tiering.move(ENTRIES, Key(o.tenant, entry_id), to)
+            "move", lambda: self.engine.tier_mover.move(ENTRIES, Key(o.tenant, entry_id), to)
         )
         if done is not None:
             self._moved(start, done[1].end)

@@ -116,7 +116,7 @@ class Reader:
             ("changed", lambda: entries.update(other, entry_id, {"content": "stolen"})),
             ("retired", lambda: entries.invalidate(other, entry_id, None)),
             ("deleted", lambda: self.engine.delete(other, entry_id)),
-            ("moved", lambda: self.engine.tiering.move(ENTRIES, Key(other, entry_id), "long")),
+            ("moved", lambda: self.engine.tier_mover.move(ENTRIES, Key(other, entry_id), "long")),
         ]
         did, call = calls[o.pick % len(calls)]
         done = await self.attempt("foreign", call)
@@ -133,7 +133,7 @@ class Reader:
         )
         if o.pick // 2 % 5 == 2 and (tag := self._tag(o)) is not None:
             asked = replace(asked, tags=(tag,))
-        await self.answered("browse", asked, lambda: self.engine.browsing.browse(asked))
+        await self.answered("browse", asked, lambda: self.engine.browser.browse(asked))
 
     async def search(self, o: Operation) -> None:
         """By a word that is in all, or by one's own text, in one scope or in all of
@@ -183,7 +183,7 @@ class Reader:
         asked = EntryQuery(o.tenant, (o.scope,), limit=10_000)
 
         async def everything() -> list[Entry]:
-            return [e async for e in self.engine.browsing.everything(o.tenant, o.scope)]
+            return [e async for e in self.engine.browser.everything(o.tenant, o.scope)]
 
         await self.answered("everything", asked, everything)
 
@@ -228,11 +228,11 @@ class Reader:
 
     async def _browsed(self, by: str, asked: EntryQuery) -> tuple[list[Entry], Ended, bool] | None:
         """What was listed, when, and whether that is all."""
-        done = await self.attempt(by, lambda: self.engine.browsing.browse(asked))
+        done = await self.attempt(by, lambda: self.engine.browser.browse(asked))
         return None if done is None else (list(done[0]), done[1], not done[0].degraded)
 
     async def _searched(self, by: str, asked: EntryQuery) -> tuple[list[Entry], Ended, bool] | None:
-        done = await self.attempt(by, lambda: self.engine.searching.search(asked, WORD))
+        done = await self.attempt(by, lambda: self.engine.entry_search.search(asked, WORD))
         return None if done is None else ([hit.entry for hit in done[0]], done[1], not done[0].degraded)
 
     async def past(self, o: Operation) -> None:

@@ -78,7 +78,7 @@ async def aftermath(client: EngineClient) -> None:
             await client.engine.erasure.erase_scope(tenant, scope)
     await sweep_clean(client)
     for tenant in TENANTS:
-        left = await client.engine.browsing.browse(EntryQuery(tenant, ALL_SCOPES, limit=200))
+        left = await client.engine.browser.browse(EntryQuery(tenant, ALL_SCOPES, limit=200))
         if left:
             _broken(
                 client,
@@ -100,8 +100,8 @@ async def _heal(client: EngineClient) -> None:
     """As by `memory doctor --repair`: then nothing differs any more but what nobody can
     say.
     """
-    came = await client.engine.healing.compare(repair=True)
-    left = await client.engine.healing.compare()
+    came = await client.engine.repair.compare(repair=True)
+    left = await client.engine.repair.compare()
     if came.error or left.error or left.differs.keys() - {DifferenceKind.UNSURE}:
         _broken(client, "order", f"what was set back does not heal: {came}, then {left}")
 
@@ -138,7 +138,7 @@ async def _healer_dies(client: EngineClient, tenant: str, scope: Scope) -> list[
         await theirs.open()
         written = await theirs.entries.write(tenant, EntryDraft(scope=scope, content="after nought"))
         await theirs.entries.update(tenant, written.id, {"content": "after nought, edited"})
-        await theirs.tiering.move(ENTRIES, Key(tenant, written.id), "long")
+        await theirs.tier_mover.move(ENTRIES, Key(tenant, written.id), "long")
 
     task = asyncio.create_task(heal())
     healer.on_death = task.cancel
@@ -162,11 +162,11 @@ async def _healer_dies(client: EngineClient, tenant: str, scope: Scope) -> list[
 
 
 async def _moves_on(client: EngineClient, tenant: str, entry_id: str, scope: Scope) -> None:
-    result = await client.engine.tiering.move(ENTRIES, Key(tenant, entry_id), "long")
+    result = await client.engine.tier_mover.move(ENTRIES, Key(tenant, entry_id), "long")
     if (
         result is MoveResult.POSTPONED
     ):  # it found out that the store is behind, and owes a replica until the next try
-        result = await client.engine.tiering.move(ENTRIES, Key(tenant, entry_id), "long")
+        result = await client.engine.tier_mover.move(ENTRIES, Key(tenant, entry_id), "long")
     if result not in (MoveResult.MOVED, MoveResult.ALREADY):
         _broken(client, "order", f"a new entry of {scope.text} does not move on: {result}")
 
@@ -190,7 +190,7 @@ async def _goes_on(client: EngineClient, tenant: str, scope: Scope) -> list[str]
             _broken(client, "wrong past", f"of a new entry of {scope.text} is told {told}")
         if link.id not in {r.id for r in await engine.relations.find(tenant, source_id=first.id)}:
             _broken(client, "lost", f"a new relation in {scope.text} is not listed")
-        seen = {e.id for e in await engine.browsing.browse(EntryQuery(tenant, (scope,), limit=200))}
+        seen = {e.id for e in await engine.browser.browse(EntryQuery(tenant, (scope,), limit=200))}
         if not {first.id, other.id} <= seen:
             _broken(client, "lost", f"new entries of {scope.text} are not browsed")
         if not again:

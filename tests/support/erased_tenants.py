@@ -141,7 +141,7 @@ async def lost(
     wrong += [
         f"entry {one} is not read" for one, entry in zip(entry_ids, there, strict=True) if entry is None
     ]
-    listed = {entry.id for entry in await engine.browsing.browse(EntryQuery(tenant, SCOPES))}
+    listed = {entry.id for entry in await engine.browser.browse(EntryQuery(tenant, SCOPES))}
     wrong += [f"entry {one} is not listed" for one in set(entry_ids) - listed]
     for one in entry_ids[:2]:
         if there[entry_ids.index(one)] is not None and len(await engine.entries.history(tenant, one)) != 2:

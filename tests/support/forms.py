@@ -18,13 +18,16 @@ FIELDS = ("type", "tags", "valid_from", "valid_to", "model")
 
 async def read(engine: Engine) -> None:
     """Wait until what is wanted has been read."""
-    while (task := engine.forms._task) is not None and not task.done():
+    while (task := engine.partition_indexes._task) is not None and not task.done():
         await asyncio.wait([task])
 
 
 def kept(engine: Engine) -> list[str]:
     """The collections and scopes of which there are forms that choose."""
-    return sorted(f"{view.collection.name} of {view.partition.scope}" for view in engine.forms._kept.values())
+    return sorted(
+        f"{view.collection.name} of {view.partition.scope}"
+        for view in engine.partition_indexes._kept.values()
+    )
 
 
 async def astray(engine: Engine) -> list[str]:
@@ -32,8 +35,8 @@ async def astray(engine: Engine) -> list[str]:
     what the process wrote since; of what only that wrote.
     """
     wrong = []
-    for (store, _, partition), view in list(engine.forms._kept.items()):
-        await engine.forms._bring_up(store, view)
+    for (store, _, partition), view in list(engine.partition_indexes._kept.items()):
+        await engine.partition_indexes._bring_up(store, view)
         query = Query(view.collection, within(partition), roles=BROWSED)
         there = {
             row.key.id: _told(row, row.vector)

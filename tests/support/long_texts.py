@@ -52,7 +52,7 @@ async def astray(engine: Engine) -> list[str]:
                     for n, part in enumerate(parts_in(row))
                 }
     vectors = dict(
-        zip(wanted, await engine.meaning.of_texts([part for _, _, part in wanted.values()]), strict=True)
+        zip(wanted, await engine.embeddings.of_texts([part for _, _, part in wanted.values()]), strict=True)
     )
     wrong: list[str] = []
     for leaf in engine.topology.leaves:

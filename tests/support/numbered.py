@@ -238,7 +238,7 @@ class History:
 
     async def move(self, engine: Engine, tenant: str) -> None:
         if self.written[tenant]:
-            await engine.tiering.move(
+            await engine.tier_mover.move(
                 ENTRIES,
                 Key(tenant, self.chance.choice(self.written[tenant])),
                 self.chance.choice(("mid", "long")),

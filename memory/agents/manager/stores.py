@@ -187,7 +187,7 @@ class NamedStore:
         """
         view = getattr(self.store, "_original", self.store) if _is_view(self.store) else None
         if isinstance(view, ScopedMemory):
-            await view._access.engine.meaning.check_relevance(least, "hybrid")
+            await view._access.engine.embeddings.check_relevance(least, "hybrid")
 
     async def search(self, query: str, limit: int | None) -> list[StoreEntry]:
         """What it finds, stamped with its name; at most `limit`, or what is configured,

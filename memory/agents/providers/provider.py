@@ -489,7 +489,7 @@ async def ranks_of(session: Session, messages: Sequence[Message], query: str) ->
         {message.id: at for at, message in enumerate(messages)},
     )
     while True:  # archived messages are found too, and must not take the places of those that can be shown
-        hits = await session._access.engine.finding.find_in(conversation, query, most, "lexical")
+        hits = await session._access.engine.message_search.find_in(conversation, query, most, "lexical")
         found = [places[hit.message.id] for hit in hits if hit.message.id in places]
         if len(hits) < most or len(found) == len(places):
             return {at: rank for rank, at in enumerate(found)}

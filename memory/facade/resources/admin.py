@@ -394,7 +394,7 @@ class Admin:
         while the others went on. Sweeps note every five minutes in every store how far
         the others have come. A rollback by less may go unnoticed.
         """
-        return list((await self._access.engine.setbacks.look()).values())
+        return list((await self._access.engine.rollback_detector.look()).values())
 
     async def forget_store(self, name: str) -> int:
         """Note that a store is not used any more, so that its absence is no problem;
@@ -420,7 +420,7 @@ class Admin:
         artifacts and large texts take is compared with what they take, and counted
         anew.
         """
-        return await self._access.engine.healing.compare(repair=flag("repair", repair), progress=progress)
+        return await self._access.engine.repair.compare(repair=flag("repair", repair), progress=progress)
 
     async def backup(self, file: str | PathLike[str]) -> Backup:
         """Copy the memory's SQLite file, of every tenant, to a new file.

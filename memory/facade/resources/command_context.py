@@ -108,7 +108,7 @@ class MemoryCommandContext:
             along="updated_at",
             anywhere=everywhere,
         )
-        page = await self.access.engine.browsing.browse(asked)
+        page = await self.access.engine.browser.browse(asked)
         return asked_by.EntryList(page, page.cursor is not None, page.degraded)
 
     async def search(self, query: str, limit: int, *, rerank: bool) -> asked_by.SearchHits:

@@ -72,7 +72,7 @@ async def delegation(access: Access, session_id: str | None, asked: EntryQuery) 
     if session_id is None:
         return Delegation()
     try:
-        found = await access.engine.browsing.browse(
+        found = await access.engine.browser.browse(
             replace(asked, pinned_to=session_id, limit=min(asked.limit, MOST_DELEGATED))
         )
         failed = "; ".join(found.degraded)

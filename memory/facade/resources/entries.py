@@ -43,7 +43,7 @@ class Entries:
             StoreUnavailable: A store did not answer.
         """
         wanted = None if scope is None else scope_of(scope)
-        async for entry in self._access.engine.browsing.everything(
+        async for entry in self._access.engine.browser.everything(
             self._access.tenant, wanted, retired=flag("include_retired", include_retired)
         ):
             yield entry

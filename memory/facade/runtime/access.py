@@ -448,7 +448,7 @@ class Access:
             preferred=preferred,
             messages=flag("messages", messages),
         )
-        if asked.mode == "semantic" and not self.engine.meaning.on:
+        if asked.mode == "semantic" and not self.engine.embeddings.on:
             raise InvalidInput(
                 "mode", "'semantic' needs an embedder, and none is configured. Use 'lexical' or 'hybrid'"
             )
@@ -467,7 +467,7 @@ class Access:
                 conversation=preferred.conversation_id,
                 along="updated_at",
             )
-        advised = self.engine.advised if advisor is None else self.engine.advised.by(advisor)
+        advised = self.engine.advised_search if advisor is None else self.engine.advised_search.by(advisor)
         found = await advised.search(
             asked, text, explain=flag("explain", explain), expand=expanding, stages=stages
         )

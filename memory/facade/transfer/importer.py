@@ -664,7 +664,7 @@ class Import:
             elif isinstance(item, RecordLine):
                 row = self._ids.row(item)
                 if row.kind.collection is SESSIONS:
-                    restored = await self._engine.carrying.restore_session(row.record)
+                    restored = await self._engine.session_restorer.restore_session(row.record)
                 else:
                     restored = await self._engine.transfer.restore(
                         self._tenant, row.kind, row.record, as_it_was=self._same_ids
@@ -673,7 +673,7 @@ class Import:
                 self._report.other_records += restored.fate is Fate.WRITTEN and not row.kind.conversational
                 if restored.fate is Fate.REFUSED:
                     self._ids.refuse(item.kind.collection, item.name)
-        carrying = self._engine.carrying
+        carrying = self._engine.session_restorer
         for row, restored in zip(
             events, await carrying.restore_events([row.record for row in events], self._chunks), strict=True
         ):

@@ -46,7 +46,7 @@ class Conversations:
         *,
         outbox: Outbox,
         erasure: Erasure,
-        meaning: Embeddings,
+        embeddings: Embeddings,
         quotas: Admission,
         artifact_quotas: Sequence[Quota],
         trust: Trust,
@@ -57,7 +57,7 @@ class Conversations:
         self._placement = placement
         self.counter = counter or DefaultCounter()
         self._calls = CallOrder()
-        self.passages = Passages(placement, meaning=meaning, outbox=outbox, where=passages)
+        self.passages = Passages(placement, embeddings=embeddings, outbox=outbox, where=passages)
         self.balances = Balances(placement)
         self.reservations = Reservations(
             placement, balances=self.balances, outbox=outbox, quotas=artifact_quotas
@@ -78,7 +78,7 @@ class Conversations:
         self.window_exit = WindowExitHandler(
             placement,
             sessions=self.sessions,
-            meaning=meaning,
+            embeddings=embeddings,
             outbox=outbox,
             erasure=erasure,
             quotas=quotas,

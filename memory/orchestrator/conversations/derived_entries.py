@@ -61,14 +61,14 @@ class DerivedEntries:
         placement: Placement,
         *,
         sessions: SessionRecords,
-        meaning: Embeddings,
+        embeddings: Embeddings,
         outbox: Outbox,
         erasure: Erasure,
         quotas: Admission,
     ) -> None:
         self._placement = placement
         self._sessions = sessions
-        self._meaning = meaning
+        self._embeddings = embeddings
         self._outbox = outbox
         self._erasure = erasure
         self._quotas = quotas
@@ -109,7 +109,7 @@ class DerivedEntries:
         Nothing is written, and quotas are not asked.
         """
         founded = await self._founded_of(session, await self._fresh(owner, session, answer))
-        return await self._meaning.with_room(founded) if founded else []
+        return await self._embeddings.with_room(founded) if founded else []
 
     async def _founded_of(self, session: Record, made: Sequence[Record]) -> list[Record]:
         """Those of which no message was erased."""
@@ -132,7 +132,7 @@ class DerivedEntries:
 
     async def _put(self, fresh: Sequence[Record]) -> list[OutboxRecord]:
         made: list[OutboxRecord] = []
-        for record in await self._meaning.embed_records(fresh):
+        for record in await self._embeddings.embed_records(fresh):
             store = self._placement.topology.home(record.tier)
             born = replace(record, owed=(*write_steps(self._placement, ENTRIES, record, store), *record.owed))
             outcome = await self._placement.write_one("onward.home", store, Put(ENTRIES, born, Absent()))

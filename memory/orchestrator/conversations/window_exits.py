@@ -97,7 +97,7 @@ class WindowExitHandler:
         placement: Placement,
         *,
         sessions: SessionRecords,
-        meaning: Embeddings,
+        embeddings: Embeddings,
         outbox: Outbox,
         erasure: Erasure,
         quotas: Admission,
@@ -109,7 +109,7 @@ class WindowExitHandler:
         self._outbox = outbox
         self._trust = trust
         self.derived = DerivedEntries(
-            placement, sessions=sessions, meaning=meaning, outbox=outbox, erasure=erasure, quotas=quotas
+            placement, sessions=sessions, embeddings=embeddings, outbox=outbox, erasure=erasure, quotas=quotas
         )
         self._callback = callback if callable(callback) else None
         self._owes = callback is not None

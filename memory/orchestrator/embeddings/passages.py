@@ -65,11 +65,11 @@ class PassageBuilder:
     """Makes, renews and ends passages."""
 
     def __init__(
-        self, form: PassageSpec, placement: Placement, *, meaning: Embeddings, outbox: Outbox
+        self, form: PassageSpec, placement: Placement, *, embeddings: Embeddings, outbox: Outbox
     ) -> None:
         self.form = form
         self._placement = placement
-        self._meaning = meaning
+        self._embeddings = embeddings
         self._outbox = outbox
 
     async def make(self, items: Sequence[Item], tier: str) -> list[Came]:
@@ -124,7 +124,7 @@ class PassageBuilder:
         Passages with another embedder's vector are replaced, and missing ones are
         added. A concurrent writer wins, and ended passages stay ended.
         """
-        form, whose, keys = self.form, await self._meaning.whose(), dict[Key, list[Key]]()
+        form, whose, keys = self.form, await self._embeddings.whose(), dict[Key, list[Key]]()
         for record in records:
             keys[record.key] = [part_key(record.key, part) for part, _ in enumerate(form.parts(record))]
         there = await self._there(store, [key for each in keys.values() for key in each])
@@ -162,7 +162,7 @@ class PassageBuilder:
         records = {at.key: at.record for at in located if at.record is not None}
         puts, whose = (
             await self.renewals(store, list(records.values()), passages[0].tier),
-            await self._meaning.whose(),
+            await self._embeddings.whose(),
         )
         for passage in passages:
             record = records.get(keys[passage.key])
@@ -215,9 +215,9 @@ class PassageBuilder:
         """
         parts, whose = (
             [self.form.parts(record) async for record in iterate_cooperatively(records)],
-            await self._meaning.whose(),
+            await self._embeddings.whose(),
         )
-        vectors = iter(await self._meaning.of_texts([part for each in parts for part in each]))
+        vectors = iter(await self._embeddings.of_texts([part for each in parts for part in each]))
         made: dict[Key, list[Put | Delete]] = {}
         async for record, said in iterate_cooperatively(zip(records, parts, strict=True)):
             had = self._ends(record.key, self.form.said_at(record), self.form.before(record))

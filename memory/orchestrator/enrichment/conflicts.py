@@ -66,14 +66,14 @@ class ConflictDetector:
         *,
         entries: Entries,
         supersede_writer: SupersedeWriter,
-        searching: EntrySearch,
-        meaning: Embeddings,
+        entry_search: EntrySearch,
+        embeddings: Embeddings,
     ) -> None:
         self._placement = placement
         self._entries = entries
         self._supersede_writer = supersede_writer
-        self._searching = searching
-        self._meaning = meaning
+        self._entry_search = entry_search
+        self._embeddings = embeddings
 
     async def write(
         self,
@@ -128,7 +128,7 @@ class ConflictDetector:
         """
         text = meaning_of(new)
         said = content_words(text)
-        found = await self._searching.search(
+        found = await self._entry_search.search(
             EntryQuery(tenant, (draft.scope,), types=(draft.type.value,), limit=LOOKED_AT), text
         )
         common = {hit.entry.id: in_common(said, content_words(_text_of(hit.entry))) for hit in found}
@@ -143,8 +143,8 @@ class ConflictDetector:
             for at in await self._placement.locate_many(ENTRIES, keys, partial=True)
             if at.record is not None
         ]
-        vector = (await self._meaning.of_texts([text]))[0]
-        own = [one.vector if self._meaning.is_own(one.fields.get(MODEL)) else None for one in homes]
+        vector = (await self._embeddings.of_texts([text]))[0]
+        own = [one.vector if self._embeddings.is_own(one.fields.get(MODEL)) else None for one in homes]
         cosines = [
             None if vector is None or one is None else cosine
             for one, cosine in zip(own, _cosines(vector, own), strict=True)

@@ -131,7 +131,7 @@ class Enricher:
         *,
         entries: Entries,
         relations: Relations,
-        searching: EntrySearch,
+        entry_search: EntrySearch,
         deliveries: Deliveries,
         outbox: Outbox,
         advisor: Advisor | None,
@@ -139,7 +139,7 @@ class Enricher:
         self._placement = placement
         self._entries = entries
         self._relations = relations
-        self._searching = searching
+        self._entry_search = entry_search
         self._advisor = advisor
         self._taking = False
         self._context = Context()
@@ -332,7 +332,7 @@ class Enricher:
         )
         found = [
             hit.entry.id
-            for hit in await self._searching.search(asked, policy.near_text(entry))
+            for hit in await self._entry_search.search(asked, policy.near_text(entry))
             if hit.entry.id != entry.id
         ]
         located = await self._placement.locate_many(

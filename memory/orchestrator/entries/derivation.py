@@ -63,7 +63,7 @@ class Derivation:
         placement: Placement,
         *,
         entries: Entries,
-        meaning: Embeddings,
+        embeddings: Embeddings,
         deliveries: Deliveries,
         erasure: Erasure,
         id_reuse: IdReuse,
@@ -71,7 +71,7 @@ class Derivation:
     ) -> None:
         self._placement = placement
         self._entries = entries
-        self._meaning = meaning
+        self._embeddings = embeddings
         self._deliveries = deliveries
         self._erasure = erasure
         self._id_reuse = id_reuse
@@ -150,7 +150,7 @@ class Derivation:
         """
         source = to_come or await self._entries.live_record(tenant, entry_id)
         record = await self._copy_of(tenant, source, target, {}, gated=False)
-        whose = {} if source.vector is None else await self._meaning.whose()
+        whose = {} if source.vector is None else await self._embeddings.whose()
         record = replace(record, fields={**record.fields, **whose}, vector=source.vector)  # same text
         return record, await self._placement.locate(
             ENTRIES, record.key, born_in=self._placement.topology.home(record.tier)
@@ -362,7 +362,7 @@ class Derivation:
         revive: bool,
         consistency: Consistency | None,
     ) -> Entry:
-        record = (await self._meaning.embed_records([record]))[0]
+        record = (await self._embeddings.embed_records([record]))[0]
         store = self._placement.topology.home(record.tier)
         pending = (
             [PendingStep(DELETE, DELETE, {"records": [[s.key.id, s.version] for s in to_delete]})]

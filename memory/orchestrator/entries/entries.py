@@ -55,19 +55,19 @@ class Entries:
         self,
         placement: Placement,
         *,
-        meaning: Embeddings,
+        embeddings: Embeddings,
         outbox: Outbox,
         cache: Cache,
         erasure: Erasure,
         generations: Generations,
         deliveries: Deliveries,
         id_reuse: IdReuse,
-        turns: KeyLocks,
+        key_locks: KeyLocks,
         quotas: Admission,
         trust: Trust,
     ) -> None:
         self._placement = placement
-        self._meaning = meaning
+        self._embeddings = embeddings
         self._outbox = outbox
         self._cache = cache
         self._erasure = erasure
@@ -75,10 +75,15 @@ class Entries:
         self._deliveries = deliveries
         self.trust = trust
         self.writer = EntryWriter(
-            placement, meaning=meaning, deliveries=deliveries, id_reuse=id_reuse, quotas=quotas, trust=trust
+            placement,
+            embeddings=embeddings,
+            deliveries=deliveries,
+            id_reuse=id_reuse,
+            quotas=quotas,
+            trust=trust,
         )
         self.quotas = quotas
-        self._turns = turns
+        self._key_locks = key_locks
         self.on_written: Callable[[str, Sequence[Entry]], object] = lambda tenant, entries: None
         """Called with a tenant, and its entries that were written or changed."""
 
@@ -290,7 +295,7 @@ class Entries:
             False if `rewritten` returns None, or there is no such entry.
         """
         patience = RetryDeadline(self._placement, key.id)
-        async with self._turns.take(ENTRIES, key, patience):
+        async with self._key_locks.take(ENTRIES, key, patience):
             return await self.rewrite_at_once(key, rewritten, settles=settles)
 
     async def rewrite_at_once(
@@ -311,7 +316,7 @@ class Entries:
             if home is None or new is None:
                 return False
             if dict(new.texts) != dict(home[0].texts):
-                new = (await self._meaning.embed_records([new]))[0]
+                new = (await self._embeddings.embed_records([new]))[0]
             if await self._replace(home[1], home[0], new, None, settles) is not None:
                 return True
             await patience.wait()
@@ -329,7 +334,7 @@ class Entries:
         [draft] = await self.trust.let_in(tenant, [draft], changing=True)
         key = self.writer.pending(tenant, draft).record.key
         patience = RetryDeadline(self._placement, key.id)
-        async with self._turns.take(ENTRIES, key, patience):
+        async with self._key_locks.take(ENTRIES, key, patience):
             while (entry := await self._try_upsert(key, draft, consistency)) is None:
                 await patience.wait()
         self.on_written(tenant, [entry])
@@ -360,7 +365,7 @@ class Entries:
         if new is record:
             return entry_of(record)
         if new.texts != record.texts:
-            new = (await self._meaning.embed_records([new]))[0]
+            new = (await self._embeddings.embed_records([new]))[0]
         try:
             stored = await self._replace(store, record, new, consistency)
         except NotFound:  # its scope was erased meanwhile
@@ -411,7 +416,7 @@ class Entries:
         if not ids.is_id(entry_id):
             raise NotFound(entry_id)
         key, patience = Key(tenant, entry_id), RetryDeadline(self._placement, entry_id)
-        async with self._turns.take(ENTRIES, key, patience):
+        async with self._key_locks.take(ENTRIES, key, patience):
             while (stored := await self._attempt(key, change, consistency)) is None:
                 await patience.wait()
             return stored
@@ -426,7 +431,7 @@ class Entries:
         changes = change(record, now)
         new = apply_changes(record, changes, version=version_at(now, record.version))
         if changes.keys() & {"content", "title"}:
-            new = (await self._meaning.embed_records([new]))[0]
+            new = (await self._embeddings.embed_records([new]))[0]
         return await self._replace(store, record, new, consistency)
 
     async def _replace(

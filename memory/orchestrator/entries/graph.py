@@ -119,10 +119,10 @@ class _Budget:
 class Graphs:
     """Reads the graph of a tenant."""
 
-    def __init__(self, placement: Placement, *, entries: Entries, browsing: EntryBrowser) -> None:
+    def __init__(self, placement: Placement, *, entries: Entries, browser: EntryBrowser) -> None:
         self._placement = placement
         self._entries = entries
-        self._browsing = browsing
+        self._browser = browser
 
     # -- around one entry --------------------------------------------------------------
 
@@ -305,7 +305,7 @@ class Graphs:
 
     async def graph(self, asked: EntryQuery) -> Graph:
         """Return the newest requested entries up to the limit, and their relations."""
-        found = await self._browsing.browse(asked)
+        found = await self._browser.browse(asked)
         there = {entry.id: entry for entry in found}
         rows = await self._all_links(asked.tenant, "source_id", there)
         rows += await self._all_links(asked.tenant, "target_id", there, SUPERSEDES)

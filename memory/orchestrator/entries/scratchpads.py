@@ -116,7 +116,7 @@ class Scratchpads:
         placement: Placement,
         *,
         outbox: Outbox,
-        turns: KeyLocks,
+        key_locks: KeyLocks,
         erasure: Erasure,
         generations: Generations,
     ) -> None:
@@ -124,7 +124,7 @@ class Scratchpads:
         self._generations = generations
         self._holds = erasure.holds
         self._outbox = outbox
-        self._turns = turns
+        self._key_locks = key_locks
         outbox.register(CLEAR, self._drop_cleared)
         outbox.register(PART, self._look_for_row)
         erasure.also.append(self._begin_anew)
@@ -253,7 +253,7 @@ class Scratchpads:
         """
         archive = self._placement.topology.archive
         patience = RetryDeadline(self._placement, partition.scope)
-        async with self._turns.take(SCRATCHPADS, Key(partition.tenant, partition.scope), patience):
+        async with self._key_locks.take(SCRATCHPADS, Key(partition.tenant, partition.scope), patience):
             while True:
                 end = await self._end(partition)
                 said, now = await of(end), self._placement.now()

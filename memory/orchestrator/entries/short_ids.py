@@ -83,13 +83,13 @@ class ShortIds:
         *,
         generations: Generations,
         outbox: Outbox,
-        turns: KeyLocks,
+        key_locks: KeyLocks,
         manifests: NumberedManifests,
     ) -> None:
         self._placement = placement
         self._generations = generations
         self._outbox = outbox
-        self._turns = turns
+        self._key_locks = key_locks
         self._manifests = manifests
 
     async def of(self, tenant: str, asked: Sequence[str], kind: NumberedKind = "entry") -> dict[str, int]:
@@ -269,7 +269,7 @@ class ShortIds:
             Key(tenant, ids.derived_id(tenant, COUNTERS_SCOPE, "numbers")),
         )
         patience = RetryDeadline(self._placement, key.id)
-        async with self._turns.take(COUNTERS, key, patience):
+        async with self._key_locks.take(COUNTERS, key, patience):
             while True:
                 with step("number.count"):
                     (there,) = await archive.get(COUNTERS, [key])

@@ -78,7 +78,7 @@ class EntryWriter:
         self,
         placement: Placement,
         *,
-        meaning: Embeddings,
+        embeddings: Embeddings,
         deliveries: Deliveries,
         id_reuse: IdReuse,
         quotas: Admission,
@@ -86,7 +86,7 @@ class EntryWriter:
     ) -> None:
         self._placement = placement
         self._trust = trust
-        self._meaning = meaning
+        self._embeddings = embeddings
         self._deliveries = deliveries
         self._id_reuse = id_reuse
         self._quotas = quotas
@@ -182,7 +182,7 @@ class EntryWriter:
 
     async def embed(self, pending: Sequence[PendingEntry]) -> None:
         """Add the vectors, and the pending steps of new records."""
-        records = await self._meaning.embed_records([one.record for one in pending])
+        records = await self._embeddings.embed_records([one.record for one in pending])
         for one, record in zip(pending, records, strict=True):
             one.record = replace(
                 record, owed=(*one.steps, *write_steps(self._placement, ENTRIES, record, one.store))

@@ -81,13 +81,13 @@ class Reindexer:
         self,
         placement: Placement,
         *,
-        meaning: Embeddings,
+        embeddings: Embeddings,
         outbox: Outbox,
         passages: Passages,
         long_texts: LongTexts,
     ) -> None:
         self._placement = placement
-        self._meaning = meaning
+        self._embeddings = embeddings
         self._outbox = outbox
         self._passages = passages
         self._long_texts = long_texts
@@ -105,13 +105,13 @@ class Reindexer:
         Raises where a store is away before anything is noted, or does not take such
         vectors.
         """
-        model = await self._meaning.begin()
+        model = await self._embeddings.begin()
         work = _Work(model, await self.count_remaining(model), progress)
         for number in range(self._placement.settings.attempts):
             before, work.overtaken, work.waiting = work.made, 0, {}
             await self._round(work, missing=not number)
             changed = work.made > before or work.overtaken
-            if not changed and not work.waiting and await self._meaning.end():
+            if not changed and not work.waiting and await self._embeddings.end():
                 return ReindexReport(str(model), True, work.made)
             if not changed or work.away:
                 break
@@ -131,14 +131,14 @@ class Reindexer:
         Such a write may take so long as a mark is kept. Later ones are of somebody who
         has the embedder of before still.
         """
-        ended = self._meaning.reindexed_at
+        ended = self._embeddings.reindexed_at
         if (
             ended is None
             or self._placement.now()
             > ended + self._placement.settings.mark_life + self._placement.settings.sweep_every
         ):
             return 0
-        model = await self._meaning.fingerprint()
+        model = await self._embeddings.fingerprint()
         work = _Work(model, await self.count_remaining(model), None)
         if work.total:
             await hold(work.total)
@@ -196,7 +196,7 @@ class Reindexer:
             if making is not None and others:
                 await self._put(store, await making.passage_renewals(store, others), work)
             elif others:
-                made = await self._meaning.embed_records(others)
+                made = await self._embeddings.embed_records(others)
                 await self._renew(store, collection, made, work)
                 await self._renew_copies(store, collection, made, work)
             work.tell()

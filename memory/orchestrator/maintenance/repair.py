@@ -101,21 +101,21 @@ class StoreRepair:
         self,
         placement: Placement,
         *,
-        setbacks: RollbackDetector,
+        rollback_detector: RollbackDetector,
         outbox: Outbox,
         erasure: Erasure,
         generations: Generations,
-        tiering: TierMover,
-        remaking: VectorRebuild,
+        tier_mover: TierMover,
+        vector_rebuild: VectorRebuild,
         balances: Balances,
     ) -> None:
         self._placement = placement
-        self._setbacks = setbacks
+        self._rollback_detector = rollback_detector
         self._outbox = outbox
         self._erasure = erasure
         self._generations = generations
-        self._tiering = tiering
-        self._remaking = remaking
+        self._tier_mover = tier_mover
+        self._vector_rebuild = vector_rebuild
         self._balances = balances
         self._topology = placement.topology
 
@@ -126,7 +126,7 @@ class StoreRepair:
         A page of keys at a time: what is in memory does not grow with what is stored,
         but with what is lost. A store that fails ends it, and it can be called again.
         """
-        set_back = dict(await self._setbacks.look())
+        set_back = dict(await self._rollback_detector.look())
         work = _Work(repair, set_back, progress, StoreComparison(repaired=repair))
         try:
             if set_back:
@@ -136,12 +136,12 @@ class StoreRepair:
                     await self._entries(kind, work)
                     await self._past(kind, work)
             if set_back:
-                for differs, count in (await self._remaking.compare(repair=repair)).items():
+                for differs, count in (await self._vector_rebuild.compare(repair=repair)).items():
                     work.count(differs, count)
             await self._named_only(work)
             await self._rooms(work)
             if repair and not work.unfinished:
-                await self._setbacks.note_healed(set_back.values())
+                await self._rollback_detector.note_healed(set_back.values())
         except StoreError as error:
             log.warning("the comparison of the stores ended early: %s", error)
             work.found.error = str(error)
@@ -310,7 +310,7 @@ class StoreRepair:
         await self._outbox.finish_all(owing)
         for one in some:
             if one.differs is DifferenceKind.EDITED_WHERE_IT_WAS:
-                await self._tiering.move(kind.collection, one.key, one.tier)
+                await self._tier_mover.move(kind.collection, one.key, one.tier)
 
     async def _write(self, kind: Kind, one: Difference, work: _Work) -> Step:
         collection, stands, now = kind.collection, one.standing, self._placement.now()

@@ -77,14 +77,14 @@ class SourceReverter:
         self,
         placement: Placement,
         *,
-        browsing: EntryBrowser,
+        browser: EntryBrowser,
         entries: Entries,
         erasure: Erasure,
         outbox: Outbox,
         manifests: Manifests,
     ) -> None:
         self._placement = placement
-        self._browsing = browsing
+        self._browser = browser
         self._entries = entries
         self._erasure = erasure
         self._known = manifests.existing_ids
@@ -201,7 +201,7 @@ class SourceReverter:
                 roles=BROWSED,
             )
             async for page in self._placement.pages("take_back.find", store, query):
-                for record in await self._browsing.authoritative_rows(
+                for record in await self._browser.authoritative_rows(
                     store, ENTRIES, [row for row in page.records if isinstance(row, Record)]
                 ):
                     yield record

@@ -123,27 +123,27 @@ class Maintenance:
         outbox: Outbox,
         erasure: Erasure,
         generations: Generations,
-        tiering: TierMover,
+        tier_mover: TierMover,
         promotion: Promotion,
         retention: Retention,
         tells: Sequence[Callable[[], Awaitable[object]]],
-        dangling: OrphanCollector,
+        orphans: OrphanCollector,
         sessions: SessionRecords,
         reindexing: Reindexer,
-        setbacks: RollbackDetector,
+        rollback_detector: RollbackDetector,
     ) -> None:
         self._placement = placement
         self._outbox = outbox
         self._erasure = erasure
         self._generations = generations
-        self._tiering = tiering
+        self._tier_mover = tier_mover
         self._promotion = promotion
         self._retention = retention
         self._tells = tells
-        self._dangling = dangling
+        self._orphans = orphans
         self._sessions = sessions
         self._reindexing = reindexing
-        self._setbacks = setbacks
+        self._rollback_detector = rollback_detector
         self._cached = {kind.collection: Round(placement) for kind in placement.kinds.scoped}
         self._begins_with = 0
         """The job in which the last sweep had done as much as it might."""
@@ -234,7 +234,7 @@ class Maintenance:
                 (self._count, report, "forgotten_scopes", self._erasure.forget_idle, leaf, hold)
                 for leaf in leaves
             ),
-            (self._count, report, "dropped_relations", self._dangling.drop, hold),
+            (self._count, report, "dropped_relations", self._orphans.drop, hold),
         ]
         due = [
             (self._do_due, leaf, store, over, report, hold, away)
@@ -246,7 +246,7 @@ class Maintenance:
             (self._end_sessions, report, hold),
             (self._count, report, "repeated_erasures", self._erasure.watch, hold),
             *(
-                [] if self._setbacks.known else forgetting
+                [] if self._rollback_detector.known else forgetting
             ),  # what is left of moves, deletions and erasures may tell what is missing
             (self._clear_cache, report, hold),
             (self._count, report, "reindexed", self._reindexing.catch_up, hold),
@@ -282,7 +282,7 @@ class Maintenance:
         """See whether a store was set back. Until it is healed, nothing is forgotten
         that may tell what is missing from it.
         """
-        for found in (await self._setbacks.note()).values():
+        for found in (await self._rollback_detector.note()).values():
             report.stays += (
                 f"{found}. Run `memory doctor --repair`; until then, sweeps remove no deletion records",
             )
@@ -455,7 +455,7 @@ class Maintenance:
             moving = [
                 row.key for row in rows if row.tier == tier and isinstance(sources.get(row.key), Record)
             ]
-            for result in (await self._tiering.move_many(collection, moving, tier, away)).values():
+            for result in (await self._tier_mover.move_many(collection, moving, tier, away)).values():
                 report.moved += result is MoveResult.MOVED
                 if isinstance(result, StoreError):
                     _note_waiting(report, result)
@@ -474,8 +474,8 @@ class Maintenance:
             report.stays += (
                 f"the move of {copy.key.id} to '{copy.tier}' cannot go on: its record in an earlier tier is corrupt",
             )
-        elif isinstance(source, Tombstone) or (source is None and not self._setbacks.known):
-            report.removed_copies += await self._tiering.drop_arriving(
+        elif isinstance(source, Tombstone) or (source is None and not self._rollback_detector.known):
+            report.removed_copies += await self._tier_mover.drop_arriving(
                 collection, copy.key, copy.version, store
             )
 

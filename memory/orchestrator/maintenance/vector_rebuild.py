@@ -38,13 +38,13 @@ class VectorRebuild:
         self,
         placement: Placement,
         *,
-        meaning: Embeddings,
+        embeddings: Embeddings,
         outbox: Outbox,
         long_texts: LongTexts,
         passages: Passages,
     ) -> None:
         self._placement = placement
-        self._meaning = meaning
+        self._embeddings = embeddings
         self._outbox = outbox
         self._long_texts = long_texts
         self._passages = passages
@@ -54,7 +54,7 @@ class VectorRebuild:
         where a store fails, or refuses; it may be repeated.
         """
         found = Counter[str]()
-        if await self._meaning.read_note() is not None:  # else nobody would make any
+        if await self._embeddings.read_note() is not None:  # else nobody would make any
             for making, store, owed in self._apart():
                 found[LACKS] += await self._find_missing_passages(making, store, owed, repair=repair)
                 found[OF_NOTHING] += await self._of_nothing(making, store, repair=repair)

@@ -41,13 +41,13 @@ class AdvisedSearch:
 
     def __init__(
         self,
-        searching: EntrySearch,
+        entry_search: EntrySearch,
         placement: Placement,
         *,
         advisor: Advisor | None,
         reranker: Advisor | Reranker | None,
     ) -> None:
-        self._searching = searching
+        self._entry_search = entry_search
         self._placement = placement
         self._advisor = advisor
         self._reranker = advisor if reranker is None else reranker
@@ -55,7 +55,7 @@ class AdvisedSearch:
     def by(self, advisor: Advisor) -> AdvisedSearch:
         """Return the same search with another advisor. A separate reranker stays."""
         reranker = None if self._reranker is self._advisor else self._reranker
-        return AdvisedSearch(self._searching, self._placement, advisor=advisor, reranker=reranker)
+        return AdvisedSearch(self._entry_search, self._placement, advisor=advisor, reranker=reranker)
 
     async def search(
         self, asked: EntryQuery, text: str, *, explain: bool = False, expand: bool = False, stages: int = 0
@@ -65,12 +65,12 @@ class AdvisedSearch:
         A blank text browses, without advice.
         """
         if not text.strip() or not (expand or stages):
-            return await self._searching.search(asked, text, explain=explain)
+            return await self._entry_search.search(asked, text, explain=explain)
         wanted = replace(asked, limit=rerank.pool(asked.limit)) if stages else asked
         if expand:
             found = await self._search_expanded(wanted, text, explain)
         else:
-            found = await self._searching.search(wanted, text, explain=explain)
+            found = await self._entry_search.search(wanted, text, explain=explain)
         hits, reranked = await self._rerank(list(found), text, stages) if stages else (list(found), None)
         notes = [
             block.note
@@ -103,7 +103,7 @@ class AdvisedSearch:
         """
         deep = replace(asked, limit=initial_width(asked.limit))  # more candidates, since rankings are fused
         found, expanded = await both_at_once(
-            self._searching.search(deep, text, explain=explain), self._paraphrase(text)
+            self._entry_search.search(deep, text, explain=explain), self._paraphrase(text)
         )
         others = await each_at_once(
             [self._search_paraphrase(deep, query, explain) for query in expanded.queries]
@@ -119,7 +119,7 @@ class AdvisedSearch:
         A store that fails now does not discard the hits of the question.
         """
         try:
-            return await self._searching.search(asked, query, explain=explain)
+            return await self._entry_search.search(asked, query, explain=explain)
         except StoreError as error:
             return SearchResult([], [str(error)])
 

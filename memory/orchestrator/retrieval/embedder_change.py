@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 async def candidates_of(
-    ask: Callable[[Candidates], Awaitable[CandidateColumns]], asked: Candidates, meaning: Embeddings
+    ask: Callable[[Candidates], Awaitable[CandidateColumns]], asked: Candidates, embeddings: Embeddings
 ) -> CandidateColumns:
     """Return a store's candidates without the vectors of another embedder.
 
     A record that both ways found is in the result twice.
     """
-    own = meaning.own
+    own = embeddings.own
     if own is None or not asked.width:
         return await ask(asked)
     answer = concatenate(
         [await ask(one) for one in _apart(replace(asked, select=asked.select | {MODEL}), own)]
     )
     vectors = answer.vectors.copy()
-    vectors[[row for row, model in enumerate(answer.fields[MODEL]) if not meaning.is_own(model)]] = 0.0
+    vectors[[row for row, model in enumerate(answer.fields[MODEL]) if not embeddings.is_own(model)]] = 0.0
     return replace(answer, vectors=vectors, fields={name: answer.fields[name] for name in asked.select})
 
 

@@ -57,16 +57,21 @@ class LongTexts:
     """The passages of all kinds that have passages."""
 
     def __init__(
-        self, placement: Placement, *, meaning: Embeddings, outbox: Outbox, forms: PartitionIndexes
+        self,
+        placement: Placement,
+        *,
+        embeddings: Embeddings,
+        outbox: Outbox,
+        partition_indexes: PartitionIndexes,
     ) -> None:
         self._placement = placement
-        self._meaning = meaning
-        self._forms = forms
+        self._embeddings = embeddings
+        self._partition_indexes = partition_indexes
         self.making = {
             kind.collection: PassageBuilder(
                 PassageSpec(kind.collection, kind.passages, "part_of", parts_in, parts_before, said_at),
                 placement,
-                meaning=meaning,
+                embeddings=embeddings,
                 outbox=outbox,
             )
             for kind in placement.kinds
@@ -87,7 +92,7 @@ class LongTexts:
         return self._placement.topology.home(self.tier)
 
     async def _make(self, items: Sequence[Item]) -> Sequence[Came]:
-        if not self._meaning.on:  # a process with an embedder will do it
+        if not self._embeddings.on:  # a process with an embedder will do it
             return [False] * len(items)
         return await self.making[items[0][0].collection].make(items, self.tier)
 
@@ -121,13 +126,13 @@ class LongTexts:
             where,
             near=near,
             limit=wanted,
-            filter=self._meaning.own,
+            filter=self._embeddings.own,
             select=frozenset({form.named, "part"}),
             statistics=False,
         )
         with step("passages.search"):
             found = await lacking.try_call(
-                self._placement, store, self._forms.candidates(store, asked, lacking), shows=False
+                self._placement, store, self._partition_indexes.candidates(store, asked, lacking), shows=False
             )
         parts = {} if found is None else by_record(near, found, form.named)
         return dict([(i, nearest) for i, nearest in parts.items() if nearest[0].cosine > 0][:limit])

@@ -33,12 +33,16 @@ class PastCandidateCollector:
     """
 
     def __init__(
-        self, placement: Placement, browsing: EntryBrowser, gathering: CandidateCollector, meaning: Embeddings
+        self,
+        placement: Placement,
+        browser: EntryBrowser,
+        gathering: CandidateCollector,
+        embeddings: Embeddings,
     ) -> None:
         self._placement = placement
-        self._browsing = browsing
+        self._browser = browser
         self._gathering = gathering
-        self._meaning = meaning
+        self._embeddings = embeddings
 
     async def gather(
         self, asked: EntryQuery, question: Question, near: bytes | None, limit: int, lacking: AnswerGaps
@@ -49,11 +53,11 @@ class PastCandidateCollector:
         """
         whole = replace(self._gathering.whole(asked, question, near, limit), where=within(*asked.partitions))
         found, statistics, full = dict[str, tuple[Record, Store]](), Statistics(), False
-        for store, collection in self._browsing.sources(asked):
+        for store, collection in self._browser.sources(asked):
             there = replace(
                 whole, collection=collection, filter=filter_of(asked, collection, self._placement.now())
             )
-            answer = await self._browsing.try_call(store, lacking, self._of(store, there, asked, lacking))
+            answer = await self._browser.try_call(store, lacking, self._of(store, there, asked, lacking))
             if answer is None:
                 continue
             rows, counted = answer
@@ -62,8 +66,8 @@ class PastCandidateCollector:
                 other = found.get(entry_id(row))
                 if other is None or outranks(row, other[0], asked.known_at):
                     found[entry_id(row)] = (row, store)
-        known = await self._browsing.let_out(
-            await self._browsing.filter_known_at([row for row, _ in found.values()], asked, lacking), lacking
+        known = await self._browser.let_out(
+            await self._browser.filter_known_at([row for row, _ in found.values()], asked, lacking), lacking
         )
         if not known:
             return None
@@ -85,18 +89,18 @@ class PastCandidateCollector:
         They include versions whose delivery to the archive is pending.
         """
         with step("search"):
-            answer = await candidates_of(store.candidates, there, self._meaning)
+            answer = await candidates_of(store.candidates, there, self._embeddings)
             rows = await store.get(there.collection, [Key(asked.tenant, i) for i in answer.ids])
         stood = [
             row
             for row, version in zip(rows, answer.versions, strict=True)
             if isinstance(row, Record) and row.version == version
         ]
-        counting = await self._browsing.authoritative_rows(store, there.collection, stood, lacking)
-        return counting + await self._browsing.owed_past(
+        counting = await self._browser.authoritative_rows(store, there.collection, stood, lacking)
+        return counting + await self._browser.owed_past(
             store, there.collection, asked, lacking
         ), answer.statistics
 
     def _comparable(self, row: Record) -> Record:
         """Return the record without a vector of another embedder."""
-        return row if self._meaning.is_own(row.fields.get(MODEL)) else replace(row, vector=None)
+        return row if self._embeddings.is_own(row.fields.get(MODEL)) else replace(row, vector=None)

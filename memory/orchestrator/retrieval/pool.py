@@ -80,18 +80,18 @@ class CandidateCollector:
     def __init__(
         self,
         placement: Placement,
-        browsing: EntryBrowser,
-        meaning: Embeddings,
+        browser: EntryBrowser,
+        embeddings: Embeddings,
         *,
         long_texts: LongTexts,
-        forms: PartitionIndexes,
+        partition_indexes: PartitionIndexes,
         deliveries: Deliveries,
     ) -> None:
         self._placement = placement
-        self._browsing = browsing
-        self._meaning = meaning
+        self._browser = browser
+        self._embeddings = embeddings
         self._long_texts = long_texts
-        self._forms = forms
+        self._partition_indexes = partition_indexes
         self._deliveries = deliveries
 
     def parts(self, asked: EntryQuery) -> list[StorePartitions]:
@@ -195,7 +195,7 @@ class CandidateCollector:
 
     def _queued_ids(self, parts: Sequence[StorePartitions], whole: Candidates, near: bytes) -> list[str]:
         """Return the ids of the nearest records that are queued for the copies."""
-        matches = condition(all_of(whole.filter, self._meaning.own))
+        matches = condition(all_of(whole.filter, self._embeddings.own))
         asked = {partition for part in parts for partition in part.elsewhere}
         waiting = [record for record in self._deliveries.records(ENTRIES, asked) if matches(record)]
         return (
@@ -209,10 +209,10 @@ class CandidateCollector:
         found = list[Hit]()
         for store in part.copies:
             if store.capabilities.semantic:
-                own = all_of(whole.filter, self._meaning.own)
+                own = all_of(whole.filter, self._embeddings.own)
                 search = Search(ENTRIES, within(*part.elsewhere), Near(near), whole.limit, own, COPIES)
                 found += (
-                    await self._browsing.try_call(
+                    await self._browser.try_call(
                         store, lacking, self._search_store(store, search), shows=False
                     )
                     or []
@@ -232,7 +232,7 @@ class CandidateCollector:
         If it fails, its copies are asked for candidates. Whether those may be shown is
         checked at home.
         """
-        answer = await self._browsing.try_call(
+        answer = await self._browser.try_call(
             part.store, lacking, self._candidates(part.store, asked, lacking)
         )
         if answer is not None:
@@ -248,7 +248,7 @@ class CandidateCollector:
                 among=(),
                 roles=COPIES,
             )
-            answer = await self._browsing.try_call(
+            answer = await self._browser.try_call(
                 store, lacking, self._candidates(store, copies, lacking), shows=False
             )
             answers += [] if answer is None else [(store, answer)]
@@ -257,7 +257,7 @@ class CandidateCollector:
     async def _candidates(self, store: Store, asked: Candidates, lacking: AnswerGaps) -> CandidateColumns:
         with step("search"):
             return await candidates_of(
-                lambda one: self._forms.candidates(store, one, lacking), asked, self._meaning
+                lambda one: self._partition_indexes.candidates(store, one, lacking), asked, self._embeddings
             )
 
 

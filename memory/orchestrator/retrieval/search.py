@@ -142,22 +142,27 @@ class EntrySearch:
     def __init__(
         self,
         placement: Placement,
-        browsing: EntryBrowser,
-        meaning: Embeddings,
+        browser: EntryBrowser,
+        embeddings: Embeddings,
         messages: MessageSearch,
         *,
         long_texts: LongTexts,
-        forms: PartitionIndexes,
+        partition_indexes: PartitionIndexes,
         deliveries: Deliveries,
     ) -> None:
         self._placement = placement
-        self._browsing = browsing
-        self._meaning = meaning
+        self._browser = browser
+        self._embeddings = embeddings
         self._messages = messages
         self._gathering = CandidateCollector(
-            placement, browsing, meaning, long_texts=long_texts, forms=forms, deliveries=deliveries
+            placement,
+            browser,
+            embeddings,
+            long_texts=long_texts,
+            partition_indexes=partition_indexes,
+            deliveries=deliveries,
         )
-        self._past = PastCandidateCollector(placement, browsing, self._gathering, meaning)
+        self._past = PastCandidateCollector(placement, browser, self._gathering, embeddings)
 
     async def search(self, asked: EntryQuery, text: str, *, explain: bool = False) -> SearchResult:
         """Return the best entries by words and by meaning (see `policies.ranking`).
@@ -167,16 +172,16 @@ class EntrySearch:
         """
         result = cast("type[SearchResult]", MixedResult if asked.messages else SearchResult)
         if not text.strip():
-            browsed = await self._browsing.browse(asked)
+            browsed = await self._browser.browse(asked)
             return result(
                 [FoundEntry(e, None, {"tier": e.tier} if explain else {}) for e in browsed],
                 browsed.degraded,
                 withheld=browsed.withheld,
             )
-        await self._meaning.check_relevance(asked.min_relevance, asked.mode)
+        await self._embeddings.check_relevance(asked.min_relevance, asked.mode)
         lacking = AnswerGaps()
-        asked = await self._browsing.exclude_blocked_sources(asked, lacking)
-        if asked.mode != "lexical" and (lacks := self._meaning.lacks) is not None:
+        asked = await self._browser.exclude_blocked_sources(asked, lacking)
+        if asked.mode != "lexical" and (lacks := self._embeddings.lacks) is not None:
             lacking.say(lacks)
 
         homes = dict[str, Record]()  # a record is read once, even if the query is repeated
@@ -201,7 +206,7 @@ class EntrySearch:
         """Return the ranked pool; None if it is empty."""
         from memory.policies.ranking.order import rank  # imports numpy: only searches need it
 
-        near = None if asked.mode == "lexical" else await self._meaning.of_query(question.embedded)
+        near = None if asked.mode == "lexical" else await self._embeddings.of_query(question.embedded)
         entries, said = await both_at_once(
             self._entries(asked, question, near, limit, lacking, homes),
             self._message_part(asked, question, near, limit, lacking),
@@ -211,7 +216,7 @@ class EntrySearch:
             return None
         alone = [pool is said for pool in pools for _ in range(len(pool.measured))]
         measured, full = concatenate([pool.measured for pool in pools]), any(pool.full for pool in pools)
-        scale = None if near is None else await self._meaning.scale()
+        scale = None if near is None else await self._embeddings.scale()
         ranked = rank(question, measured, near, asked, self._placement.now(), alone=alone, scale=scale)
         reading: HitReader[Any, Found] = (
             pools[0].reading
@@ -244,7 +249,7 @@ class EntrySearch:
         return _CandidateSet(
             pool.measured,
             pool.full,
-            _EntryReader(self._placement, self._browsing, asked, pool, lacking, homes),
+            _EntryReader(self._placement, self._browser, asked, pool, lacking, homes),
             records,
         )
 
@@ -258,7 +263,7 @@ class EntrySearch:
         archive = self._placement.topology.archive
         if near is not None:
             await self._messages.gathering.ready()
-        pool = await self._browsing.try_call(
+        pool = await self._browser.try_call(
             archive, lacking, self._messages.gathering.gather(heard, question, near, limit, lacking)
         )
         if pool is None:
@@ -267,7 +272,7 @@ class EntrySearch:
             pool.measured,
             pool.full,
             _MessageReader(
-                self._browsing, archive, self._messages.message_reader(asked.tenant, pool), lacking
+                self._browser, archive, self._messages.message_reader(asked.tenant, pool), lacking
             ),
             {},
         )
@@ -288,15 +293,15 @@ class _MessageReader:
 
     def __init__(
         self,
-        browsing: EntryBrowser,
+        browser: EntryBrowser,
         archive: Store,
         messages: HitReader[FoundMessage, FoundMessage],
         lacking: AnswerGaps,
     ) -> None:
-        self._browsing, self._archive, self._messages, self._lacking = browsing, archive, messages, lacking
+        self._browser, self._archive, self._messages, self._lacking = browser, archive, messages, lacking
 
     async def read(self, rows: Sequence[int]) -> tuple[Mapping[int, FoundMessage], Mapping[int, str]]:
-        answer = await self._browsing.try_call(self._archive, self._lacking, self._messages.read(rows))
+        answer = await self._browser.try_call(self._archive, self._lacking, self._messages.read(rows))
         return ({}, dict.fromkeys(rows, NOT_CONFIRMED)) if answer is None else answer
 
     def texts_of(self, row: int, one: FoundMessage) -> Sequence[str]:
@@ -316,15 +321,15 @@ class _EntryReader:
     def __init__(
         self,
         placement: Placement,
-        browsing: EntryBrowser,
+        browser: EntryBrowser,
         asked: EntryQuery,
         pool: Pool,
         lacking: AnswerGaps,
         homes: dict[str, Record],
     ) -> None:
-        self._placement, self._browsing, self._asked, self._pool, self._lacking = (
+        self._placement, self._browser, self._asked, self._pool, self._lacking = (
             placement,
-            browsing,
+            browser,
             asked,
             pool,
             lacking,
@@ -357,7 +362,7 @@ class _EntryReader:
                 gone[row] = OTHER_METADATA
             else:
                 gone[row] = NOT_CONFIRMED if ids[row] in unknown else "changed_since"
-        let_out = await self._browsing.let_out(list(there.values()), self._lacking)
+        let_out = await self._browser.let_out(list(there.values()), self._lacking)
         if len(let_out) < len(there):
             kept = {record.key for record in let_out}
             gone |= {row: WITHHELD for row, record in there.items() if record.key not in kept}
@@ -378,7 +383,7 @@ class _EntryReader:
             if measured.roles[row] is Role.HOME:
                 there.setdefault(self._pool.stores[row], []).append(measured.ids[row])
         for store, ids in there.items():
-            stored = await self._browsing.try_call(
+            stored = await self._browser.try_call(
                 store, self._lacking, _get(store, [Key(tenant, i) for i in ids])
             )
             homes |= {r.key.id: r for r in stored or () if isinstance(r, Record) and r.role is Role.HOME}

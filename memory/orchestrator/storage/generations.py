@@ -64,9 +64,9 @@ class Disagreement:
 class Generations:
     """Reads, compares and repairs generations."""
 
-    def __init__(self, placement: Placement, setbacks: RollbackDetector) -> None:
+    def __init__(self, placement: Placement, rollback_detector: RollbackDetector) -> None:
         self._placement = placement
-        self._setbacks = setbacks
+        self._rollback_detector = rollback_detector
         self.healed: list[Disagreement] = []
         """The repairs of this process, the newest last; at most a thousand."""
         self.carried: frozenset[str] = frozenset()
@@ -183,7 +183,7 @@ class Generations:
         of_home = since = None if operation is None else spares_since(operation)
         behind = [store for store, generation in by_store.items() if generation < highest]
         for store in dict.fromkeys((*behind, *([] if home is None else [home]))):
-            back = await self._setbacks.of(store)
+            back = await self._rollback_detector.of(store)
             await self._bring_up(
                 store, partition, by_store[store], highest, operation, back, told=not under_way
             )

@@ -65,7 +65,7 @@ class KeyLocks:
     """
 
     def __init__(self) -> None:
-        self._turns: dict[Place, _KeyLock] = {}
+        self._key_locks: dict[Place, _KeyLock] = {}
 
     @asynccontextmanager
     async def take(self, collection: Collection, key: Key, patience: RetryDeadline) -> AsyncIterator[None]:
@@ -75,7 +75,7 @@ class KeyLocks:
             TooMuchContention: The deadline ended before the lock was free.
         """
         place = (asyncio.get_running_loop(), collection.name, key)
-        turn = self._turns.setdefault(place, _KeyLock())
+        turn = self._key_locks.setdefault(place, _KeyLock())
         turn.users += 1
         try:
             try:
@@ -90,11 +90,11 @@ class KeyLocks:
         finally:
             turn.users -= 1
             if not turn.users:
-                del self._turns[place]
+                del self._key_locks[place]
 
     def __len__(self) -> int:
         """Return how many records have a holder or a waiter."""
-        return len(self._turns)
+        return len(self._key_locks)
 
 
 class CallOrder:

@@ -170,19 +170,19 @@ class Placement:
             StoreError: A record is unknown, and `partial` is false.
         """
         found = {key: LocatedRecord(key) for key in keys}
-        searching = list(found)
+        entry_search = list(found)
         for store in self.topology.homes if born_in is None else self.topology.since(born_in):
-            if not searching:
+            if not entry_search:
                 break
             with step("read.home"):
-                rows = await self._read(store, collection, searching, in_time=partial)
+                rows = await self._read(store, collection, entry_search, in_time=partial)
             if isinstance(rows, StoreError):
-                for located in (found[key] for key in searching if found[key].tombstone is None):
+                for located in (found[key] for key in entry_search if found[key].tombstone is None):
                     located.unknown = located.unknown or rows
                 continue
-            searching = [
+            entry_search = [
                 key
-                for key, row in zip(searching, rows, strict=True)
+                for key, row in zip(entry_search, rows, strict=True)
                 if not self._meet(found[key], store, row)
             ]
         for located in found.values():

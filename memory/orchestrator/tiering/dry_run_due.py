@@ -44,7 +44,7 @@ class DryRunDueWork:
         due: Callable[[Store], AsyncIterator[DuePage]],
         erasure: Erasure,
         window_exit: WindowExitHandler,
-        endings: SessionClosing,
+        session_closing: SessionClosing,
         promotion: Promotion,
         not_foreseen: frozenset[str],
     ) -> None:
@@ -52,7 +52,7 @@ class DryRunDueWork:
         self._due = due
         self._erasure = erasure
         self._window_exit = window_exit
-        self._endings = endings
+        self._session_closing = session_closing
         self._promotion = promotion
         self._not_foreseen = NOT_FORESEEN | not_foreseen
 
@@ -148,7 +148,7 @@ class DryRunDueWork:
         for owner, owed in ends:
             ending = None
             try:
-                ending = await self._endings.due_end(owner, owed)
+                ending = await self._session_closing.due_end(owner, owed)
                 if not answers or silent:
                     away = ["a store does not answer"]
                 elif ending is None:

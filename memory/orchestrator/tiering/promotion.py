@@ -96,17 +96,17 @@ class Promotion:
     def __init__(
         self,
         placement: Placement,
-        tiering: TierMover,
+        tier_mover: TierMover,
         accesses: Accesses,
         derivation: Derivation,
-        judging: RuleEvaluator,
+        rule_evaluator: RuleEvaluator,
         user_of: UserOf,
     ) -> None:
         self._placement = placement
-        self._tiering = tiering
+        self._tier_mover = tier_mover
         self._accesses = accesses
         self._derivation = derivation
-        self._judging = judging
+        self._rule_evaluator = rule_evaluator
         self._user_of = user_of
         self._moves_ahead = DryRunMoves(placement)
 
@@ -121,7 +121,7 @@ class Promotion:
         silent = set() if silent is None else silent
         report, missed, away = PromotionReport(), EvaluationGaps([], [], silent), set[str]()
         where, now = within(Partition(tenant, scope.text)), self._placement.now()
-        async for collection, page in self._judging.matches(
+        async for collection, page in self._rule_evaluator.matches(
             "session_end", where, self._placement.topology.homes, now, missed
         ):
             judged = _of_then(page, until)
@@ -138,7 +138,7 @@ class Promotion:
         """
         report, missed = report or PromotionReport(), EvaluationGaps([], [])
         try:
-            async for collection, judged in self._judging.everywhere(self._placement.now(), missed):
+            async for collection, judged in self._rule_evaluator.everywhere(self._placement.now(), missed):
                 if taken := sum(not one.is_left for one in judged):
                     await hold(taken)
                     await self._move(collection, judged, away, report, note_kept=False)
@@ -149,7 +149,7 @@ class Promotion:
     async def plan(self, planning: PlanBuilder) -> None:
         """Say what `by_sweep` would move."""
         missed = EvaluationGaps([], [])
-        async for collection, judged in self._judging.everywhere(planning.now, missed, planning.ahead):
+        async for collection, judged in self._rule_evaluator.everywhere(planning.now, missed, planning.ahead):
             await self._plan_moves(collection, judged, planning, is_last=True)
         planning.waits(*missed.stores, *_stay(missed))
 
@@ -171,7 +171,7 @@ class Promotion:
             list[str](),
             self._placement.topology.homes,
         )
-        async for collection, page in self._judging.matches(
+        async for collection, page in self._rule_evaluator.matches(
             "session_end", where, homes, planning.now, missed, ahead=planning.ahead
         ):
             judged = _of_then(page, until)
@@ -253,8 +253,8 @@ class Promotion:
 
     async def forecast(self, record: Record, store: Store, now: datetime) -> list[Forecast]:
         """What each rule will do with this record, as it is now."""
-        facts = await self._judging.facts(record, store)
-        return [_forecast(rule, entry_of(record), facts, now) for rule in self._judging.of_tier("")]
+        facts = await self._rule_evaluator.facts(record, store)
+        return [_forecast(rule, entry_of(record), facts, now) for rule in self._rule_evaluator.of_tier("")]
 
     async def after_writing(self, tenant: str, scope: str, tier: str) -> PromotionReport:
         """What the rules for `write` take of a scope's records in the tier that was
@@ -262,7 +262,7 @@ class Promotion:
         """
         report, missed, away = PromotionReport(), EvaluationGaps([], []), set[str]()
         stores, now = [self._placement.topology.home(tier)], self._placement.now()
-        async for collection, judged in self._judging.matches(
+        async for collection, judged in self._rule_evaluator.matches(
             "write", within(Partition(tenant, scope)), stores, now, missed, tier
         ):
             await self._move(collection, judged, away, report, note_kept=False)
@@ -281,7 +281,7 @@ class Promotion:
             keys = [Key(tenant, entry_id) for entry_id in named[start : start + MOST_AT_ONCE]]
             located = await self._placement.locate_many(ENTRIES, keys, partial=True)
             tiers = {place.key: place.record.tier if place.record is not None else "" for place in located}
-            results = await self._tiering.move_many(ENTRIES, keys, to, away)
+            results = await self._tier_mover.move_many(ENTRIES, keys, to, away)
             for key in dict.fromkeys(keys):
                 self._tell(report, key, tiers[key], because, results[key], note_kept=True)
         return report
@@ -333,7 +333,7 @@ class Promotion:
         results: dict[Key, MoveResult | StoreError] = {}
         for target in dict.fromkeys(one.decision.target for one in judged if one.decision.target is not None):
             keys = [one.row.key for one in judged if one.decision.target == target]
-            results |= await self._tiering.move_many(collection, keys, target, away)
+            results |= await self._tier_mover.move_many(collection, keys, target, away)
         for row, decision in [(one.row, one.decision) for one in judged]:
             if decision.target is not None:
                 result = results[
@@ -371,7 +371,7 @@ class Promotion:
         elif result is MoveResult.MOVED and decision.target is not None:
             report.moved.append(MovedEntry(key.id, tier, decision.target, decision.rule, decision.because))
         elif note_kept or result in (MoveResult.POSTPONED, MoveResult.REFUSED):
-            said = self._tiering.refusals.get(key, "") if result is MoveResult.REFUSED else ""
+            said = self._tier_mover.refusals.get(key, "") if result is MoveResult.REFUSED else ""
             report.kept.append(KeptEntry(key.id, tier, said or _KEPT_BECAUSE[result]))
 
 

@@ -120,16 +120,16 @@ class Transfer:
         self,
         placement: Placement,
         *,
-        browsing: EntryBrowser,
-        meaning: Embeddings,
+        browser: EntryBrowser,
+        embeddings: Embeddings,
         deliveries: Deliveries,
         erasure: Erasure,
         quotas: Admission,
         trust: Trust,
     ) -> None:
         self._placement = placement
-        self._browsing = browsing
-        self._meaning = meaning
+        self._browser = browser
+        self._embeddings = embeddings
         self._deliveries = deliveries
         self._erasure = erasure
         self._quotas = quotas
@@ -141,7 +141,7 @@ class Transfer:
         """Every entry of a tenant or of one scope, retired ones too, each with its kept
         versions, oldest first.
         """
-        async for record in self._browsing.every_record(
+        async for record in self._browser.every_record(
             ENTRIES, tenant, None if scope is None else scope.text
         ):
             yield record, [] if record.previous is None else await kept_versions(self._placement, record)
@@ -154,7 +154,7 @@ class Transfer:
         """
         text = None if scope is None else self._placement.kinds.of(SESSIONS).scope_of(scope)
         if scope is None or text is not None:
-            async for record in self._browsing.every_record(collection, tenant, text):
+            async for record in self._browser.every_record(collection, tenant, text):
                 yield record
 
     async def records(self, tenant: str, scope: Scope | None) -> AsyncIterator[tuple[Kind, Record]]:
@@ -166,7 +166,7 @@ class Transfer:
             if kind.collection not in (SESSIONS, ARTIFACTS) and (
                 scope is None or (text := kind.scope_of(scope)) is not None
             ):
-                async for record in self._browsing.every_record(
+                async for record in self._browser.every_record(
                     kind.collection, tenant, None if scope is None else text
                 ):
                     if kind.collection is MESSAGES and artifacts_of(record):
@@ -242,7 +242,7 @@ class Transfer:
         return replace(one, draft=draft)
 
     async def _put(self, records: Sequence[Record], fates: dict[Key, RestoreResult]) -> None:
-        records = await self._meaning.embed_records(records)
+        records = await self._embeddings.embed_records(records)
         for store in dict.fromkeys(self._placement.topology.home(record.tier) for record in records):
             here = [record for record in records if self._placement.topology.home(record.tier) is store]
             here = [
@@ -298,7 +298,7 @@ class Transfer:
                 fates[place] = found
             else:
                 kept[place] = found
-        embedded = dict(zip(kept, await self._meaning.embed_records(list(kept.values())), strict=True))
+        embedded = dict(zip(kept, await self._embeddings.embed_records(list(kept.values())), strict=True))
         archive = self._placement.topology.archive
         outcomes = await self._placement.write(
             "version.keep", archive, *(Put(ENTRY_VERSIONS, row, Absent()) for row in embedded.values())
@@ -385,7 +385,7 @@ class Transfer:
             tier=tier,
         )
         if kind.collection.vector:
-            fresh = (await self._meaning.embed_records([fresh]))[0]
+            fresh = (await self._embeddings.embed_records([fresh]))[0]
         fresh = replace(fresh, owed=write_steps(self._placement, kind.collection, fresh, store))
         outcome = await self._placement.write_one("write.home", store, Put(kind.collection, fresh, Absent()))
         if (error := rejection_error(store, outcome)) is not None:

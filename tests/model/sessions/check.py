@@ -537,7 +537,7 @@ async def ended_at_once(run: Run, said: Said) -> None:
     it is pending no more, and has done all of it.
     """
     for talk in [talk for talk in run.talks.all.values() if talk.owes_its_end and talk.end_owed == 1]:
-        events = await run.memory._engine.endings._pending_events(talk.tenant, Scope.session(talk.id))
+        events = await run.memory._engine.session_closing._pending_events(talk.tenant, Scope.session(talk.id))
         if not any(owed.step == END for event in events for owed in event.owed):
             talk.end_owed = 0
             await session_over(run, said, talk.tenant, talk.id)

@@ -182,7 +182,7 @@ class Client(Worker[Run]):
         tenant = self._tenant(random)
         entry_id = self._entry(random, tenant)
         if entry_id is not None:
-            await self.engine.tiering.move(ENTRIES, Key(tenant, entry_id), random.choice(("mid", "long")))
+            await self.engine.tier_mover.move(ENTRIES, Key(tenant, entry_id), random.choice(("mid", "long")))
 
     async def _delete(self, label: str, random: Random) -> None:
         tenant = self._tenant(random)

@@ -177,7 +177,7 @@ class Linker(Worker[Run]):
         await self.engine.erasure.erase_scope(TENANT, random.choice(SCOPES))
 
     async def _move(self, label: str, random: Random) -> None:
-        await self.engine.tiering.move(
+        await self.engine.tier_mover.move(
             ENTRIES, Key(TENANT, self._any(random)), random.choice(("mid", "long"))
         )
 

@@ -69,7 +69,7 @@ async def settle(world: Run, worker: Worker) -> None:
         report = await worker.engine.maintenance.sweep()
         await worker.engine.conversations.window_exit.drain()
         stays = len(report.stays) > len(
-            worker.engine.setbacks.known
+            worker.engine.rollback_detector.known
         )  # that a store was set back stays so until it is healed
         if report.ran and not (
             report.finished or report.still_owed or report.moved or report.waiting or stays

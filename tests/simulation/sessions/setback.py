@@ -42,7 +42,7 @@ async def set_back(world: Run) -> None:
     OWNER.set(None)
     await reader.engine.open()
     if seeded(world.seed, 8).random() < 0.5:
-        healed = await reader.engine.healing.compare(repair=True)
+        healed = await reader.engine.repair.compare(repair=True)
         world.trace.append(f"--- {healed} ---")
         if healed.error or healed.left:
             world.told.broken.append(f"the store that was set back does not heal: {healed}")

@@ -373,7 +373,7 @@ class Writer(Worker[Run]):
 
     async def _move(self, label: str, random: Random) -> None:
         for entry_id in self._known(random):
-            await self.engine.tiering.move(ENTRIES, Key(TENANT, entry_id), random.choice(("mid", "long")))
+            await self.engine.tier_mover.move(ENTRIES, Key(TENANT, entry_id), random.choice(("mid", "long")))
 
     async def _sweep(self, label: str, random: Random) -> None:
         await asyncio.sleep(random.random() * 100)

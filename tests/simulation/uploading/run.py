@@ -441,7 +441,9 @@ class Client(saying.Saying[World]):
         entry_id = self._entry(random)
         if entry_id is not None:
             with self._pointing(label, entry_id):
-                await self.engine.tiering.move(ENTRIES, Key(TENANT, entry_id), random.choice(("mid", "long")))
+                await self.engine.tier_mover.move(
+                    ENTRIES, Key(TENANT, entry_id), random.choice(("mid", "long"))
+                )
 
     async def _look_up(self, label: str, random: Random) -> None:
         """What an entry tells of its artifact is what that is, and nothing of one that
@@ -559,8 +561,8 @@ async def _repaired(world: World) -> None:
     engine = world.engine(process)
     await engine.open()
     for differs in [
-        (await engine.healing.compare(repair=True)).error,
-        *(await engine.healing.compare()).differs,
+        (await engine.repair.compare(repair=True)).error,
+        *(await engine.repair.compare()).differs,
     ]:
         if differs:
             world.broken.append(f"once it was repaired {differs}")

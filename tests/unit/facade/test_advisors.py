@@ -514,14 +514,14 @@ async def test_the_question_is_searched_for_while_the_advisor_thinks(monkeypatch
 
     async with opened(advisor=waits) as memory:
         await memory.write("tea", scope=ADA)
-        original = memory._engine.searching.search
+        original = memory._engine.entry_search.search
 
         async def told(asking: EntryQuery, text: str, *, explain: bool = False) -> SearchResult:
             await asked.wait()
             searched.set()
             return await original(asking, text, explain=explain)
 
-        monkeypatch.setattr(memory._engine.searching, "search", told)
+        monkeypatch.setattr(memory._engine.entry_search, "search", told)
         async with asyncio.timeout(60):
             assert contents(await memory.search("tea", scope=ADA, expand=True)) == ["tea"]
 

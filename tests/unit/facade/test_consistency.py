@@ -168,7 +168,7 @@ async def test_telemetry_counts_how_rounds_of_maintenance_end(
         maintenance.watcher = MaintenanceMetrics(meters=MeterProvider([reader]))
         await memory.admin.sweep()
         with monkeypatch.context() as failing:
-            failing.setattr(maintenance._dangling, "drop", away)
+            failing.setattr(maintenance._orphans, "drop", away)
             await memory.maintain()
         with monkeypatch.context() as failing:
             failing.setattr(maintenance, "_job", broken)
@@ -202,7 +202,7 @@ async def test_telemetry_tells_what_is_in_quarantine_behind_a_round_that_reached
         with pytest.raises(CorruptRecord):
             await memory.get(entry.id)
         with monkeypatch.context() as failing:
-            failing.setattr(maintenance._dangling, "drop", away)
+            failing.setattr(maintenance._orphans, "drop", away)
             await memory.maintain()
         assert points(reader, "memory.store.quarantined") == []
         await memory.maintain()

@@ -338,7 +338,7 @@ class Watched:
                 (engine.erasure, "erase", self._erased(engine.erasure.erase)),
                 (retention, "_end", self._ended(retention._end)),
                 (retention, "_end_session", self._left(retention._end_session)),
-                (engine.endings, "_promote", self._left(engine.endings._promote)),
+                (engine.session_closing, "_promote", self._left(engine.session_closing._promote)),
                 (engine.derivation, "promote", self._copied(engine.derivation.promote)),
                 (engine.promotion, "_move", self._moved(engine.promotion._move)),
                 (

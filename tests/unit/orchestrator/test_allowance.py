@@ -111,14 +111,14 @@ async def test_the_job_in_which_a_sweep_ended_is_the_first_of_the_next(
         old = [await world.write(f"old {n}") for n in range(3)]
         world.clock.advance(8 * DAY)
         stop = asyncio.Event()
-        move_many = world.engine.tiering.move_many
+        move_many = world.engine.tier_mover.move_many
 
         async def moving(*args: Any) -> Any:
             stop.set()
             return await move_many(*args)
 
         with monkeypatch.context() as patched:
-            patched.setattr(world.engine.tiering, "move_many", moving)
+            patched.setattr(world.engine.tier_mover, "move_many", moving)
             assert (await world.engine.maintenance.sweep(Allowance(stop=stop))).more
         await owing(world, 4)
         assert (await sweep_until(world, monkeypatch, 1)).more

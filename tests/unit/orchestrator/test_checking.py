@@ -292,7 +292,7 @@ async def test_a_moment_that_lies_ahead_is_refused_before_anybody_is_asked(world
 async def test_a_vector_of_another_embedder_tells_nothing(meant: World) -> None:
     """By words alone then."""
     old = await meant.write("Ada lives in Lisbon", USER)
-    meant.engine.meaning.is_own = lambda model: False  # type: ignore[method-assign]
+    meant.engine.embeddings.is_own = lambda model: False  # type: ignore[method-assign]
     _, checked = await check(meant, "Ada lives in Porto")
     assert [one.id for one in checked.found] == [old.id]
 

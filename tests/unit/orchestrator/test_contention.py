@@ -92,7 +92,7 @@ async def test_who_waits_until_the_deadline_is_told_that_the_entry_was_contended
             await first
         world.heal()
         assert (await world.update(entry, content="third")).content == "third"
-        assert len(world.engine.turns) == 0
+        assert len(world.engine.key_locks) == 0
 
 
 async def test_a_deletion_comes_to_its_turn_among_two_hundred_edits(world: World) -> None:

@@ -47,7 +47,7 @@ async def test_its_neighbours_are_served(world: World, caplog: pytest.LogCapture
         assert await world.browse(USER) == ["text beside"]
     assert entry.id in caplog.text
     assert await world.search("text", USER) == ["text beside"]
-    assert [e.content async for e in world.engine.browsing.everything(TENANT, USER)] == ["text beside"]
+    assert [e.content async for e in world.engine.browser.everything(TENANT, USER)] == ["text beside"]
 
 
 async def test_it_can_be_deleted_with_all_that_hung_on_it(world: World) -> None:
@@ -101,7 +101,7 @@ async def test_a_corrupt_kept_version_hides_no_other(world: World) -> None:
     kept = (await world.rows(world.mid, ENTRY_VERSIONS))[0]
     world.mid.state.damage("entry_versions", kept.key)
     assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == ["text two"]
-    assert await world.engine.browsing.browse(EntryQuery(TENANT, (SESSION,), known_at=known)) == []
+    assert await world.engine.browser.browse(EntryQuery(TENANT, (SESSION,), known_at=known)) == []
     assert await world.seen(entry) == ["text two"]
 
 

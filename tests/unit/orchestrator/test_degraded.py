@@ -33,10 +33,10 @@ async def test_a_store_that_is_down_is_left_out_and_named(world: World, name: st
     broken = world.short if name == "short" else world.mid
     broken.down = True
     other = "text in mid" if name == "short" else "text in short"
-    browsed = await world.engine.browsing.browse(ASKED)
+    browsed = await world.engine.browser.browse(ASKED)
     assert other in [e.content for e in browsed] or name == "short"
     assert {d.partition(":")[0] for d in browsed.degraded} == {f"store '{name}'"}
-    found = await world.engine.searching.search(ASKED, "text")
+    found = await world.engine.entry_search.search(ASKED, "text")
     assert any(name in d for d in found.degraded)
 
 
@@ -50,8 +50,8 @@ async def test_only_stores_that_can_hold_an_answer_are_asked(world: World) -> No
         EntryQuery(TENANT, (USER, ORG)),
     ):
         for answer in (
-            await world.engine.browsing.browse(asked),
-            await world.engine.searching.search(asked, "text"),
+            await world.engine.browser.browse(asked),
+            await world.engine.entry_search.search(asked, "text"),
         ):
             assert len(answer) == 1
             assert answer.degraded == ()
@@ -61,7 +61,7 @@ async def test_hits_that_cannot_be_confirmed_are_left_out_and_the_answer_says_so
     await world.write("text in mid", scope=USER)
     await world.flush()
     world.mid.down = True
-    found = await world.engine.searching.search(EntryQuery(TENANT, (USER,)), "text")
+    found = await world.engine.entry_search.search(EntryQuery(TENANT, (USER,)), "text")
     assert list(found) == []
     assert any("could not be confirmed" in d for d in found.degraded)
 
@@ -75,8 +75,8 @@ async def test_the_past_that_cannot_be_confirmed_is_left_out_and_the_answer_says
     await world.move(entry, "long")
     world.mid.fails_before.add("read.home")  # the mark is there, and with it whether the arriving copy counts
     for answer in (
-        await world.engine.browsing.browse(EntryQuery(TENANT, (USER,), known_at=known)),
-        await world.engine.searching.search(EntryQuery(TENANT, (USER,), known_at=known), "text"),
+        await world.engine.browser.browse(EntryQuery(TENANT, (USER,), known_at=known)),
+        await world.engine.entry_search.search(EntryQuery(TENANT, (USER,), known_at=known), "text"),
     ):
         assert list(answer) == []
         assert any("mid" in d for d in answer.degraded)
@@ -87,21 +87,21 @@ async def test_a_store_that_does_not_answer_in_time_is_left_out_and_named(name: 
     async with World(settings=EngineSettings(deadline=timedelta(milliseconds=500))) as world:
         await _two_tiers(world)
         getattr(world, name).silent = True
-        browsed = await world.engine.browsing.browse(ASKED)
+        browsed = await world.engine.browser.browse(ASKED)
         assert any(f"'{name}': no answer within" in d for d in browsed.degraded)
 
 
 async def test_a_whole_answer_names_nobody(world: World) -> None:
     await _two_tiers(world)
-    assert (await world.engine.browsing.browse(ASKED)).degraded == ()
-    assert (await world.engine.searching.search(ASKED, "text")).degraded == ()
-    assert (await world.engine.searching.search(ASKED, " ")).degraded == ()
+    assert (await world.engine.browser.browse(ASKED)).degraded == ()
+    assert (await world.engine.entry_search.search(ASKED, "text")).degraded == ()
+    assert (await world.engine.entry_search.search(ASKED, " ")).degraded == ()
 
 
 async def test_a_blank_query_browses(world: World) -> None:
     await _two_tiers(world)
-    found = await world.engine.searching.search(ASKED, " \n")
-    assert [h.entry.content for h in found] == [e.content for e in await world.engine.browsing.browse(ASKED)]
+    found = await world.engine.entry_search.search(ASKED, " \n")
+    assert [h.entry.content for h in found] == [e.content for e in await world.engine.browser.browse(ASKED)]
 
 
 async def test_what_needs_a_store_that_is_down_fails_by_its_name(world: World) -> None:
@@ -155,7 +155,7 @@ async def test_an_answer_comes_from_every_tier_and_holds_each_entry_once(world: 
     assert await world.browse() == [f"text {n}" for n in range(5, -1, -1)]
     assert sorted(await world.search("text")) == [f"text {n}" for n in range(6)]
     assert await world.browse(limit=3, order="oldest") == ["text 0", "text 1", "text 2"]
-    exported = [e.content async for e in world.engine.browsing.everything(TENANT, SESSION)]
+    exported = [e.content async for e in world.engine.browser.everything(TENANT, SESSION)]
     assert sorted(exported) == [f"text {n}" for n in range(6)]
 
 
@@ -165,7 +165,7 @@ async def test_an_entry_being_moved_is_in_every_answer_once(world: World) -> Non
     await world.move(entry, "mid")
     assert await world.stands(entry) == ["mark", "arriving", "-"]
     assert await world.seen(entry) == ["text"]
-    assert [e.content async for e in world.engine.browsing.everything(TENANT, None)] == ["text"]
+    assert [e.content async for e in world.engine.browser.everything(TENANT, None)] == ["text"]
     assert await world.engine.erasure.erase_scope(TENANT, SESSION) == 1
     assert await world.seen(entry) == []
 
@@ -177,7 +177,7 @@ async def test_paging_passes_over_copies_that_do_not_count() -> None:
             await world.break_off(entry, "mid")
             world.short.state.place("entries", Key(TENANT, entry.id), None)
         assert await world.browse(limit=2) == ["text 4", "text 0"]
-        assert [e.content async for e in world.engine.browsing.everything(TENANT, SESSION)] == [
+        assert [e.content async for e in world.engine.browser.everything(TENANT, SESSION)] == [
             "text 0",
             "text 4",
         ]
@@ -209,7 +209,9 @@ async def test_a_stale_replica_finds_nothing_that_its_home_no_longer_is(world: W
     world.clock.advance()
     world.long.heal()
     world.mid.fails_before.add("search")  # so that the replicas alone are asked
-    found = await world.engine.searching.search(EntryQuery(TENANT, (USER,), tags=("old",), limit=1), "text")
+    found = await world.engine.entry_search.search(
+        EntryQuery(TENANT, (USER,), tags=("old",), limit=1), "text"
+    )
     assert [h.entry.id for h in found] == [kept.id]
     assert [said for said in found.degraded if said.startswith("store 'mid'")]
 
@@ -233,7 +235,7 @@ async def test_of_a_home_that_cannot_search_the_copies_answer(mode: Literal["lex
         await world.delete(gone)
         world.long.heal()
         world.mid.fails_before.add("search")
-        found = await world.engine.searching.search(EntryQuery(TENANT, (USER,), mode=mode), "text")
+        found = await world.engine.entry_search.search(EntryQuery(TENANT, (USER,), mode=mode), "text")
         assert [h.entry.id for h in found] == [entry.id]
         assert found.degraded == ("store 'mid': fails before search",)
 
@@ -252,7 +254,7 @@ async def test_of_a_home_that_is_away_the_others_are_not_asked_over_and_over(how
         asked: list[tuple[str, str]] = []
         for store in (world.mid, world.long):
             _told(store, asked)
-        assert await world.engine.searching.search(EntryQuery(TENANT, (USER,)), "text") == []
+        assert await world.engine.entry_search.search(EntryQuery(TENANT, (USER,)), "text") == []
         assert sum(call == ("mid", "get") for call in asked) <= 2, (
             "the blocked sources, and where the first of them live"
         )
@@ -277,7 +279,7 @@ async def test_a_source_that_is_silent_holds_up_no_search_that_finds_what_left_i
         await _one_arriving_in_mid(world)
         world.short.silent = True
         async with asyncio.timeout(60):
-            found = await world.engine.searching.search(EntryQuery(TENANT, (SESSION,), limit=20), "text")
+            found = await world.engine.entry_search.search(EntryQuery(TENANT, (SESSION,), limit=20), "text")
         assert len(found) == 10
         assert [said for said in found.degraded if said.startswith("store 'short'")]
 
@@ -297,7 +299,7 @@ async def test_a_store_that_cannot_show_its_marks_hides_nothing_but_what_they_te
     async with World(settings=EngineSettings(deadline=timedelta(milliseconds=500))) as world:
         await _one_arriving_in_mid(world)
         setattr(world.short, how, True)
-        browsed = await world.engine.browsing.browse(EntryQuery(TENANT, (SESSION,)))
+        browsed = await world.engine.browser.browse(EntryQuery(TENANT, (SESSION,)))
         assert sorted(e.content for e in browsed) == sorted(f"text {n}" for n in range(1, 11))
         assert {note.partition(":")[0] for note in browsed.degraded} == {"store 'short'"}
         world.heal()
@@ -308,7 +310,7 @@ async def test_an_export_says_so_where_marks_cannot_be_read(world: World) -> Non
     await _one_arriving_in_mid(world)
     world.short.fails_before.add("browse.marks")
     with pytest.raises(StoreUnavailable, match="store 'short'"):
-        _ = [e async for e in world.engine.browsing.everything(TENANT, SESSION)]
+        _ = [e async for e in world.engine.browser.everything(TENANT, SESSION)]
 
 
 async def test_a_relation_of_whose_end_no_store_can_tell_is_left_by_a_sweep(world: World) -> None:

@@ -52,7 +52,7 @@ async def by_copies() -> AsyncIterator[World]:
 
 
 async def found(world: World, question: str, scope: Scope = USER, **more: Any) -> set[str]:
-    hits = await world.engine.searching.search(
+    hits = await world.engine.entry_search.search(
         EntryQuery(TENANT, (scope,), mode="semantic", **more), question, explain=True
     )
     return {hit.content for hit in hits if hit.explanation["relevance"]["cosine"] >= 0.2}
@@ -201,11 +201,11 @@ async def test_another_process_finds_it_by_words_at_once_and_by_meaning_once_it_
     other = await by_copies.another_process()
     entry = await by_copies.write("t one", USER)
     asked = EntryQuery(TENANT, (USER,))
-    assert [hit.entry.id for hit in await other.searching.search(asked, "one")] == [entry.id]
+    assert [hit.entry.id for hit in await other.entry_search.search(asked, "one")] == [entry.id]
     await by_copies.flush()
-    assert [hit.entry.id for hit in await other.searching.search(replace(asked, mode="semantic"), "t")] == [
-        entry.id
-    ]
+    assert [
+        hit.entry.id for hit in await other.entry_search.search(replace(asked, mode="semantic"), "t")
+    ] == [entry.id]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -233,7 +233,7 @@ async def test_whenever_it_is_asked_a_search_finds_by_meaning_each_thing_written
         writing = [asyncio.create_task(write()) for _ in range(3)]
         while not all(task.done() for task in writing):
             before, searched = dict(said), searched + 1
-            hits = await world.engine.searching.search(
+            hits = await world.engine.entry_search.search(
                 EntryQuery(TENANT, (USER,), mode="semantic", limit=200), "t"
             )
             shown = [(hit.entry.id, hit.entry.content) for hit in hits]

@@ -516,7 +516,7 @@ class Play:
                     del self.said[entry_id]
         elif chance < 0.75:
             with suppress(MemoryTiersError):
-                await self.draw.choice(self.engines).tiering.move(
+                await self.draw.choice(self.engines).tier_mover.move(
                     ENTRIES, Key(TENANT, self.draw.choice(known)), "long"
                 )
         elif chance < 0.85:

@@ -56,7 +56,7 @@ def _world(settings: EngineSettings | None = None) -> World:
 
 
 async def _found(engine: Engine, text: str, *scopes: Scope, **more: Any) -> list[str]:
-    found = await engine.searching.search(
+    found = await engine.entry_search.search(
         EntryQuery(TENANT, scopes or (USER,), mode="semantic", limit=50, **more), text
     )
     assert not found.degraded
@@ -79,13 +79,13 @@ async def test_a_form_chooses_once_it_has_been_read_and_the_store_measures() -> 
         assert not {"forms.read", "passages.search"} & {*world.mid.steps}, (
             "of a scope without long entries there is nothing to ask"
         )
-        (hit,) = await world.engine.searching.search(
+        (hit,) = await world.engine.entry_search.search(
             EntryQuery(TENANT, (USER,), mode="semantic"), "beverage", explain=True
         )
         assert hit.entry == await world.get(tea)
         assert hit.explanation["vectors_age"] == 0.0
         world.clock.advance(10 * SECOND)
-        (hit,) = await world.engine.searching.search(
+        (hit,) = await world.engine.entry_search.search(
             EntryQuery(TENANT, (USER,), mode="semantic"), "bird", explain=True
         )
         assert (hit.entry.id, hit.explanation["vectors_age"]) == (bird.id, 10.0)
@@ -94,7 +94,7 @@ async def test_a_form_chooses_once_it_has_been_read_and_the_store_measures() -> 
 async def test_where_the_store_was_asked_by_meaning_nothing_is_said_of_an_age() -> None:
     async with _world() as world:
         await world.write("tea", USER)
-        (hit,) = await world.engine.searching.search(
+        (hit,) = await world.engine.entry_search.search(
             EntryQuery(TENANT, (USER,), mode="semantic"), "beverage", explain=True
         )
         assert "vectors_age" not in hit.explanation
@@ -141,7 +141,7 @@ async def test_what_others_deleted_makes_room_for_what_is_less_near() -> None:
         other = await world.another_process()
         for entry in near:
             await other.delete(TENANT, entry.id)
-        found = await world.engine.searching.search(
+        found = await world.engine.entry_search.search(
             EntryQuery(TENANT, (USER,), mode="semantic", limit=1), "beverage"
         )
         assert [hit.entry.content for hit in found] == ["tea and a heron"]
@@ -295,7 +295,7 @@ async def test_scopes_and_tenants_are_apart() -> None:
             )
         for _ in range(2):
             for tenant, scope in (("acme", USER), ("acme", ORG), ("other", USER)):
-                found = await world.engine.searching.search(
+                found = await world.engine.entry_search.search(
                     EntryQuery(tenant, (scope,), mode="semantic"), "beverage"
                 )
                 assert [hit.entry.content for hit in found] == [f"tea of {tenant} {scope.text}"]
@@ -314,7 +314,7 @@ async def test_a_filter_that_few_pass_is_asked_of_the_form() -> None:
         await world.write("tea and heron", USER, tags=["rare"])
         await _ready(world.engine)
         asked = EntryQuery(TENANT, (USER,), mode="semantic", limit=1, tags=("rare",))
-        assert [hit.entry.content for hit in await world.engine.searching.search(asked, "beverage")] == [
+        assert [hit.entry.content for hit in await world.engine.entry_search.search(asked, "beverage")] == [
             "tea and heron"
         ]
 
@@ -362,7 +362,7 @@ async def test_vectors_of_another_embedder_are_not_chosen_while_they_are_made_an
         world.embedder = Turned()
         new = world.another_engine()
         await new.open(reindex=True)
-        await world.engine.meaning.look()
+        await world.engine.embeddings.look()
         await new.entries.write(TENANT, EntryDraft(scope=USER, content="beverage"))
         assert await _both(new, world.engine) == (["beverage"], ["tea"])
         await read(new)
@@ -377,7 +377,7 @@ async def test_vectors_of_another_embedder_are_not_chosen_while_they_are_made_an
 async def _meant(engine: Engine) -> list[str]:
     return sorted(
         hit.entry.content
-        for hit in await engine.searching.search(EntryQuery(TENANT, (USER,), mode="semantic"), "beverage")
+        for hit in await engine.entry_search.search(EntryQuery(TENANT, (USER,), mode="semantic"), "beverage")
     )
 
 
@@ -396,7 +396,7 @@ async def test_the_one_asked_longest_ago_makes_room() -> None:
         for scope in (*scopes, scopes[2]):
             await _found(world.engine, "beverage", scope)
             await read(world.engine)
-            assert world.engine.forms.bytes <= 30_000
+            assert world.engine.partition_indexes.bytes <= 30_000
         there = kept(world.engine)
         assert 2 < len(there) < 12
         assert "entries of user:u2" in there
@@ -472,7 +472,7 @@ async def test_closing_ends_what_is_read() -> None:
         await world.write("tea", USER)
         world.mid.before["forms.read"] = asyncio.Event().wait
         await _found(world.engine, "beverage")
-        task = world.engine.forms._task
+        task = world.engine.partition_indexes._task
         assert task is not None
         await asyncio.sleep(0)
         await world.engine.close()
@@ -498,7 +498,7 @@ def test_on_another_loop_what_the_first_one_left_behind_is_read_again() -> None:
 
     with closing(first), closing(second):
         first.run_until_complete(begun())
-        left = world.engine.forms._task
+        left = world.engine.partition_indexes._task
         assert left is not None
         second.run_until_complete(gone_on())
         left.cancel()
@@ -663,7 +663,7 @@ class Told:
             lambda engine: engine.derivation.promote(
                 TENANT, entry_id, ORG, delete_original=self.draw.random() < 0.5
             ),
-            lambda engine: engine.tiering.move(ENTRIES, Key(TENANT, entry_id), tier),
+            lambda engine: engine.tier_mover.move(ENTRIES, Key(TENANT, entry_id), tier),
             lambda engine: engine.promotion.end_session(TENANT, SESSION),
             lambda engine: engine.delete(TENANT, entry_id),
             lambda engine: engine.erasure.erase_scope(TENANT, scope),
@@ -675,10 +675,10 @@ class Told:
         stand or mean that.
         """
         engine, scopes = self.world.engine, tuple(self.draw.sample(SCOPES, self.draw.randrange(1, 4)))
-        there = await engine.browsing.browse(EntryQuery(TENANT, scopes, limit=50))
+        there = await engine.browser.browse(EntryQuery(TENANT, scopes, limit=50))
         wrong = []
         for asked, words in WORDS.items():
-            found = await engine.searching.search(
+            found = await engine.entry_search.search(
                 EntryQuery(TENANT, scopes, mode="semantic", limit=50), asked
             )
             shown = {(hit.entry.id, hit.entry.content) for hit in found}

@@ -36,7 +36,7 @@ async def noted(world: World) -> None:
 
 
 async def named(world: World) -> list[str]:
-    return sorted(await world.engine.setbacks.look())
+    return sorted(await world.engine.rollback_detector.look())
 
 
 # -- noticed ---------------------------------------------------------------------------
@@ -60,7 +60,7 @@ async def test_a_store_that_was_set_back_is_named_by_any_process_until_it_is_hea
     for _ in range(3):
         await noted(world)
         assert await named(await another(world)) == [name]
-    assert (await world.engine.healing.compare(repair=True)).ok
+    assert (await world.engine.repair.compare(repair=True)).ok
     assert await named(await another(world)) == []
     await noted(world)
     assert await named(world) == []
@@ -97,9 +97,9 @@ async def test_what_another_process_notes_while_the_notes_are_read_is_no_setback
     if again:
         await noted(world)
         world.clock.advance(SOON)
-    store.before["setback.look"] = other.engine.setbacks.note
+    store.before["setback.look"] = other.engine.rollback_detector.note
     assert await named(world) == []
-    assert await other.engine.setbacks.look() == {}
+    assert await other.engine.rollback_detector.look() == {}
 
 
 async def test_what_one_process_noted_of_a_store_that_is_away_is_not_held_against_it(world: World) -> None:
@@ -147,7 +147,7 @@ async def test_nothing_that_tells_what_is_missing_is_forgotten_until_the_store_i
         report = await world.engine.maintenance.sweep()
         assert (report.purged, report.dropped_relations) == (0, 0)
         assert ["was restored" in said for said in report.stays] == [True]
-    healed = await world.engine.healing.compare(repair=True)
+    healed = await world.engine.repair.compare(repair=True)
     assert {one.id for one in healed.lost} == {entry.id}
     world.clock.advance(2 * HOUR)
     report = await world.engine.maintenance.sweep()
@@ -168,7 +168,7 @@ async def test_a_copy_that_had_arrived_is_not_taken_for_one_whose_move_was_broke
     world.mid.state.restore(backup)
     await noted(world)
     assert await world.stands(entry) == ["-", "arriving", "replica"]
-    assert (await world.engine.healing.compare(repair=True)).ok
+    assert (await world.engine.repair.compare(repair=True)).ok
     assert await world.stands(entry) == ["-", "home", "replica"]
 
 
@@ -186,7 +186,7 @@ async def test_what_was_edited_where_it_had_been_keeps_the_other_text_as_an_earl
     await noted(world)
     world.short.state.restore(backup)
     await world.update(entry, content="text three")
-    assert (await world.engine.healing.compare(repair=True)).ok
+    assert (await world.engine.repair.compare(repair=True)).ok
     await world.engine.maintenance.sweep()
     assert await world.stands(entry) == ["mark", "home", "replica"]
     assert [e.content for e in await world.engine.entries.history(TENANT, entry.id)] == [
@@ -210,7 +210,7 @@ async def test_the_archives_backup_from_before_an_erasure_does_not_bring_the_tex
     await noted(world)
     world.mid.state.restore(backup)
     late = await world.write("new text", scope=USER)
-    assert (await world.engine.healing.compare(repair=True)).ok
+    assert (await world.engine.repair.compare(repair=True)).ok
     await world.engine.maintenance.sweep()
     assert await world.browse(USER) == ["new text"]
     texts = [
@@ -233,7 +233,7 @@ async def test_what_was_born_again_under_its_key_after_an_erasure_is_not_taken_f
     again = await world.write("new text", scope=USER, key="k", revive=True)
     await noted(world)
     world.mid.state.restore(backup)
-    came = await world.engine.healing.compare(repair=True)
+    came = await world.engine.repair.compare(repair=True)
     assert came.ok
     assert await world.browse(USER) == ["new text"]
     assert await world.stands(again) == ["-", "home", "replica"]
@@ -247,7 +247,7 @@ async def test_a_replica_whose_home_is_nowhere_is_left_alone_where_nothing_was_s
     await world.engine.maintenance.sweep()
     assert await world.stands(entry) == ["-", "-", "-"]
     await InMemoryStore.apply(world.long, [Put(ENTRIES, replica, Newer())])
-    came = await world.engine.healing.compare(repair=True)
+    came = await world.engine.repair.compare(repair=True)
     assert not came.ok
     assert entry.id in came.left[0]
     assert await world.stands(entry) == ["-", "-", "replica"]
@@ -263,7 +263,7 @@ async def test_a_store_set_back_by_more_than_tombstones_last_brings_nothing_home
     world.clock.advance(31 * DAY)
     await noted(world)
     world.long.state.restore(backup)
-    came = await world.engine.healing.compare(repair=True)
+    came = await world.engine.repair.compare(repair=True)
     assert await world.get(entry) is None
     assert entry.id in came.left[0]
     assert any("by more than tombstones last" in said for said in came.unknown)
@@ -277,24 +277,24 @@ async def test_a_writer_that_comes_between_reading_and_healing_is_not_written_ov
     await noted(world)
     world.mid.state.restore(backup)
     world.mid.before["heal.write"] = lambda: world.update(entry, content="text three")
-    assert (await world.engine.healing.compare(repair=True)).ok
+    assert (await world.engine.repair.compare(repair=True)).ok
     got = await world.get(entry)
     assert got is not None
     assert got.content == "text three"
-    assert (await world.engine.healing.compare()).differs == {}
+    assert (await world.engine.repair.compare()).differs == {}
 
 
 async def test_what_writers_do_between_two_stores_is_not_taken_for_a_difference(world: World) -> None:
     edited, deleted = await world.write("text one", scope=USER), await world.write("text", scope=USER)
     world.mid.after["heal.look"] = lambda: world.update(edited, content="text two")
-    assert (await world.engine.healing.compare()).differs == {}
+    assert (await world.engine.repair.compare()).differs == {}
     world.mid.after["heal.look"] = lambda: world.delete(deleted)
-    assert (await world.engine.healing.compare()).differs == {}
+    assert (await world.engine.repair.compare()).differs == {}
     moved = await world.write("text three")
     world.mid.fails_before.add("move.arrive")
     await world.move(moved, "mid")
     world.heal()
-    assert (await world.engine.healing.compare()).differs == {}, "what has yet to arrive is owed"
+    assert (await world.engine.repair.compare()).differs == {}, "what has yet to arrive is owed"
 
 
 async def test_an_entry_born_while_the_stores_are_read_is_not_taken_for_a_copy_without_a_home(
@@ -311,7 +311,7 @@ async def test_an_entry_born_while_the_stores_are_read_is_not_taken_for_a_copy_w
         born.append(await world.write("text new", scope=USER))
 
     world.mid.after["heal.look"] = write
-    assert (await world.engine.healing.compare(repair=True)).ok
+    assert (await world.engine.repair.compare(repair=True)).ok
     assert await world.stands(born[0]) == ["-", "home", "replica"]
 
 
@@ -323,10 +323,10 @@ async def test_what_is_broken_off_is_called_again_and_the_store_stays_named_unti
     await noted(world)
     world.long.state.restore(backup)
     world.long.fails_before.add("heal.write")
-    assert "fails before" in (await world.engine.healing.compare(repair=True)).error
+    assert "fails before" in (await world.engine.repair.compare(repair=True)).error
     assert await named(world) == ["long"]
     world.heal()
-    came = await world.engine.healing.compare(repair=True)
+    came = await world.engine.repair.compare(repair=True)
     assert (came.ok, came.differs) == (True, {"the expected replica is missing": 3})
     assert await named(world) == []
 
@@ -340,7 +340,7 @@ async def test_a_deleted_entry_is_deleted_again_with_all_that_hangs_on_it(world:
     await world.delete(entry)
     await noted(world)
     world.mid.state.restore(backup)
-    assert (await world.engine.healing.compare(repair=True)).ok
+    assert (await world.engine.repair.compare(repair=True)).ok
     assert await world.owed() == 0
     assert await world.stands(entry) == ["-", "tombstone", "tombstone"]
     assert await world.rows(world.mid, ENTRY_VERSIONS) == await world.rows(world.mid, RELATIONS) == []
@@ -356,7 +356,7 @@ async def test_what_is_under_legal_hold_is_not_deleted_again(world: World) -> No
     await world.engine.erasure.holds.place(
         TENANT, LegalHold("case 7", "scope", USER.text, "asked for", None, world.clock())
     )
-    came = await world.engine.healing.compare(repair=True)
+    came = await world.engine.repair.compare(repair=True)
     assert entry.id in came.left[0]
     assert "case 7" in came.left[0]
     assert (await world.stands(entry))[1] == "home"
@@ -377,7 +377,7 @@ async def test_of_what_was_erased_nothing_is_erased_again_that_is_under_legal_ho
         await world.engine.erasure.holds.place(
             TENANT, LegalHold(f"of {scope.text}", "scope", scope.text, "asked for", None, world.clock())
         )
-    came = await world.engine.healing.compare(repair=True)
+    came = await world.engine.repair.compare(repair=True)
     assert any(f"scope '{USER.text}'" in said and f"of {USER.text}" in said for said in came.left)
     assert any(f"an earlier version of entry {other.id}" in said for said in came.left)
     assert (await world.stands(entry))[1] == "home"
@@ -393,10 +393,10 @@ async def test_a_later_life_comes_home_over_an_earlier_one_and_takes_none_of_its
     again = await world.write("text three", scope=USER, key="k", revive=True)
     await noted(world)
     world.mid.state.restore(backup)
-    assert (await world.engine.healing.compare(repair=True)).ok
+    assert (await world.engine.repair.compare(repair=True)).ok
     assert [e.content for e in await world.engine.entries.history(TENANT, again.id)] == ["text three"]
     assert await world.rows(world.mid, ENTRY_VERSIONS) == []
-    assert (await world.engine.healing.compare()).differs == {}
+    assert (await world.engine.repair.compare()).differs == {}
 
 
 async def test_what_cannot_be_read_is_left_as_it_is(world: World) -> None:
@@ -408,7 +408,7 @@ async def test_what_cannot_be_read_is_left_as_it_is(world: World) -> None:
     await noted(world)
     world.long.state.restore(backup)
     world.mid.state.damage(ENTRIES.name, Key(TENANT, entry.id))
-    assert (await world.engine.healing.compare(repair=True)).differs == {}
+    assert (await world.engine.repair.compare(repair=True)).differs == {}
     assert await world.stands(entry) == ["-", "corrupt", "replica"]
 
 
@@ -422,7 +422,7 @@ async def test_an_entry_that_only_a_relation_names_is_told_to_be_lost(world: Wor
     await noted(world)
     assert await world.stands(entry) == ["-", "-", "home"]
     world.long.state.restore(backup)
-    came = await world.engine.healing.compare(repair=True)
+    came = await world.engine.repair.compare(repair=True)
     assert [one.id for one in came.lost] == [entry.id]
 
 
@@ -436,7 +436,7 @@ async def test_a_mark_tells_where_the_home_is_however_long_ago_the_store_was_as_
     await world.move(entry, "long")
     await noted(world)
     world.long.state.restore(backup)
-    came = await world.engine.healing.compare(repair=True)
+    came = await world.engine.repair.compare(repair=True)
     assert came.ok
     assert await world.stands(entry) == ["-", "mark", "home"]
 
@@ -451,7 +451,7 @@ async def test_a_store_stays_named_while_something_is_left_to_be_tried_again(
     world.long.state.restore(backup)
     with monkeypatch.context() as patched:
         patched.setattr(healing, "ROUNDS", 0)
-        came = await world.engine.healing.compare(repair=True)
+        came = await world.engine.repair.compare(repair=True)
     assert entry.id in came.left[0]
     assert await named(world) == ["long"]
 
@@ -467,7 +467,7 @@ async def test_what_is_left_of_an_entry_in_its_earlier_versions_is_put_back_as_a
         await world.update(entry, content=text)
     await noted(world)
     world.long.state.restore(backup)
-    came = await world.engine.healing.compare(repair=True)
+    came = await world.engine.repair.compare(repair=True)
     assert [one.id for one in came.lost] == [entry.id]
     got = await world.get(entry)
     assert got is not None
@@ -488,7 +488,7 @@ async def test_a_comparison_without_repair_changes_nothing(world: World) -> None
     await noted(world)
     world.mid.state.restore(backup)
     before = [store.state.snapshot() for store in world.stores]
-    came = await world.engine.healing.compare()
+    came = await world.engine.repair.compare()
     assert came.differs == {"no home, but a replica with its content": 1}
     for store, then in zip(world.stores, before, strict=True):
         now = store.state.snapshot()
@@ -520,14 +520,14 @@ async def test_long_texts_are_found_by_their_parts_again_whichever_store_was_set
         store.state.restore(backup)
         healer = world.another_engine() if knows else unknowing(world).another_engine()
         await healer.open()
-        came = await healer.healing.compare(repair=True)
+        came = await healer.repair.compare(repair=True)
         assert (came.error, came.left) == ("", [])
         assert await astray(await world.settled()) == []
-        assert (await world.engine.healing.compare()).differs == {}
+        assert (await world.engine.repair.compare()).differs == {}
         living = [edited.id, stays.id, shorter.id, added.id]
-        assert sorted(
-            e.id for e in await world.engine.browsing.browse(EntryQuery(TENANT, (USER,)))
-        ) == sorted(living)
+        assert sorted(e.id for e in await world.engine.browser.browse(EntryQuery(TENANT, (USER,)))) == sorted(
+            living
+        )
 
 
 @pytest.mark.parametrize(("passages", "name"), [("home", "mid"), ("home", "long"), ("long", "long")])
@@ -546,7 +546,7 @@ async def test_messages_are_found_by_meaning_again_and_what_was_erased_is_not(
         await world.engine.conversations.passages.catch_up()
         await noted(world)
         store.state.restore(backup)
-        came = await world.engine.healing.compare(repair=True)
+        came = await world.engine.repair.compare(repair=True)
         assert (came.error, came.left) == ("", [])
         assert await meant.settled(world) == []
 
@@ -559,7 +559,7 @@ async def test_passages_are_nobodys_business_where_no_embedder_ever_was(world: W
     backup = world.long.state.snapshot()
     await noted(world)
     world.long.state.restore(backup)
-    assert (await engine.healing.compare(repair=True)).differs == {}
+    assert (await engine.repair.compare(repair=True)).differs == {}
     assert await world.owed() == 0
 
 
@@ -576,9 +576,9 @@ async def test_a_store_that_refuses_passages_ends_a_comparison_that_is_called_ag
             patched.setattr(
                 vector_rebuild, "rejection_error", lambda store, _: StoreUnavailable(store.name, "full")
             )
-            assert "full" in (await world.engine.healing.compare(repair=True)).error
+            assert "full" in (await world.engine.repair.compare(repair=True)).error
         assert await named(world) == ["long"]
-        assert (await world.engine.healing.compare(repair=True)).ok
+        assert (await world.engine.repair.compare(repair=True)).ok
         assert await astray(await world.settled()) == []
 
 

@@ -75,8 +75,8 @@ async def test_a_store_that_is_down_hides_only_the_past_it_must_be_asked_about(w
         await world.update(entry, content="edited")
     world.long.down = True
     for answer in (
-        await world.engine.browsing.browse(EntryQuery(TENANT, (SESSION,), known_at=known)),
-        await world.engine.searching.search(EntryQuery(TENANT, (SESSION,), known_at=known), "text"),
+        await world.engine.browser.browse(EntryQuery(TENANT, (SESSION,), known_at=known)),
+        await world.engine.entry_search.search(EntryQuery(TENANT, (SESSION,), known_at=known), "text"),
     ):
         assert len(answer) == 2
         assert all(note.startswith("store 'long'") for note in answer.degraded)

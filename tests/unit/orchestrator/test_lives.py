@@ -196,7 +196,7 @@ async def test_the_life_is_kept_through_edits_and_moves(world: World) -> None:
 async def test_what_was_revived_in_a_later_tier_is_answered_so_by_a_repeat(world: World) -> None:
     """Its tombstone stands where it had moved to, and so does its second life."""
     entry = await world.write("x", SESSION, key="k")
-    await world.engine.tiering.move_many(ENTRIES, [Key(TENANT, entry.id)], "mid", set())
+    await world.engine.tier_mover.move_many(ENTRIES, [Key(TENANT, entry.id)], "mid", set())
     await world.delete(entry)
     second = await world.write("x", SESSION, key="k", revive=True)
     assert second.tier == "mid"

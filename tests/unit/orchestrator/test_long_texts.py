@@ -112,7 +112,7 @@ async def test_a_write_without_the_store_of_passages_owes_them_and_moves_once_it
         assert await world.owed() == 1
         assert await world.move(entry, "mid") == "postponed"
         assert (await world.get(entry)) == entry
-        found = await world.engine.searching.search(EntryQuery(TENANT, (SESSION,)), "crashed ship")
+        found = await world.engine.entry_search.search(EntryQuery(TENANT, (SESSION,)), "crashed ship")
         assert [hit.entry.id for hit in found] == [entry.id]
         assert set(found.degraded) == {
             "store 'long': fails before passages.search",
@@ -168,7 +168,7 @@ async def test_a_slow_maker_brings_nothing_of_what_was_deleted_meanwhile() -> No
     async with _world() as world:
 
         async def delete() -> None:
-            (entry,) = await world.engine.browsing.browse(EntryQuery(TENANT, (USER,)))
+            (entry,) = await world.engine.browser.browse(EntryQuery(TENANT, (USER,)))
             assert await world.delete(entry)
 
         async def while_its_parts_are_embedded() -> None:
@@ -368,11 +368,11 @@ class Told:
             lambda engine: engine.derivation.promote(
                 TENANT, entry_id, ORG, delete_original=self.draw.random() < 0.5
             ),
-            lambda engine: engine.tiering.move(ENTRIES, Key(TENANT, entry_id), tier),
+            lambda engine: engine.tier_mover.move(ENTRIES, Key(TENANT, entry_id), tier),
             lambda engine: engine.promotion.end_session(TENANT, SESSION),
             lambda engine: engine.delete(TENANT, entry_id),
             lambda engine: engine.erasure.erase_scope(TENANT, scope),
-            lambda engine: engine.searching.search(EntryQuery(TENANT, (scope,)), "boat"),
+            lambda engine: engine.entry_search.search(EntryQuery(TENANT, (scope,)), "boat"),
             lambda engine: engine.maintenance.sweep(),
             lambda engine: engine.reindexing.run(),
         ]

@@ -101,7 +101,7 @@ async def _idle_sweep(count: int) -> Counter[tuple[str, str]]:
             await world.engine.relations.relate(TENANT, entry.id, "supports", other.id)
         await world.flush()
         world.clock.advance(HOUR)
-        await world.engine.setbacks.note()  # as every few minutes
+        await world.engine.rollback_detector.note()  # as every few minutes
         before = {store.name: (len(store.steps), store.rows_read) for store in world.stores}
         report = await world.engine.maintenance.sweep()
         assert (report.ran, report.waiting, report.stays) == (True, (), ())
@@ -347,7 +347,7 @@ async def test_a_job_that_fails_of_a_mistake_is_told_and_the_others_are_done(
     async def mistaken(*_: object) -> int:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(world.engine.dangling, "drop", mistaken)
+    monkeypatch.setattr(world.engine.orphans, "drop", mistaken)
     monkeypatch.setattr(world.engine.erasure, "watch", mistaken)
     world.long.down = True
     await world.update(entry, content="text two")
@@ -369,7 +369,7 @@ async def test_a_sweep_that_is_cut_off_gives_its_lease_back(
         await asyncio.Event().wait()
         return 0
 
-    monkeypatch.setattr(world.engine.dangling, "drop", long_job)
+    monkeypatch.setattr(world.engine.orphans, "drop", long_job)
     sweep = asyncio.create_task(world.engine.maintenance.sweep())
     await begun.wait()
     sweep.cancel()

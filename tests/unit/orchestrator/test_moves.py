@@ -246,7 +246,7 @@ async def test_a_store_restored_to_the_middle_of_a_move_keeps_what_had_arrived(w
         world.clock.advance(hours * HOUR + timedelta(minutes=1))
         if hours == 2:
             assert (
-                await world.engine.healing.compare(repair=True)
+                await world.engine.repair.compare(repair=True)
             ).left == []  # until then nothing is forgotten
         report = await world.engine.maintenance.sweep()
         assert report.removed_copies == 0

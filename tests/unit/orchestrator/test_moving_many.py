@@ -128,7 +128,7 @@ async def test_entries_that_do_not_exist_and_some_that_do_are_told_apart() -> No
     async with World() as world:
         entry = await world.write()
         keys = [Key(TENANT, entry.id), Key(TENANT, "01900000-0000-8000-8000-000000000000")]
-        results = await world.engine.tiering.move_many(ENTRIES, keys, "mid")
+        results = await world.engine.tier_mover.move_many(ENTRIES, keys, "mid")
         assert list(results.values()) == [MoveResult.MOVED, MoveResult.GONE]
 
 

@@ -39,7 +39,7 @@ async def pinned(world: World, content: str = "text", **more: Any) -> Entry:
 
 async def shown(engine: Engine) -> list[str]:
     """What the session shows as its own."""
-    return sorted(e.content for e in await engine.browsing.browse(EntryQuery(TENANT, (), pinned_to="s1")))
+    return sorted(e.content for e in await engine.browser.browse(EntryQuery(TENANT, (), pinned_to="s1")))
 
 
 async def still_pinned(world: World) -> list[str]:

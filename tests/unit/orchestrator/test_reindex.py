@@ -69,7 +69,7 @@ async def found(
 ) -> set[str]:
     return {
         hit.entry.content
-        for hit in await engine.searching.search(EntryQuery(TENANT, (scope,), mode=mode, **asked), text)
+        for hit in await engine.entry_search.search(EntryQuery(TENANT, (scope,), mode=mode, **asked), text)
     }
 
 
@@ -159,7 +159,7 @@ async def test_all_is_found_by_meaning_of_another_embedder_once_it_has_ended(
     assert await found(engine, "beverage", known_at=past) == {"Ada prefers tea", "Tea again"}
     assert await heard(await opened(engine), "beverage") == {"m1"}
     assert await astray(engine) == []
-    assert (await engine.searching.search(EntryQuery(TENANT, (USER,)), "beverage")).degraded == ()
+    assert (await engine.entry_search.search(EntryQuery(TENANT, (USER,)), "beverage")).degraded == ()
     assert [(name, text, version) for name, text, version, _, _ in await rows(world)] == before, (
         "no version came of it"
     )
@@ -230,7 +230,7 @@ async def test_without_an_embedder_or_with_one_whose_vectors_a_store_does_not_ta
         await bare.open()
         with pytest.raises(ConfigError, match="none is configured"):
             await bare.reindexing.run()
-        noted = await bare.meaning.read_note()
+        noted = await bare.embeddings.read_note()
         assert noted is not None
         assert (noted.model, noted.to) == (await OLD.fingerprint(), None)
 
@@ -251,10 +251,10 @@ async def test_meanwhile_each_finds_by_meaning_what_is_its_own_and_all_by_words(
         assert await heard(await opened(engine), "beverage") == set()
         assert await heard(await opened(old), "beverage") == {"m1"}
         for one in (engine, old):
-            hits = await one.searching.search(EntryQuery(TENANT, (USER,)), "tea")
+            hits = await one.entry_search.search(EntryQuery(TENANT, (USER,)), "tea")
             assert {"Ada prefers tea", "Tea again"} == {hit.entry.content for hit in hits}
             assert "made anew" in hits.degraded[0]
-            assert "made anew" in (await one.finding.find(Tenant(TENANT), None, "tea", 10)).degraded[0]
+            assert "made anew" in (await one.message_search.find(Tenant(TENANT), None, "tea", 10)).degraded[0]
         await write(engine, "A new beverage")
         await write(old, "An old beverage")
         assert await found(engine, "tea") == {"A new beverage"}
@@ -305,7 +305,7 @@ async def test_what_is_found_by_words_is_not_compared_with_a_vector_of_the_other
         engine = await process(world, ALIKE, reindex=True)
         for at in (None, world.clock.moment):
             words, both = [
-                await engine.searching.search(
+                await engine.entry_search.search(
                     EntryQuery(TENANT, (USER,), mode=mode, known_at=at), "beverage snow"
                 )
                 for mode in ("lexical", "hybrid")
@@ -338,7 +338,7 @@ async def test_both_open_also_where_it_was_broken_off_between_two_notes(ending: 
                 await process(world, new, reindex=True)
         world.heal()
         old, next_one = await process(world, OLD), await process(world, new)
-        assert None not in (old.meaning.lacks, next_one.meaning.lacks)
+        assert None not in (old.embeddings.lacks, next_one.embeddings.lacks)
         assert (await next_one.reindexing.run()).ended
         assert await others(world, new) == []
 
@@ -349,12 +349,12 @@ async def test_a_process_of_before_learns_of_the_beginning_and_of_the_end_by_its
     async with World(embedder=OLD) as world:
         await fill(world)
         engine = await process(world, new, reindex=True)
-        assert world.engine.meaning.lacks is None
+        assert world.engine.embeddings.lacks is None
         await world.engine.maintenance.sweep()
-        assert "made anew" in (world.engine.meaning.lacks or "")
+        assert "made anew" in (world.engine.embeddings.lacks or "")
         assert (await engine.reindexing.run()).ended
         await world.engine.maintenance.sweep()
-        assert "by now" in (world.engine.meaning.lacks or "")
+        assert "by now" in (world.engine.embeddings.lacks or "")
         assert await found(world.engine, "tea", mode="hybrid") == {"Ada prefers tea", "Tea again"}
         late = await world.write("Late tea", scope=USER)
         await world.flush()
@@ -385,11 +385,11 @@ async def test_a_process_of_the_next_embedder_asks_without_a_filter_once_it_has_
     async with World(embedder=OLD) as world:
         await fill(world)
         engine, beside = await process(world, new, reindex=True), await process(world, new)
-        assert beside.meaning.own is not None
+        assert beside.embeddings.own is not None
         assert (await engine.reindexing.run()).ended
-        assert engine.meaning.own is None
+        assert engine.embeddings.own is None
         await beside.maintenance.sweep()
-        assert beside.meaning.lacks is None
+        assert beside.embeddings.lacks is None
 
 
 async def test_another_embedder_may_be_chosen_half_way_also_the_one_before(new: Embedder) -> None:
@@ -616,7 +616,7 @@ async def test_what_was_under_way_when_it_ended_is_made_anew_by_a_sweep(kind: st
         world.clock.advance()
         world.mid.before["move.relabel" if kind == "move" else "update.home"] = reindex
         if kind == "move":
-            assert await engine.tiering.move(ENTRIES, Key(TENANT, entry.id), "long") == "moved"
+            assert await engine.tier_mover.move(ENTRIES, Key(TENANT, entry.id), "long") == "moved"
         else:
             await engine.entries.update(TENANT, entry.id, {"tags": ["late"]})
         assert await engine.reindexing.count_remaining(await new.fingerprint()) > 0

@@ -328,5 +328,5 @@ async def test_a_walk_ends_where_a_store_fails_and_says_so() -> None:
         await written(world, "a", "b", "c")
         world.short.fails_before.add("promotion.scan")
         missed = EvaluationGaps([], [])
-        assert [one async for one in world.engine.judging.everywhere(world.clock(), missed)] == []
+        assert [one async for one in world.engine.rule_evaluator.everywhere(world.clock(), missed)] == []
         assert len(missed.stores) == 1

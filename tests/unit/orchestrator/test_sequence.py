@@ -34,7 +34,7 @@ async def test_entries_without_a_sequence_come_before_the_others_by_id(
     asked = EntryQuery(TENANT, (USER,), order=order, limit=limit)  # type: ignore[arg-type]
     found: list[str] = []
     while True:
-        page = await world.engine.browsing.browse(asked)
+        page = await world.engine.browser.browse(asked)
         found += [entry.id for entry in page]
         if page.cursor is None:
             break

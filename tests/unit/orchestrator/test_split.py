@@ -229,8 +229,10 @@ async def test_an_engine_works_on_a_split_tier_as_on_a_whole_one() -> None:
     )
     for tenant in drafts:
         asked = EntryQuery(tenant, (Scope.user("ann"),))
-        assert [e.id for e in await engine.browsing.browse(asked)] == [entries[tenant].id]
-        assert [h.entry.id for h in await engine.searching.search(asked, "lantern")] == [entries[tenant].id]
+        assert [e.id for e in await engine.browser.browse(asked)] == [entries[tenant].id]
+        assert [h.entry.id for h in await engine.entry_search.search(asked, "lantern")] == [
+            entries[tenant].id
+        ]
     assert [e.content for e in await engine.entries.history("umbrella", changed.id)] == [
         "the lantern of umbrella",
         "a lantern, mended",
@@ -250,7 +252,7 @@ async def test_a_tombstone_beside_the_part_where_the_entry_lives_again_is_forgot
     key = Key("acme", (await engine.entries.write("acme", draft)).id)
     assert await engine.delete("acme", key.id)
     await engine.entries.write("acme", draft, revive=True)
-    assert await engine.tiering.move(ENTRIES, key, "mid") is MoveResult.MOVED
+    assert await engine.tier_mover.move(ENTRIES, key, "mid") is MoveResult.MOVED
     assert isinstance((await parts["rest"].get(ENTRIES, [key]))[0], Tombstone)
     assert isinstance((await parts["sessions"].get(ENTRIES, [key]))[0], Record)
     clock.advance(engine.settings.tombstone_life + timedelta(days=1))
@@ -340,7 +342,7 @@ async def test_a_tombstone_in_one_part_is_forgotten_though_a_record_in_another_h
     first = await engine.entries.write("acme", draft)
     assert await engine.delete("acme", first.id)
     again = await engine.entries.write("acme", draft, revive=True)
-    assert await engine.tiering.move(ENTRIES, Key("acme", again.id), "mid") == "moved"
+    assert await engine.tier_mover.move(ENTRIES, Key("acme", again.id), "mid") == "moved"
     assert isinstance((await parts["rest"].get(ENTRIES, [Key("acme", again.id)]))[0], Tombstone)
     clock.advance(31 * DAY)
     await engine.maintenance.sweep()

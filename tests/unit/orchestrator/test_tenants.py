@@ -223,7 +223,7 @@ class History:
 
     async def move(self) -> None:
         for one in list(self.stand):
-            await self.other.tiering.move(ENTRIES, Key(TENANT, one), self.chance.choice(("mid", "long")))
+            await self.other.tier_mover.move(ENTRIES, Key(TENANT, one), self.chance.choice(("mid", "long")))
 
     async def note(self) -> None:
         begun, text = self.begun, f"{AFTER} {self.chance.random()}"

@@ -131,20 +131,20 @@ async def test_vectors_of_another_embedder_are_refused_and_the_stores_closed() -
     world.embedder = embedder()
     same = world.another_engine()
     await same.open()
-    assert await same.meaning.fingerprint_in(world.long) == await world.embedder.fingerprint()
+    assert await same.embeddings.fingerprint_in(world.long) == await world.embedder.fingerprint()
 
 
 async def test_a_store_opened_without_an_embedder_takes_any_later() -> None:
     world = World()
     async with world:
-        assert world.engine.meaning.on is False
-        assert await world.engine.meaning.fingerprint_in(world.long) is None
+        assert world.engine.embeddings.on is False
+        assert await world.engine.embeddings.fingerprint_in(world.long) is None
         await world.write("abc")
         assert await world.search("abc") == ["abc"]
     world.embedder = embedder()
     engine = world.another_engine()
     await engine.open()
-    assert engine.meaning.on is True
+    assert engine.embeddings.on is True
 
 
 async def test_an_embedder_with_more_dimensions_than_a_store_takes_is_refused() -> None:
@@ -155,7 +155,7 @@ async def test_an_embedder_with_more_dimensions_than_a_store_takes_is_refused() 
 
 async def test_stores_that_take_no_vectors_are_not_asked_about_them() -> None:
     async with World(short=replace(DURABLE, semantic=False), embedder=embedder()) as world:
-        assert await world.engine.meaning.fingerprint_in(world.short) is None
+        assert await world.engine.embeddings.fingerprint_in(world.short) is None
         await world.write("aaa")
         assert await world.search("aaa") == ["aaa"]
 
@@ -165,7 +165,9 @@ async def test_entries_are_found_by_meaning_and_an_edit_changes_theirs() -> None
         a = await world.write("aaaa", scope=USER)
         await world.write("bbbb", scope=USER)
         await world.write("zzzz", scope=USER)  # has no vector
-        hits = await world.engine.searching.search(EntryQuery(TENANT, (USER,), limit=1), "aa", explain=True)
+        hits = await world.engine.entry_search.search(
+            EntryQuery(TENANT, (USER,), limit=1), "aa", explain=True
+        )
         assert [(h.entry.content, h.explanation["ranks"]["semantic"]) for h in hits] == [("aaaa", 1)]
         await world.update(a, content="cccc")
         assert (await world.search("ccc", USER))[0] == "cccc"
@@ -189,7 +191,7 @@ async def test_entries_of_a_session_are_found_by_meaning_where_their_home_has_no
         for content in ("aaaa", "bbbb", "abab"):
             await world.write(content, scope=SESSION)
         await world.write("aaab", scope=USER)
-        both = await world.engine.searching.search(
+        both = await world.engine.entry_search.search(
             EntryQuery(TENANT, (SESSION, USER), limit=2), "aa", explain=True
         )
         assert [h.entry.content for h in both] == ["aaaa", "aaab"]
@@ -224,7 +226,7 @@ async def _asked(world: World, *scopes: Scope, limit: int = 10) -> list[tuple[st
     asked for such, once.
     """
     heard = _listened(world)
-    assert await world.engine.searching.search(EntryQuery(TENANT, scopes, limit=limit), "aa bb")
+    assert await world.engine.entry_search.search(EntryQuery(TENANT, scopes, limit=limit), "aa bb")
     asked = [one for one in heard if one[1] in ("candidates", "search")]
     passages = [one for one in asked if one[2] is not None and one[2].collection is ENTRY_PASSAGES]
     assert [(name, question.limit) for name, _, question in passages if question is not None] == [
@@ -399,7 +401,7 @@ async def test_what_was_to_have_its_home_in_a_store_that_comes_late_and_is_a_cac
         except StoreUnavailable:
             return None
 
-    embedded = engine.meaning.embed_records
+    embedded = engine.embeddings.embed_records
 
     async def arrives_meanwhile(records: Sequence[Record]) -> list[Record]:
         with contextlib.suppress(StoreUnavailable):
@@ -413,7 +415,7 @@ async def test_what_was_to_have_its_home_in_a_store_that_comes_late_and_is_a_cac
     await engine.open()
     late.gone = False
     with monkeypatch.context() as patched:
-        patched.setattr(engine.meaning, "embed_records", arrives_meanwhile)
+        patched.setattr(engine.embeddings, "embed_records", arrives_meanwhile)
         assert await write("text that was on its way") is None
     assert list(late.state.everything("entries")) == []
     entry = await write("text")

@@ -50,7 +50,7 @@ async def _roll_back(engine: Engine, *, erase: bool = False, derived: bool = Fal
 
 
 async def _shown(engine: Engine, asked: EntryQuery = ASKED) -> list[str]:
-    return sorted(entry.content for entry in await engine.browsing.browse(asked))
+    return sorted(entry.content for entry in await engine.browser.browse(asked))
 
 
 async def _poisoned(world: World) -> dict[str, Entry]:
@@ -348,11 +348,11 @@ async def test_a_search_asks_the_archive_for_blocked_sources_once_in_two_seconds
     await _write(world, "tea")
     world.mid.steps.clear()
     for _ in range(3):
-        await world.engine.searching.search(ASKED, "tea")
-        await world.engine.browsing.browse(ASKED)
+        await world.engine.entry_search.search(ASKED, "tea")
+        await world.engine.browser.browse(ASKED)
     assert world.mid.steps.count("distrust.read") == 1
     world.clock.advance(LATER)
-    await world.engine.searching.search(ASKED, "tea")
+    await world.engine.entry_search.search(ASKED, "tea")
     assert world.mid.steps.count("distrust.read") == 2
 
 
@@ -376,10 +376,10 @@ async def test_where_blocked_sources_are_unknown_what_comes_from_somewhere_is_no
     unnamed = await _write(world, "good", SESSION)
     other = await world.another_process()
     setattr(world.mid, way, True)
-    browsed = await other.browsing.browse(EntryQuery(TENANT, (SESSION,)))
+    browsed = await other.browser.browse(EntryQuery(TENANT, (SESSION,)))
     assert [entry.content for entry in browsed] == ["good"]
     assert any("may be blocked" in said for said in browsed.degraded)
-    found = await other.searching.search(EntryQuery(TENANT, (SESSION,)), "good web agent")
+    found = await other.entry_search.search(EntryQuery(TENANT, (SESSION,)), "good web agent")
     assert [hit.entry.content for hit in found] == ["good"]
     assert await other.entries.get(TENANT, unnamed.id) == unnamed
     with pytest.raises(StoreUnavailable):

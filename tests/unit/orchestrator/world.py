@@ -247,7 +247,7 @@ class World:
         return bool(await self.engine.delete(TENANT, entry.id))
 
     async def move(self, entry: Entry, to: str) -> str:
-        return await self.engine.tiering.move(ENTRIES, Key(TENANT, entry.id), to)
+        return await self.engine.tier_mover.move(ENTRIES, Key(TENANT, entry.id), to)
 
     async def break_off(self, entry: Entry, to: str) -> None:
         """A move that makes its copy and gets no further: its source has not let go."""
@@ -259,20 +259,20 @@ class World:
             store.fails_before.discard("move.release")
 
     async def browse(self, scope: Scope = SESSION, **more: Any) -> list[str]:
-        return [e.content for e in await self.engine.browsing.browse(EntryQuery(TENANT, (scope,), **more))]
+        return [e.content for e in await self.engine.browser.browse(EntryQuery(TENANT, (scope,), **more))]
 
     async def search(self, text: str, scope: Scope = SESSION, **more: Any) -> list[str]:
         return [
             h.entry.content
-            for h in await self.engine.searching.search(EntryQuery(TENANT, (scope,), **more), text)
+            for h in await self.engine.entry_search.search(EntryQuery(TENANT, (scope,), **more), text)
         ]
 
     async def seen(self, entry: Entry) -> list[str]:
         """What every way of reading shows of an entry, which must agree."""
         got = await self.get(entry)
         asked = EntryQuery(TENANT, (entry.scope,))
-        listed = await self.engine.browsing.browse(asked)
-        found = [hit.entry for hit in await self.engine.searching.search(asked, "text")]
+        listed = await self.engine.browser.browse(asked)
+        found = [hit.entry for hit in await self.engine.entry_search.search(asked, "text")]
         ways = [[e.content for e in way if e.id == entry.id] for way in ([got] if got else [], listed, found)]
         assert ways[0] == ways[1] == ways[2], ways
         return ways[0]

@@ -106,7 +106,7 @@ class Balances:
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
-        self._turns, self._counts = KeyLocks(), KeyLocks()
+        self._key_locks, self._counts = KeyLocks(), KeyLocks()
 
     @property
     def _store(self) -> Store:
@@ -135,7 +135,7 @@ class Balances:
             balance_key(tenant),
             RetryDeadline(self._placement, f"the usage record of tenant {tenant}"),
         )
-        async with self._turns.take(RESERVATIONS, key, patience):
+        async with self._key_locks.take(RESERVATIONS, key, patience):
             while True:
                 balance = await self.of(tenant)
                 changed = change(balance)

@@ -45,12 +45,12 @@ Where: TypeAlias = Literal["home", "long", "off"]
 class Passages:
     """Makes and erases them."""
 
-    def __init__(self, placement: Placement, *, meaning: Embeddings, outbox: Outbox, where: Where) -> None:
+    def __init__(self, placement: Placement, *, embeddings: Embeddings, outbox: Outbox, where: Where) -> None:
         self._placement = placement
-        self._meaning = meaning
+        self._embeddings = embeddings
         self._outbox = outbox
         self._where = where
-        self.making = PassageBuilder(OF_MESSAGES, placement, meaning=meaning, outbox=outbox)
+        self.making = PassageBuilder(OF_MESSAGES, placement, embeddings=embeddings, outbox=outbox)
         self._waiting: dict[Key, int] = {}
         self._turn = asyncio.Lock()
         self.on_waiting: Callable[[], None] | None = None
@@ -76,7 +76,7 @@ class Passages:
         """
         if self._where == "off":
             return "conversations.meaning is 'off'"
-        if not self._meaning.on:
+        if not self._embeddings.on:
             return "no embedder is configured"
         store = self._placement.topology.home(self.tier)
         return (
@@ -87,30 +87,30 @@ class Passages:
 
     async def vector_of(self, query: str) -> bytes | None:
         """What passages are compared with; None for what means nothing."""
-        return await self._meaning.of_query(query)
+        return await self._embeddings.of_query(query)
 
     async def scale(self) -> EmbedderScale | None:
         """Return what relevance is computed with; None where the embedder has no
         calibration.
         """
-        return await self._meaning.scale()
+        return await self._embeddings.scale()
 
     async def check_relevance(self, least: float | None, mode: SearchMode) -> None:
         """Raise `InvalidInput` where a least relevance is asked for that nobody can
         compute.
         """
         if self.store is not None:
-            await self._meaning.check_relevance(least, mode)
+            await self._embeddings.check_relevance(least, mode)
 
     @property
     def own(self) -> Condition | None:
         """Those with a vector of the embedder in use; None where there are no others."""
-        return self._meaning.own
+        return self._embeddings.own
 
     @property
     def lacks(self) -> str | None:
         """Why some are not compared; None where all are."""
-        return self._meaning.lacks
+        return self._embeddings.lacks
 
     # -- owed --------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Passages:
 
     async def _embed(self, items: Sequence[Item]) -> Sequence[Came]:
         if self.store is None:  # with an embedder somewhere else it is still to be done
-            return [self._where == "off" or self._meaning.on] * len(items)
+            return [self._where == "off" or self._embeddings.on] * len(items)
         return await self.making.make(items, self.tier)
 
     async def _forget(self, pending: OutboxRecord, owed: PendingStep) -> bool:

@@ -82,7 +82,9 @@ async def astray(engine: Engine) -> list[str]:
             parts |= {
                 (row.key.id, number): part for number, part in enumerate(parts_of(message.text[:8_192]))
             }
-    vectors = await engine.meaning.of_texts(list(parts.values())) if at is not None else [None] * len(parts)
+    vectors = (
+        await engine.embeddings.of_texts(list(parts.values())) if at is not None else [None] * len(parts)
+    )
     wanted = {name: vector for name, vector in zip(parts, vectors, strict=True) if vector is not None}
     stands = [(store, row) for store in engine.topology.stores for row in await _rows(store, PASSAGES)]
     there = {

@@ -102,12 +102,12 @@ async def test_who_meets_a_damaged_balance_counts_it_anew(world: World) -> None:
 async def test_a_repair_names_a_balance_that_cannot_be_read_and_counts_it(world: World) -> None:
     await put(world.engine, b"x" * 30)
     damage(world)
-    found = await world.engine.healing.compare()
+    found = await world.engine.repair.compare()
     said = "the usage record of tenant 'acme' cannot be read, and its artifacts and large texts take 30"
     assert (found.ok, found.differs) == (False, {said: 1})
-    repaired = await world.engine.healing.compare(repair=True)
+    repaired = await world.engine.repair.compare(repair=True)
     assert (repaired.ok, repaired.differs) == (True, {said: 1})
-    assert (await world.engine.healing.compare()).differs == {}
+    assert (await world.engine.repair.compare()).differs == {}
     assert await reserved(world.engine) == 30
 
 
@@ -115,9 +115,9 @@ async def test_a_repair_names_a_balance_that_is_not_there_and_counts_it(world: W
     await put(world.engine, b"x" * 30)
     world.mid.state.place(RESERVATIONS.name, KEY, None)
     said = "the usage record of tenant 'acme' says 0 bytes, and its artifacts and large texts take 30"
-    assert (await world.engine.healing.compare()).differs == {said: 1}
-    assert (await world.engine.healing.compare(repair=True)).differs == {said: 1}
-    assert (await world.engine.healing.compare()).differs == {}
+    assert (await world.engine.repair.compare()).differs == {said: 1}
+    assert (await world.engine.repair.compare(repair=True)).differs == {said: 1}
+    assert (await world.engine.repair.compare()).differs == {}
     assert await reserved(world.engine) == 30
 
 
@@ -130,9 +130,9 @@ async def test_a_repair_names_a_balance_that_is_not_what_stands_and_counts_it(
     said = (
         f"the usage record of tenant 'acme' says {total:,} bytes, and its artifacts and large texts take 30"
     )
-    assert (await world.engine.healing.compare()).differs == {said: 1}
-    assert (await world.engine.healing.compare(repair=True)).differs == {said: 1}
-    assert (await world.engine.healing.compare()).differs == {}
+    assert (await world.engine.repair.compare()).differs == {said: 1}
+    assert (await world.engine.repair.compare(repair=True)).differs == {said: 1}
+    assert (await world.engine.repair.compare()).differs == {}
     assert await reserved(world.engine) == 30
 
 
@@ -145,7 +145,7 @@ async def test_a_balance_that_others_keep_changing_does_not_differ(world: World)
         await put(other, b"y", f"p{next(numbers)}")
 
     world.mid.before["artifacts.compare"] = another
-    assert (await world.engine.healing.compare()).differs == {}
+    assert (await world.engine.repair.compare()).differs == {}
 
 
 @pytest.mark.parametrize("step", ["artifacts.balance", "artifacts.recount"])
@@ -166,7 +166,7 @@ async def test_a_count_that_was_broken_off_is_owed_and_done_by_a_sweep(world: Wo
     await put(world.engine, b"x" * 30)
     await misstate(world, 40)
     world.mid.fails_before.add("artifacts.recount")
-    assert "artifacts.recount" in (await world.engine.healing.compare(repair=True)).error
+    assert "artifacts.recount" in (await world.engine.repair.compare(repair=True)).error
     engine = await swept(world)
     (there,) = await world.mid.get(RESERVATIONS, [KEY])
     assert isinstance(there, Record)

@@ -756,11 +756,11 @@ async def test_what_was_said_in_a_session_that_has_expired_is_not_found(world: W
     """Before a sweep has erased it, as after."""
     draft = SessionDraft("s1", expires_at=timedelta(hours=1))
     await (await world.engine.conversations.create(TENANT, draft)).append([user("the heron stands", "u1")])
-    assert [hit.message.id for hit in await world.engine.finding.find(Tenant(TENANT), None, "heron", 10)] == [
-        "u1"
-    ]
+    assert [
+        hit.message.id for hit in await world.engine.message_search.find(Tenant(TENANT), None, "heron", 10)
+    ] == ["u1"]
     world.clock.advance(timedelta(hours=2))
-    assert await world.engine.finding.find(Tenant(TENANT), None, "heron", 10) == []
+    assert await world.engine.message_search.find(Tenant(TENANT), None, "heron", 10) == []
 
 
 async def test_an_expired_session_that_was_created_again_is_not_erased_by_who_comes_late(

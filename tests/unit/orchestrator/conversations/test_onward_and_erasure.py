@@ -162,7 +162,7 @@ async def test_what_an_end_has_taught_stays_when_a_message_of_an_earlier_summary
     await session.handle_window_exit()
     assert await taught(world) == ["secret secret", "tea"]
     (made,) = [
-        entry for entry in await engine.browsing.browse(EntryQuery(TENANT, (USER,))) if entry.content == "tea"
+        entry for entry in await engine.browser.browse(EntryQuery(TENANT, (USER,))) if entry.content == "tea"
     ]
     sources = await engine.conversations.window_exit.derived.messages_of(
         await engine.entries.live_record(TENANT, made.id)

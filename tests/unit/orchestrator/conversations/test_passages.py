@@ -55,7 +55,7 @@ async def test_a_message_is_found_by_meaning_as_soon_as_it_is_said(meant: World)
     assert await found(session, "beverage") == ["u1"]
     assert await found(session, "heron", "lexical") == []
     assert await found(session, "heron", "hybrid") == ["u2"]
-    hits = await meant.engine.finding.find(Tenant(TENANT), None, "beverage", 10)
+    hits = await meant.engine.message_search.find(Tenant(TENANT), None, "beverage", 10)
     assert [(hit.session_id, hit.message.id) for hit in hits] == [("s1", "u1")]
     assert await meant.owed() == 0
     assert await settled(meant) == []
@@ -185,11 +185,11 @@ async def test_the_fields_of_its_session_decide_who_finds_it(meant: World) -> No
         session = await meant.engine.conversations.create(TENANT, SessionDraft(f"of-{user_id}", user=user_id))
         await session.append([user("tea")])
     for user_id in ("ada", "bob"):
-        hits = await meant.engine.finding.find(
+        hits = await meant.engine.message_search.find(
             Tenant(TENANT), Eq("subject", user_id), "beverage", 10, "semantic"
         )
         assert [hit.session_id for hit in hits] == [f"of-{user_id}"]
-    assert await meant.engine.finding.find(Tenant("another"), None, "beverage", 10, "semantic") == []
+    assert await meant.engine.message_search.find(Tenant("another"), None, "beverage", 10, "semantic") == []
 
 
 async def test_another_process_finds_by_words_at_once_and_by_meaning_once_the_writer_was_quiet(

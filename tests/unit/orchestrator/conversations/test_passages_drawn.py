@@ -116,7 +116,7 @@ class Told:
             lambda engine, session: session.exclude(name, "manual"),
             lambda engine, session: session.compact(lambda _: text, keep_last=1, reason="manual"),
             lambda engine, session: hits_of(session, "beverage", 10),
-            lambda engine, session: engine.finding.find(Tenant(TENANT), None, "boat", 10),
+            lambda engine, session: engine.message_search.find(Tenant(TENANT), None, "boat", 10),
             lambda engine, session: engine.conversations.passages.catch_up(),
             lambda engine, session: engine.maintenance.sweep(),
             stream,
