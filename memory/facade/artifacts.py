@@ -162,7 +162,9 @@ class Artifacts:
         manifests = self._access.engine.conversations.manifests
         if isinstance(artifact, tuple):
             if len(artifact) != 2:
-                raise InvalidInput("artifact", "must be an id, or a tuple of session id and path")
+                raise InvalidInput(
+                    "artifact", f"must be an id, or a tuple of session id and path, not {len(artifact)} items"
+                )
             session, path = validation.identifier("session_id", artifact[0]), check_path(artifact[1])
             return await manifests.at(self._access.tenant, session, path)
         return await manifests.get(self._access.tenant, id_of(artifact))
@@ -198,7 +200,7 @@ def _size_at(path: os.PathLike[str]) -> int:
         with open(path, "rb") as file:
             return os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise InvalidInput("data", f"cannot be read: {error}") from error
+        raise InvalidInput("data", f"cannot be read: {error}. Check the path and its permissions") from error
 
 
 async def _alone(data: bytes | bytearray | memoryview) -> AsyncGenerator[bytes, None]:
@@ -227,7 +229,7 @@ async def _check_pieces(data: AsyncIterable[bytes]) -> AsyncGenerator[bytes, Non
 def _bytes(piece: object) -> bytes:
     if isinstance(piece, bytes | bytearray):
         return piece  # type: ignore[return-value]
-    raise InvalidInput("data", f"must yield bytes, not {type(piece).__name__}")
+    raise InvalidInput("data", f"must yield bytes, not {type(piece).__name__}. Open files with mode 'rb'")
 
 
 def _size_of(file: Any) -> int | None:

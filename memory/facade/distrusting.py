@@ -18,7 +18,7 @@ def origins_of(source: str | None, agent: str | None, run: str | None) -> list[s
     """Return the named source, agent and run. At least one must be named."""
     Provenance(source, agent, run)
     if not (origins := named_in({"source": source, "agent": agent, "run": run})):
-        raise InvalidInput("source", "name a source, an agent or a run")
+        raise InvalidInput("source", "must be given, or agent= or run=. Pass at least one of the three")
     return origins
 
 

@@ -73,7 +73,7 @@ class LegalHolds:
         validation.identifier("name", name)
         if not validation.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1).strip():
             raise InvalidInput(
-                "reason", "must not be blank. Say why the hold exists, for whoever finds it years later"
+                "reason", "must not be blank. Say why the hold exists, for readers in later years"
             )
         given: dict[Over, str] = {}
         if scope is not None:

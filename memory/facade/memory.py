@@ -199,7 +199,9 @@ class Memory(AsyncContext):
         if isinstance(token_counter, str):
             settings["token_counter"] = token_counter
         if isinstance(policies, str) or not isinstance(policies, Sequence):
-            raise ConfigError(f"policies: must be a list of policies, not {type(policies).__name__}")
+            raise ConfigError(
+                f"policies: must be a list of policies, not {type(policies).__name__}. Pass policies=[…]"
+            )
         if named := [one for one in policies if isinstance(one, str)]:
             settings["policies"] = named
         if tenant is not None:
@@ -339,7 +341,7 @@ class Memory(AsyncContext):
             expires_at=expires_at,
             shared=shared,
         )
-        reads_of_caller()  # child tasks of the caller let it know what they read
+        reads_of_caller()  # so that reads by the caller's child tasks count as its own
         return Session(self._access, draft, create=flag("create", create))
 
     @property
@@ -1121,7 +1123,7 @@ class Memory(AsyncContext):
             `ran` says whether this one did.
         """
         if rate is not None and real("rate", rate) <= 0:
-            raise InvalidInput("rate", "must be greater than 0")
+            raise InvalidInput("rate", f"must be greater than 0, not {rate}. Omit it to set no limit")
         return await self._engine.maintain(Allowance(length("budget", budget), rate))
 
     # -- shared ------------------------------------------------------------------------

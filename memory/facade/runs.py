@@ -68,7 +68,7 @@ class Runs:
         """
         count = len(validation.sequence("messages", messages)) if message_count is None else message_count
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < validation.INT64:
-            raise InvalidInput("message_count", "must be a whole number, not below 0")
+            raise InvalidInput("message_count", "must be a whole number from 0 to 2**63 - 1")
         draft = RunDraft(
             id=validation.identifier("run_id", run_id),
             child_id=validation.identifier("child_id", child_id),

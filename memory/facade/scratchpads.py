@@ -40,7 +40,7 @@ class Scratchpads:
         """
         said = validation.text("text", text, max_bytes=CAP)
         if not said.strip():
-            raise InvalidInput("text", "says nothing")
+            raise InvalidInput("text", "must not be blank. Pass the text to append")
         return await self._access.engine.scratchpads.append(self._access.tenant, agent_of(agent), said)
 
     async def read(self, agent: str | None = None) -> Scratchpad:

@@ -388,9 +388,12 @@ class Session:
         """
         for name, value in (("budget", budget), ("last", last)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-                raise InvalidInput(name, "must be a whole number, not below 0")
+                raise InvalidInput(name, "must be a whole number of 0 or more")
         if isinstance(slack, bool) or not isinstance(slack, int | float) or not 0 <= slack < 1:
-            raise InvalidInput("slack", "must be a share of the budget: 0 or more, and below 1")
+            raise InvalidInput(
+                "slack",
+                "must be a share of the budget, from 0 to below 1. Pass 0.25 for steps of a quarter",
+            )
         validation.one_of("by", by, ("blocks", "turns"))
         for name, is_given in (("by", by == "turns"), ("slack", slack > 0)):
             if is_given and budget is None and last is not None:
@@ -532,7 +535,10 @@ class Session:
         """
         function("summarise", summarise)
         if isinstance(keep_last, bool) or not isinstance(keep_last, int):
-            raise InvalidInput("keep_last", "must be a whole number")
+            raise InvalidInput(
+                "keep_last",
+                f"must be a whole number, not {type(keep_last).__name__}. It says how many messages stay",
+            )
         return await (await self._conversation()).compact(
             summarise,
             keep_last=keep_last,
@@ -684,11 +690,15 @@ def _schemas(tools: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str,
     given = [] if tools is None else validation.sequence("tools", tools)
     for tool in given:
         if not isinstance(tool, Mapping):
-            raise InvalidInput("tools", f"each must be a schema, an object, not {type(tool).__name__}")
+            raise InvalidInput(
+                "tools", f"must be a list of schemas, each a mapping, not {type(tool).__name__}"
+            )
         try:
             json.dumps(dict(tool))
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput("tools", f"is not JSON: {error}") from None
+            raise InvalidInput(
+                "tools", f"must be JSON: {error}. Pass the schemas that the model is sent"
+            ) from None
     return given
 
 
@@ -696,5 +706,5 @@ def _number(field: str, value: int | None) -> int | None:
     if value is not None and (
         isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63
     ):
-        raise InvalidInput(field, "must be a whole number, not below 0")
+        raise InvalidInput(field, "must be a whole number from 0 to 2**63 - 1")
     return value

@@ -71,7 +71,7 @@ class MessageStream(AsyncContext):
             return
         try:
             await self.finish(finish_reason=INTERRUPTED)
-        except MemoryTiersError as also:  # what went wrong first is what the caller must see
+        except MemoryTiersError as also:  # the caller must see the first error
             log.info("message %s keeps only the part that was stored: %s", self._id, also)
 
     async def write(self, text: str) -> None:

@@ -140,7 +140,9 @@ class Tasks:
         given = validation.sequence("tasks", tasks, at_most=MOST_TASKS)
         for one in given:
             if not isinstance(one, Mapping) or "id" not in one:
-                raise InvalidInput("tasks", "each must be a mapping with an id and other arguments of `save`")
+                raise InvalidInput(
+                    "tasks", "each must be a mapping with the task's `id` and the other arguments of `save`"
+                )
         drafts = [_check_task(**one) for one in given]
         if len({draft.id for draft in drafts}) < len(drafts):
             raise InvalidInput("tasks", "two tasks have the same id. Change one of them")

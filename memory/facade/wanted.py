@@ -176,7 +176,7 @@ def least_relevance(value: object) -> float | None:
 def _days(field: str, value: timedelta | float) -> float:
     days = value / DAY if isinstance(value, timedelta) else real(field, value)
     if days <= 0:
-        raise InvalidInput(field, "must be greater than zero")
+        raise InvalidInput(field, f"must be greater than zero, not {days:g} days. Pass a timedelta or days")
     return days
 
 
