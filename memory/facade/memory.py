@@ -134,33 +134,6 @@ class Memory(AsyncContext):
     `memory.entries`, `memory.relations`, `memory.short_ids`, `memory.sessions`,
     `memory.scratchpads`, `memory.artifacts`, `memory.commands` and `memory.admin`.
 
-    Args:
-        config: A URL, the path of a SQLite file or of a `.toml` file, a mapping, or a
-            `MemoryConfig`.
-        tenant: The tenant; the configured one by default.
-        embedder: The setting (`"wordllama"`, `"none"`, or
-            `{"use": "folder", "path": ...}` for your own sentence encoder), an
-            `Embedder`, or a function from texts to vectors.
-        token_counter: Counts the tokens that messages cost a model: a configured name,
-            a `TokenCounter`, or a function from a text to its tokens.
-        on_window_exit: A function that derives entries from messages that leave the
-            window of a session. It gets an `ExitedMessages`, may be async, and returns
-            texts, drafts or arguments of `write`. The entries go to the session's user
-            unless they name a scope. See below.
-        advisor: A language model: an `Advisor`, or a function from a `Prompt` to text.
-            Searches use it for `expand` and `rerank`, and writes for `auto_tag` and
-            `auto_supersede`.
-        reranker: Scores texts against a question: a `Reranker`, a function from both to
-            numbers, or a separate `Advisor`.
-        policies: Rules in Python. Each is an object with a `name` and
-            `decide(record, facts, now)`, or the name of an installed policy; see
-            `Policy`.
-        write_gate: Checks every write. It gets the draft and its `Provenance`, and
-            returns True, a reason to refuse the draft, or changes to it.
-        recall_gate: Checks every `Entry` before it is shown, and returns whether it may
-            be.
-        settings: Single values that override those of `config`.
-
     Messages leave a window by a compaction, because `replace` or a provider drops them,
     or because the session ends. Messages that are excluded, cleared, rolled back or
     erased are not passed to `on_window_exit`. The session's end and maintenance call
@@ -176,6 +149,33 @@ class Memory(AsyncContext):
     Gates may be async, or block. If the write gate fails, or does not answer within
     `durations.deadline`, the entry is not written (`RejectedByGate`). If the recall
     gate does, the entry is not shown, and the result counts it in `withheld`.
+
+    Args:
+        config: A URL, the path of a SQLite file or of a `.toml` file, a mapping, or a
+            `MemoryConfig`.
+        tenant: The tenant; the configured one by default.
+        embedder: A setting (`"wordllama"`, `"none"`, or
+            `{"use": "folder", "path": ...}` for your own sentence encoder), an
+            `Embedder`, or a function from texts to vectors.
+        token_counter: Counts the tokens that messages cost a model: a configured name,
+            a `TokenCounter`, or a function from a text to its tokens.
+        on_window_exit: A function that derives entries from messages that leave the
+            window of a session. It gets an `ExitedMessages`, may be async, and returns
+            texts, drafts or arguments of `write`. The entries go to the session's user
+            unless they name a scope. See above.
+        advisor: A language model: an `Advisor`, or a function from a `Prompt` to text.
+            Searches use it for `expand` and `rerank`, and writes for `auto_tag` and
+            `auto_supersede`.
+        reranker: Scores texts against a question: a `Reranker`, a function from both to
+            numbers, or a separate `Advisor`.
+        policies: Rules in Python. Each is an object with a `name` and
+            `decide(record, facts, now)`, or the name of an installed policy; see
+            `Policy`.
+        write_gate: Checks every write. It gets the draft and its `Provenance`, and
+            returns True, a reason to refuse the draft, or changes to it.
+        recall_gate: Checks every `Entry` before it is shown, and returns whether it may
+            be.
+        **settings: Single values that override those of `config`.
     """
 
     def __init__(
@@ -902,9 +902,9 @@ class Memory(AsyncContext):
 
         `boost` raises matching entries in close calls and removes none.
         `boost={"types": ["user"], "tags": ["home"]}` raises entries of the type, and
-        entries with the tag. `boost["conversation_id"]` raises what was said there.
-        `filter` removes what does not match. `filter={"types": ["user"], "tags":
-        ["home"]}` finds only entries of the type that have the tag.
+        entries with the tag. `boost["conversation_id"]` raises entries that were said
+        there. `filter` removes entries that do not match. `filter={"types": ["user"],
+        "tags": ["home"]}` finds only entries of the type that have the tag.
 
         Without `boost["types"]` the search raises the types that the question itself
         seems to ask for, unless `intent` is False. Other boosts and filters do not
@@ -913,9 +913,9 @@ class Memory(AsyncContext):
         A hit's `score` is the sort key of one search and does not compare across
         searches. Its `relevance`, from 0 to 1, does.
 
-        A blank query browses by the last change and scores nothing. `boost` filters
-        there: by types and tags, and by what is pinned to `conversation_id` or to no
-        conversation.
+        A blank query lists entries by their last change and scores nothing. There
+        `boost` filters: by types and tags, and it leaves out entries that are pinned to
+        a conversation other than `conversation_id`.
 
         Args:
             limit: At most this many hits; 10 by default.
@@ -995,8 +995,8 @@ class Memory(AsyncContext):
             user: Search only sessions of this user.
             agent: Search only sessions of this agent.
             namespace: Search only sessions of this namespace.
-            since: The message was appended at or after this moment.
-            until: The message was appended at or before this moment.
+            since: The message was said at or after this moment.
+            until: The message was said at or before this moment.
             min_relevance: Leave out messages below this relevance, from 0 to 1.
 
         Raises:
