@@ -269,16 +269,18 @@ class Session:
         the library before, for example `memory.session`.
 
         Messages that `context` added for the model (recalled facts, results of
-        interrupted calls) are not stored. A message that was edited since the read
-        stays as it is now. A message that was edited in the list without its id leaves
-        the window. To remove a message for good, `exclude` or `erase` it.
+        interrupted calls) are not stored. Unless `revive` is set, a message that was
+        edited since the read stays as it is now, and one that was erased is not written
+        again. A message that was edited in the list without its id leaves the window.
+        To remove a message for good, `exclude` or `erase` it.
 
         The call makes several writes, new messages first. If it is cut off, the new
         messages are after the old ones, and the same call again completes it.
 
         Args:
             messages: The messages of the new window.
-            revive: Write messages that were erased since the read again.
+            revive: Write the messages as the list has them, also those that were edited
+                or erased since the read.
         """
         said = import_messages(validation.sequence("messages", messages), "messages")
         conversation = await self._conversation()
