@@ -34,7 +34,7 @@ class Delegated(Shown):
 
     @property
     def line(self) -> str:
-        """The entry as one line: `- #42 [reference] Where the keys are [home, keys]`.
+        """The entry as one line: `- #42  [reference]  Where the keys are [home, keys]`.
 
         It stays one line, even if the title or the tags contain line breaks.
         """

@@ -269,8 +269,8 @@ class Session:
         the library before, for example `memory.session`.
 
         Messages that `context` added for the model (recalled facts, results of
-        interrupted calls) are not stored. Unless `revive` is set, a message that was
-        edited since the read stays as it is now, and one that was erased is not written
+        interrupted calls) are not stored. Unless `revive` is set, messages that were
+        edited since the read stay as they are now, and erased ones are not written
         again. A message that was edited in the list without its id leaves the window.
         To remove a message for good, `exclude` or `erase` it.
 
