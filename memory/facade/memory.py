@@ -1,6 +1,4 @@
-"""`Memory`: what a user holds. Every argument is checked here, at the door, before any
-store is touched.
-"""
+"""`Memory`, the entry point. It checks every argument before it calls a store."""
 
 from __future__ import annotations
 
@@ -86,20 +84,25 @@ from memory.ports.query import Condition, Eq, Ge, Le, Tenant, all_of
 from memory.ports.tokens import TokenCounter
 
 EmbedFunction = Callable[[Sequence[str]], Any]
-"""Texts in, one vector of numbers each out; may be async, and runs in a thread if it is
-not.
+"""Map texts to vectors: one sequence of numbers for each text.
+
+It may be async. A function that is not async runs in a thread.
 """
 
 AdviseFunction = Callable[[Prompt], Any]
-"""A prompt in, a model's answer out; may be async, and runs in a thread if it is not."""
+"""Map a prompt to the answer of a model.
+
+It may be async. A function that is not async runs in a thread.
+"""
 
 ScoreFunction = Callable[[str, Sequence[str]], Any]
-"""A question and texts in, one score each out; may be async, and runs in a thread if it
-is not.
+"""Map a question and texts to scores: one number for each text.
+
+It may be async. A function that is not async runs in a thread.
 """
 
 CountFunction = Callable[[str], int]
-"""A text in, its tokens out."""
+"""Map a text to its number of tokens."""
 
 NOUNS = {
     "entries": Entries,
@@ -111,7 +114,7 @@ NOUNS = {
     "commands": Commands,
     "admin": Admin,
 }
-"""What a memory has its less frequent calls under."""
+"""The resources of a memory, by property. They hold the less frequent calls."""
 
 log = logging.getLogger(__name__)
 
@@ -120,45 +123,59 @@ _UNSET: Any = object()
 
 @explain_guesses
 class Memory(AsyncContext):
-    """One tenant's memory over the configured stores; with no configuration, over one
-    SQLite file.
+    """One tenant's memory over the configured stores; by default, one SQLite file.
 
         async with Memory() as memory:
             await memory.write("Ada prefers tea", scope=Scope.user("ada"))
             hits = await memory.search("what does Ada drink?", scope=Scope.user("ada"))
 
-    `config` is a URL, the path of a SQLite file or of a `.toml` file, a mapping, or a
-    `MemoryConfig`; `settings` override single values. `embedder` is what may be
-    configured ('wordllama', 'none', or `{"use": "folder", "path": ...}` for a sentence
-    encoder of one's own), an `Embedder`, or any function from texts to vectors.
-    `token_counter` counts what messages cost a model: a configured name, a
-    `TokenCounter`, or any function from a text to its tokens. `on_window_exit` is a
-    function that makes entries of messages which leave the window of a session. They
-    leave by a compaction, by what `replace` or a provider drops, or by the session's
-    end; messages that are excluded, cleared, rolled back or erased are not passed to
-    it. It gets an `ExitedMessages`, may be async, and returns texts, drafts or
-    arguments of `write`. They go to the session's user unless they name a scope. The
-    session's end and maintenance call it, never an append; where it failed, they call
-    it again. The entries of one answer are made once, as soon as quotas have room for
-    all of them. With `"elsewhere"` the messages wait for another process that has the
-    function. Without `on_window_exit` they do not wait. `advisor` is a
-    language model for searches that ask for advice (`search(expand=…, rerank=…)`) and
-    for what is written (`write(auto_tag=…, auto_supersede=…)`): an `Advisor`, or any
-    function from a `Prompt` to text. `reranker` scores texts against a question: a
-    `Reranker`, or any function from both to numbers; or it is an `Advisor` of its own.
-    They are sent questions and what was found for them; with such an `auto_…` what is
-    written and what is near it; and nothing else. `policies` are rules in Python: each
-    an object with a `name` and `decide(record, facts, now)`, or the name of an
-    installed one; see `Policy`. `write_gate` is asked of everything that is to be
-    written, a draft and its `Provenance`, and answers True, a reason for refusing it,
-    or changes of it; `recall_gate` of every `Entry` that is to be shown, and answers
-    whether it may be. They may be async, or block; what they do not answer within
-    `durations.deadline`, or fail over, is not written (`RejectedByGate`), and not shown
-    (`withheld` of what is found). A scope may be given as `Scope` or as its text, such
-    as `"user:ada"`. Open it with `async with`, or with `open` and `close`. What is
-    asked less often stands under a noun: `memory.entries`, `memory.relations`,
-    `memory.short_ids`, `memory.sessions`, `memory.scratchpads`, `memory.artifacts`,
-    `memory.commands`, `memory.admin`.
+    Open it with `async with`, or with `open` and `close`. A scope may be passed as a
+    `Scope` or as its text, such as `"user:ada"`. Less frequent calls are methods of
+    `memory.entries`, `memory.relations`, `memory.short_ids`, `memory.sessions`,
+    `memory.scratchpads`, `memory.artifacts`, `memory.commands` and `memory.admin`.
+
+    Messages leave a window by a compaction, because `replace` or a provider drops them,
+    or because the session ends. Messages that are excluded, cleared, rolled back or
+    erased are not passed to `on_window_exit`. The session's end and maintenance call
+    the function; an append never does. If it fails, they call it again. The entries of
+    one answer are stored once, as soon as quotas have room for all of them. With
+    `on_window_exit="elsewhere"` the messages wait for another process that has the
+    function. Without `on_window_exit` they do not wait.
+
+    The advisor and the reranker receive questions and the results found for them. With
+    `auto_tag` or `auto_supersede` they also receive the written entry and its nearest
+    neighbours. They receive nothing else.
+
+    Gates may be async, or block. If the write gate fails, or does not answer within
+    `durations.deadline`, the entry is not written (`RejectedByGate`). If the recall
+    gate does, the entry is not shown, and the result counts it in `withheld`.
+
+    Args:
+        config: A URL, the path of a SQLite file or of a `.toml` file, a mapping, or a
+            `MemoryConfig`.
+        tenant: The tenant; the configured one by default.
+        embedder: A setting (`"wordllama"`, `"none"`, or
+            `{"use": "folder", "path": ...}` for your own sentence encoder), an
+            `Embedder`, or a function from texts to vectors.
+        token_counter: Counts the tokens that messages cost a model: a configured name,
+            a `TokenCounter`, or a function from a text to its tokens.
+        on_window_exit: A function that derives entries from messages that leave the
+            window of a session. It gets an `ExitedMessages`, may be async, and returns
+            texts, drafts or arguments of `write`. The entries go to the session's user
+            unless they name a scope. See above.
+        advisor: A language model: an `Advisor`, or a function from a `Prompt` to text.
+            Searches use it for `expand` and `rerank`, and writes for `auto_tag` and
+            `auto_supersede`.
+        reranker: Scores texts against a question: a `Reranker`, a function from both to
+            numbers, or a separate `Advisor`.
+        policies: Rules in Python. Each is an object with a `name` and
+            `decide(record, facts, now)`, or the name of an installed policy; see
+            `Policy`.
+        write_gate: Checks every write. It gets the draft and its `Provenance`, and
+            returns True, a reason to refuse the draft, or changes to it.
+        recall_gate: Checks every `Entry` before it is shown, and returns whether it may
+            be.
+        **settings: Single values that override those of `config`.
     """
 
     def __init__(
@@ -182,7 +199,9 @@ class Memory(AsyncContext):
         if isinstance(token_counter, str):
             settings["token_counter"] = token_counter
         if isinstance(policies, str) or not isinstance(policies, Sequence):
-            raise ConfigError(f"policies: must be a list of policies, not {type(policies).__name__}")
+            raise ConfigError(
+                f"policies: must be a list of policies, not {type(policies).__name__}. Pass policies=[…]"
+            )
         if named := [one for one in policies if isinstance(one, str)]:
             settings["policies"] = named
         if tenant is not None:
@@ -228,15 +247,17 @@ class Memory(AsyncContext):
 
     @property
     def config(self) -> MemoryConfig:
+        """The configuration of this memory."""
         return self._access.config
 
     @property
     def tenant(self) -> str:
+        """The tenant that this memory belongs to."""
         return self._access.tenant
 
     @property
     def entries(self) -> Entries:
-        """All entries, their versions, the end of their validity."""
+        """List all entries, read their versions, and end their validity."""
         return Entries(self._access)
 
     @property
@@ -251,17 +272,17 @@ class Memory(AsyncContext):
 
     @property
     def sessions(self) -> Sessions:
-        """Sessions as a whole."""
+        """Create, find, list, end and delete sessions."""
         return Sessions(self._access)
 
     @property
     def scratchpads(self) -> Scratchpads:
-        """What agents note for themselves."""
+        """Plain-text notes of agents."""
         return Scratchpads(self._access)
 
     @property
     def commands(self) -> Commands:
-        """The `/mem` language, for agents and chats."""
+        """The `/mem` command language, for agents and chats."""
         return Commands(self._access)
 
     @property
@@ -284,18 +305,29 @@ class Memory(AsyncContext):
         expires_at: Moment | timedelta | None = None,
         shared: bool = False,
     ) -> Session:
-        """One session's conversation, without a call to any store. Its first call
-        creates it as told here where there is none, if `create`.
+        """Return a handle to the conversation of one session. It calls no store.
 
-        Session ids are unique per tenant: use ids that cannot collide, such as
-        `f"{user}/{name}"`. The first call raises `SessionOwnerMismatch` where the
-        session exists with another `user`, `agent`, `namespace`, `system`, `title`,
-        `tags`, `metadata` or `expires_at` (a length counts from the creation); an
-        omitted one accepts the stored value, and `sessions.update` changes it. Sessions
-        created with `shared=True` accept every user, agent and namespace: what is
-        recalled through a handle is what its user may see, what is learnt of a message
-        is that of the user whose handle wrote it, and `erase_user` of that user reaches
-        it.
+        The first call on the handle creates the session with these arguments if there
+        is none yet. Session ids are unique per tenant: use ids that cannot collide,
+        such as `f"{user}/{name}"`.
+
+        If the session exists with another `user`, `agent`, `namespace`, `system`,
+        `title`, `tags`, `metadata` or `expires_at`, the first call raises
+        `SessionOwnerMismatch`. An omitted argument accepts the stored value.
+        `sessions.update` changes stored values.
+
+        A session that was created with `shared=True` accepts every user, agent and
+        namespace. Each handle recalls only entries that its own user may see. Facts
+        learnt from a message belong to the user whose handle wrote it, and `erase_user`
+        of that user erases it.
+
+        Args:
+            create: Create the session if there is none. Otherwise the first call raises
+                `NotFound`.
+            system: The text of the system message.
+            expires_at: A moment, or a `timedelta` from the creation on.
+            shared: Let callers that name another user, agent or namespace open the
+                session.
         """
         draft = session_draft(
             validation.identifier("session_id", session_id),
@@ -309,37 +341,43 @@ class Memory(AsyncContext):
             expires_at=expires_at,
             shared=shared,
         )
-        reads_of_caller()  # child tasks of the caller let it know what they read
+        reads_of_caller()  # so that reads by the caller's child tasks count as its own
         return Session(self._access, draft, create=flag("create", create))
 
     @property
     def admin(self) -> Admin:
-        """Erasing, exporting and importing, where things stand and why, and the upkeep
-        of the stores.
-        """
+        """Erase, export, import, inspect, and maintain the stores."""
         return Admin(self._access)
 
     # -- life --------------------------------------------------------------------------
 
     async def open(self, *, reindex: bool = False) -> Self:
-        """Connect to the stores and make them ready. Opening twice is a no-op; a failed
-        open may be repeated.
+        """Connect to the stores and prepare them.
 
-        Stores with vectors of another embedder refuse it (`EmbedderMismatch`). With
-        `reindex` they note instead that these are to be made anew with this one, which
-        `memory.admin.reindex` does; from then on it opens without.
+        Opening twice has no effect, and a failed open can be repeated. While the memory
+        is open, maintenance runs in the background every `durations.sweep_every`.
 
-        While open, maintenance runs in the background every `durations.sweep_every`,
-        and the memory belongs to the event loop that opened it: on another its calls
-        raise `WrongEventLoop`. For another tenant's view of an open memory this undoes
-        its `close`, and nothing else.
+        The memory belongs to the event loop that opened it: on another loop its calls
+        raise `WrongEventLoop`. On a memory that `for_tenant` returned, `open` only
+        undoes its `close`.
+
+        Args:
+            reindex: Open stores that hold vectors of another embedder, and mark these
+                vectors for `memory.admin.reindex`, which computes them anew with this
+                embedder. Later opens do not need the argument.
+
+        Raises:
+            EmbedderMismatch: A store holds vectors of another embedder, and `reindex`
+                is False.
         """
         await self._access.open(reindex=flag("reindex", reindex))
         return self
 
     async def close(self) -> None:
-        """Let go of the stores. Closing twice is a no-op; it may be opened again and
-        finds what it held. From any event loop, it comes back.
+        """Release the stores.
+
+        Closing twice has no effect. A closed memory can be opened again, and finds what
+        it stored. The call works from any event loop.
         """
         await self._access.close()
 
@@ -353,19 +391,22 @@ class Memory(AsyncContext):
             await self.close()
         except ForkedProcess:
             if error is None:
-                # otherwise a child that leaves the block by an error, such as
-                # SystemExit, ends by that error
+                # A forked child that leaves the block by an error, such as SystemExit,
+                # must end with that error.
                 raise
 
     def __repr__(self) -> str:
         return f"<Memory tenant={self.tenant!r} {'open' if self._access.is_open else 'closed'}>"
 
     def for_tenant(self, tenant: str) -> Memory:
-        """The same stores for another tenant. Close the first; this one closes nothing."""
+        """Return a memory over the same stores for another tenant.
+
+        Close the first memory; closing this one does not close the stores.
+        """
         return Memory._over(self._access.for_tenant(tenant))
 
     def scoped(self, scope: Scope | str) -> ScopedMemory:
-        """A view of one scope: the same calls without naming it each time."""
+        """Return a view of one scope: the same calls without the `scope` argument."""
         return ScopedMemory(self._access, scope_of(scope))
 
     # -- writing -----------------------------------------------------------------------
@@ -400,61 +441,86 @@ class Memory(AsyncContext):
         auto_tag: bool | None = None,
         auto_supersede: bool | None = None,
     ) -> Entry:
-        """Remember one thing, and return it as stored.
+        """Store one entry, and return it as stored.
 
-        `key` makes the write repeatable: the same key in the same scope returns the
-        first result, and `Conflict` for another content. Where that entry was deleted
-        since it is a `Conflict` too, which says when, unless `revive` lets the key
-        begin a new life. `if_exists="replace"` replaces the entry under the key with
-        all that this call says; fields that the call leaves out are cleared. One call
-        thus keeps a current value, whether the key exists or not. `entries.history`
-        keeps the version before. Concurrent writers make one version each; a write that
-        changes nothing makes none. A key whose entry was deleted or has expired begins
-        a new life; a retired entry is a `Conflict`. A late repeat overwrites newer
-        values. `confidence` is
-        a number from 0 to 1, for promotion rules with `confidence_at_least`.
-        `entry.confidence` has it, and it is stored in `metadata["confidence"]`.
-        `supersedes` names an entry, or up to 32, in whose place this one stands: they
-        are linked to it (`supersedes`), and their validity ends when this one's begins.
-        All must be active, else nothing is written; one that is retired meanwhile is a
-        `Conflict`. It is one transaction where a store has those and holds them all;
-        else the entry is written first, and the rest follows, by a sweep if not at once
-        (D107, D111). `detect_conflicts=True` looks for active entries of the scope and
-        type that may repeat or contradict the text. `resolve(draft, entries)` gets them
-        and returns `"keep"`, `"supersede"` or a `Resolution` (`ids` names some of them,
-        "merge" has a `content`). All of them stay active without `resolve`, and when it
-        fails, takes longer than `durations.advice` or returns anything else.
-        `entry.conflict_report` says what was found and done. Only entries that were
-        shown are retired, at the version shown. With `supersedes` the write looks for
-        no conflicts. With `auto_tag` the advisor gives the
-        entry up to four tags behind its own, and with `auto_supersede` it says of which
-        of five older entries of the same scope and type, found for the title, the new
-        one takes the place; only what was shown gives way, at that version (D102-D106).
-        Unless told, both are as configured (`[enrichment]`). It is done behind the
-        write and never in its way: what fails is tried again, and in the end
-        `enrichment` says why not. Without an advisor nothing is done (D101); with
-        `supersedes` or `detect_conflicts` nothing is superseded besides (D108). `created_at` sets
-        creation, update and the start of validity together (D9). An entry past
-        `expires_at`, a moment or a `timedelta` from the write on, is hidden at once. A
-        sweep deletes it 24 hours later (`durations.expired_grace`; zero keeps it for
-        ever). Of what was said in a conversation `conversation_id`,
-        `number_in_conversation` and `speaker` say where and by whom; `content` is the
-        speaker's own words, without the name. What was said just before and after helps
-        to find them. What says its number, or its speaker, may have been said
-        elsewhere; a `conversation_id` alone pins the entry to a session, which must be
-        there, else nothing is written (D7). `browse(conversation=…)` shows what is
-        pinned to a session, and its deletion clears id and number (decision 066).
-        `artifact_id` points to a file of a session (`memory.artifacts`), which must be
-        there, else nothing is written (D6); it is cleared when that is deleted (D19).
-        `source`, `agent` and `run` say where it comes from and who writes it, `origins`
-        what else went into it (`"source:web:example.com"`): by these it is found again
-        when one of them turns out not to be trusted (`memory.admin.block_source`).
+        The call returns once the entry's primary store has it. From then on, a search
+        of this memory finds it. Searches of other processes find it lexically at once,
+        and semantically some tens of milliseconds later, when its replica is delivered.
 
-        It returns once its home has it: a search of this memory finds it then, one of
-        another process at once by words, and by meaning some tens of milliseconds
-        later, when its replica is delivered. With `consistency="replicated"` it returns
-        once that stands too, unless its store does not answer. Unless told,
-        `consistency` is that of the configuration.
+        A `key` makes the write repeatable. The same key and content in the same scope
+        return the first entry; other content raises `Conflict`. If the entry was
+        deleted since, the write raises `Conflict` too, and the error says when it was
+        deleted.
+
+        `if_exists="replace"` keeps a current value under the key, whether the key
+        exists or not. The entry takes all values of this call, and fields that the call
+        leaves out are cleared. `entries.history` keeps the version before. Each
+        concurrent writer makes one version, and a write that changes nothing makes
+        none. If the entry was deleted or has expired, the key starts afresh. If it is
+        retired, the write raises `Conflict`. A late repeat of an old call overwrites
+        newer values.
+
+        A conversation's text goes into `content` as the speaker's own words, without
+        the name. `conversation_id`, `number_in_conversation` and `speaker` say where it
+        was said and by whom. The messages just before and after it help to find it.
+        With a number or a speaker, `conversation_id` may name a conversation outside
+        this memory. Alone, it pins the entry to an existing session.
+        `browse(conversation=…)` shows the entries pinned to a session. Deleting the
+        session clears the id and the number (decision 066).
+
+        `supersedes` links the new entry to the old ones (`supersedes`), and ends their
+        validity when its own begins. All of them must be active; otherwise nothing is
+        written. If one is retired meanwhile, the write raises `Conflict`. All of it is
+        one transaction if one store that has transactions holds all of these entries.
+        Otherwise the entry is written first, and the rest follows, at the latest by a
+        sweep.
+
+        `detect_conflicts=True` looks for active entries of the same scope and type that
+        may repeat or contradict the text. `resolve(draft, entries)` decides about them:
+        it returns `"keep"`, `"supersede"` or a `Resolution`. A `Resolution` can name
+        some of the entries (`ids`), and its `"merge"` has a `content`. All entries stay
+        active without `resolve`, and if it fails, takes longer than `durations.advice`,
+        or returns anything else. Only entries that `resolve` was shown are retired, at
+        the version shown. `entry.conflict_report` says what was found and done. With
+        `supersedes` the write does not look for conflicts.
+
+        With `auto_tag` the advisor adds up to four tags after the entry's own. With
+        `auto_supersede` it says which older entries the new one replaces. It sees five
+        entries of the same scope and type, found by the title, and only these are
+        retired, at the version shown. This enrichment runs after the write and never
+        delays it. A failed enrichment is tried again; if it fails for good,
+        `enrichment` says why. Nothing is done without an advisor. With `supersedes` or
+        `detect_conflicts`, the advisor supersedes nothing.
+
+        Args:
+            source: Where the content comes from.
+            confidence: A number from 0 to 1, for promotion rules with
+                `confidence_at_least`. It is stored in `metadata["confidence"]`, and
+                `entry.confidence` returns it.
+            created_at: Sets the moments of creation and update and the start of
+                validity.
+            expires_at: A moment, or a `timedelta` from the write on. The entry is
+                hidden from then on. A sweep deletes it 24 hours later
+                (`durations.expired_grace`; zero keeps it for ever).
+            artifact_id: A file of a session (`memory.artifacts`). If it does not exist,
+                nothing is written. Deleting the artifact clears the field.
+            agent: The agent that writes the entry.
+            run: The run that writes the entry.
+            origins: What else the entry was made of (`"source:web:example.com"`).
+                `memory.admin.block_source` finds entries by origins, `source`, `agent`
+                and `run`.
+            key: Makes the write repeatable within its scope; see above.
+            revive: Let the key of a deleted entry start afresh.
+            consistency: `"replicated"` returns once the replica is stored too, unless
+                its store does not answer. By default as configured.
+            supersedes: The id of an active entry that this one replaces, or up to 32
+                ids.
+            auto_tag: As configured in `[enrichment]` by default; `auto_supersede` too.
+
+        Raises:
+            Conflict: The key holds other content or a deleted entry, or an entry that
+                would be superseded was retired meanwhile.
+            RejectedByGate: The write gate or a blocked source refused the entry.
         """
         draft = EntryDraft(
             scope=scope_of(scope),
@@ -496,7 +562,7 @@ class Memory(AsyncContext):
         wait: timedelta | float | str | None = None,
         **options: Unpack[WriteOptions],
     ) -> WriteReport:
-        """Write one entry as `write` does, and report what was done for it (D109).
+        """Write one entry as `write` does, and report what was done for it.
 
         Args:
             content: The text, as in `write`.
@@ -514,12 +580,17 @@ class Memory(AsyncContext):
         return await self._access.write_with_report(content, scope_of(scope), options, wait)
 
     async def enrichment(self, entry_id: str) -> Enrichment:
-        """What became of the enrichment of an entry, retired or not; empty where none
-        was asked for. Raises `NotFound`.
+        """Return the result of an entry's enrichment; retired entries have one too.
 
-        An older entry that was retired wrongly is brought back by deleting and writing
-        it again (D27): `(await entries.history(id))[-1]` says what it said,
-        `delete(id)` takes it away with its link, and `write` begins it anew.
+        The advisor may have retired an older entry wrongly. To bring it back, delete it
+        and write it again: `(await entries.history(id))[-1]` returns its content,
+        `delete(id)` removes it with its link, and `write` stores it anew.
+
+        Returns:
+            The enrichment. It is empty if none was requested.
+
+        Raises:
+            NotFound: There is no such entry.
         """
         return (await self._engine.enricher.load_enrichment(self.tenant, id_of(entry_id)))[1]
 
@@ -530,15 +601,24 @@ class Memory(AsyncContext):
         revive: bool = False,
         consistency: Consistency | None = None,
     ) -> list[Entry]:
-        """Remember many things, in order; mappings take the arguments of `write`. All
-        are checked before any is stored.
+        """Store many entries, in order. All drafts are checked before any is stored.
 
-        They are stored 500 at a time; a mapping that says how it is written, as by
-        `supersedes`, is stored alone, in its place. After a store failed the earlier
-        batches are kept. With keys the whole call can be repeated. Drafts whose key is
-        in conflict keep no other from being stored: then `PartialWrite`, a `Conflict`,
-        says which they are, and has the rest. `revive` and `consistency` are those of
-        `write`, for all that do not say otherwise.
+        They are stored 500 at a time. A mapping with arguments about how to write, such
+        as `supersedes`, is stored alone, in its place. If a store fails, the earlier
+        batches are kept. If all drafts have keys, the whole call can be repeated.
+
+        Args:
+            drafts: Drafts, or mappings with the arguments of `write`.
+            revive: As in `write`, for all drafts that do not say otherwise.
+            consistency: As in `write`, for all drafts that do not say otherwise.
+
+        Returns:
+            The entries as stored, in the order of the drafts.
+
+        Raises:
+            PartialWrite: Drafts conflict under their keys. All others are stored. The
+                error, a `Conflict`, names the conflicting drafts and holds the stored
+                entries.
         """
         return await self._access.write_many(drafts, {"revive": revive, "consistency": consistency})
 
@@ -560,15 +640,26 @@ class Memory(AsyncContext):
         expires_at: Moment | timedelta | None = _UNSET,
         consistency: Consistency | None = None,
     ) -> Entry:
-        """Change an active entry: tags are replaced, metadata merged; None clears the
-        expiry and `artifact_id` (D15); what is not given stays.
+        """Change an active entry. Arguments that are left out change nothing.
 
-        `source`, `agent`, `run` and `origins` say who changes it and what that comes
-        of; whom they take the place of stays among its origins.
+        `entries.history` keeps the version before.
 
-        The version before it is kept (see `entries.history`). Raises `NotFound` for
-        what is unknown, expired or retired, and `TooMuchContention` where others were changing
-        it for all of `durations.deadline`. `consistency` is that of `write`.
+        Args:
+            source: Where the change comes from. The source, agent and run that are
+                replaced stay among the entry's origins.
+            agent: Who makes the change.
+            run: The run that makes the change.
+            origins: What else the change was made of.
+            tags: Replace the entry's tags.
+            metadata: Merged into the entry's metadata.
+            artifact_id: None clears it.
+            expires_at: None clears it.
+            consistency: As in `write`.
+
+        Raises:
+            NotFound: The entry is unknown, expired or retired.
+            TooMuchContention: Other writers kept changing the entry for all of
+                `durations.deadline`.
         """
         given = {
             "content": content,
@@ -592,12 +683,13 @@ class Memory(AsyncContext):
     async def delete(self, entry_id: str) -> DeletedEntry:
         """Delete an entry with its kept versions and relations.
 
-        What was made of it automatically goes too: copies by promotion rules, and notes
-        of an advisor about it. Copies by `promote` and results of `compact` stay.
+        Entries that were derived from it automatically are deleted too: copies by
+        promotion rules, and notes of an advisor about it. Copies by `promote` and
+        results of `compact` stay.
 
         Returns:
-            A true value if there was an entry; deleting again is no error. Its `kept` has the
-            ids of entries that were made of this one and stay.
+            A true value if there was an entry; deleting again is no error. Its `kept`
+            lists the ids of the entries that were made of this one and stay.
         """
         return await self._engine.delete(self.tenant, id_of(entry_id))
 
@@ -606,13 +698,18 @@ class Memory(AsyncContext):
     async def get(
         self, entry_id: str, *, as_of: Moment | None = None, known_at: Moment | None = None
     ) -> Entry | None:
-        """The entry, or None where none is visible. `entry.artifact` is what is known
-        of the artifact it points to, as that is now (D18).
+        """Return one entry, or None if none is visible.
 
-        `as_of` asks what was true then, also for entries retired since; `known_at` asks
-        what was stored then, before later edits: an entry is known from its
-        `updated_at` on, or where it was given a `created_at` of its own, from when it
-        was written.
+        Args:
+            as_of: Return the entry as it was true at this moment, also if it was
+                retired since.
+            known_at: Return the version that was stored at this moment, before later
+                edits. An entry is known from its `updated_at` on. If it was given a
+                `created_at`, it is known from the moment of the write on.
+
+        Returns:
+            The entry. Its `artifact` describes the artifact that it points to, as it is
+            now.
         """
         entry = await self._engine.entries.get(
             self.tenant, id_of(entry_id), as_of=moment("as_of", as_of), known_at=moment("known_at", known_at)
@@ -639,17 +736,33 @@ class Memory(AsyncContext):
         known_at: Moment | None = None,
         cursor: str | None = None,
     ) -> EntryPage:
-        """The entries of a scope by age: with all of the `tags` and any of `any_tags`,
-        of any of the types, created at or after `since` and before `before`, whose
-        metadata have each key of `metadata` with exactly its value; 20 unless told.
+        """List the entries of a scope by age; 20 by default.
 
-        With `include_narrower`, a user's entries come with those of the one session
-        named (A38-A41); `session_id` counts only with it. The list's `cursor`, None at
-        the end, asks the same question for what follows: whatever is written meanwhile,
-        no entry is lost or comes twice (D52). Its `degraded` names tiers that could not
-        be read: what they hold is on no later page either, so ask for the page again.
-        Raises `StoreUnavailable` if no store that was asked answered. Stores have no
-        index of metadata: entries are read until enough are found.
+        The list's `cursor` asks for the next page of the same question; it is None at
+        the end. No entry is lost or comes twice, whichever writes happen between the
+        pages. Stores have no index of metadata: entries are read until enough match.
+
+        Args:
+            tags: The entry has all of these tags.
+            any_tags: The entry has at least one of these tags.
+            types: The entry has one of these types.
+            metadata: The entry's metadata has each of these keys with exactly this
+                value.
+            since: The entry was created at or after this moment.
+            before: The entry was created before this moment.
+            include_narrower: With a user's scope, list the entries of the session
+                `session_id` too.
+            session_id: A session of the user; it needs `include_narrower`.
+            as_of: List the entries that were valid at this moment.
+            known_at: List the versions that were stored at this moment.
+            cursor: The cursor of the page before.
+
+        Returns:
+            The entries. `degraded` names tiers that could not be read. Their entries
+            are on no later page either, so ask for this page again.
+
+        Raises:
+            StoreUnavailable: No store that was asked answered.
         """
         asked = self._access.entry_query(
             scope,
@@ -685,23 +798,40 @@ class Memory(AsyncContext):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> EntryPage:
-        """The active entries of the whole tenant, or of these scopes, by their last
-        change, newest first, ties by id: over all tiers, each once; 50 unless told, at
-        most 1,000 (D47-D54).
+        """List the active entries of the tenant, or of scopes, by their last change.
 
-        Of any of the `types`, with all of the `tags`, each whole and to the letter
-        (D53), created at or after `since`, changed last before `updated_before`; with
-        `conversation`, pinned to it or to none (D51). `as_of` and `known_at` are as in
-        `retrieve`. With `include_retired`, entries whose validity has ended are listed
-        too; it cannot be combined with these two. The list's `cursor`, None at the end, asks the same question for
-        what follows, with any limit; a damaged one, or one of another question, is
-        refused as `InvalidInput`. What nobody edits or deletes while one pages is shown
-        exactly once, whatever is written meanwhile and however many entries changed at
-        one moment (D52). What is edited meanwhile comes to stand at the beginning: it
-        is shown once at most. To move to another tier is no change, and neither is to
-        be read. `degraded` names tiers that could not be read: what they hold is on no
-        later page either, so ask for the page again. Raises `StoreUnavailable` if no
-        store that was asked answered.
+        The newest come first, ties by id. All tiers are listed, and each entry comes
+        once.
+
+        The list's `cursor` asks for the next page of the same question, with any limit;
+        it is None at the end. An entry that nobody edits or deletes meanwhile is shown
+        exactly once, also if others are written or many entries changed at one moment.
+        An entry that is edited meanwhile moves to the beginning, so it is shown once at
+        most. Moving to another tier and being read do not count as changes.
+
+        Args:
+            scope: One scope or several; all of the tenant by default.
+            conversation: Leave out entries that are pinned to another conversation.
+                Entries that are pinned to none are listed.
+            types: The entry has one of these types.
+            tags: The entry has all of these tags. They are compared as a whole and
+                exactly.
+            since: The entry was created at or after this moment.
+            updated_before: The entry was last changed before this moment.
+            as_of: As in `retrieve`.
+            known_at: As in `retrieve`.
+            include_retired: List entries whose validity has ended too. It cannot be
+                combined with `as_of` or `known_at`.
+            limit: At most 1,000; 50 by default.
+            cursor: The cursor of the page before.
+
+        Returns:
+            The entries. `degraded` names tiers that could not be read. Their entries
+            are on no later page either, so ask for this page again.
+
+        Raises:
+            InvalidInput: The cursor is damaged or belongs to another question.
+            StoreUnavailable: No store that was asked answered.
         """
         asked = self._access.entry_query(
             scope,
@@ -772,9 +902,9 @@ class Memory(AsyncContext):
 
         `boost` raises matching entries in close calls and removes none.
         `boost={"types": ["user"], "tags": ["home"]}` raises entries of the type, and
-        entries with the tag. `boost["conversation_id"]` raises what was said there.
-        `filter` removes what does not match. `filter={"types": ["user"], "tags":
-        ["home"]}` finds only entries of the type that have the tag.
+        entries with the tag. `boost["conversation_id"]` raises entries that were said
+        there. `filter` removes entries that do not match. `filter={"types": ["user"],
+        "tags": ["home"]}` finds only entries of the type that have the tag.
 
         Without `boost["types"]` the search raises the types that the question itself
         seems to ask for, unless `intent` is False. Other boosts and filters do not
@@ -783,9 +913,9 @@ class Memory(AsyncContext):
         A hit's `score` is the sort key of one search and does not compare across
         searches. Its `relevance`, from 0 to 1, does.
 
-        A blank query browses by the last change and scores nothing. `boost` filters
-        there: by types and tags, and by what is pinned to `conversation_id` or to no
-        conversation.
+        A blank query lists entries by their last change and scores nothing. There
+        `boost` filters: by types and tags, and it leaves out entries that are pinned to
+        a conversation other than `conversation_id`.
 
         Args:
             limit: At most this many hits; 10 by default.
@@ -850,16 +980,24 @@ class Memory(AsyncContext):
         limit: int | None = None,
         min_relevance: float | None = None,
     ) -> FoundMessages:
-        """What was said that answers best, by words and by meaning, over all sessions
-        or those of one user, agent or namespace, from `since` to `until`, both
-        included; 10 unless told. Compacted messages are found, excluded ones are not.
-        They are ranked as entries are, what was said beside them, by whom and when
-        among what counts.
+        """Return the messages that answer best, from all sessions of the tenant.
 
-        `mode` says how messages are found: by shared words (`"lexical"`), by embeddings
-        (`"semantic"`) or by both (`"hybrid"`). Messages of another process are found
-        lexically at once and semantically a few seconds later. Results of tools are not
-        found. The query is plain text, never syntax.
+        At most 10 are returned by default. Compacted messages are found; excluded
+        messages and results of tools are not. Messages are ranked as entries are. The
+        messages beside them, the speaker and the time count too.
+
+        The query is plain text, never syntax. `mode` says how messages are found: by
+        shared words (`"lexical"`), by embeddings (`"semantic"`) or by both
+        (`"hybrid"`). Messages of another process are found lexically at once, and
+        semantically a few seconds later.
+
+        Args:
+            user: Search only sessions of this user.
+            agent: Search only sessions of this agent.
+            namespace: Search only sessions of this namespace.
+            since: The message was said at or after this moment.
+            until: The message was said at or before this moment.
+            min_relevance: Leave out messages below this relevance, from 0 to 1.
 
         Raises:
             InvalidInput: `mode="semantic"` where messages have no vectors
@@ -895,13 +1033,20 @@ class Memory(AsyncContext):
         delete_original: bool = False,
         consistency: Consistency | None = None,
     ) -> Entry:
-        """Copy an entry into a broader scope; again returns the same entry. Raises
-        `InvalidScopePromotion` where that is not allowed.
+        """Copy an entry into a broader scope. Repeating the call returns the same copy.
 
-        Promoting again with other overrides is a `Conflict`. So is `delete_original`
-        where the original was edited since it was copied, or its copy is expired or
-        retired: only what can be read elsewhere is deleted. `consistency` is that of
-        `write`, but that with `delete_original` all is waited for.
+        Args:
+            to: The scope of the copy.
+            content: Replaces the content in the copy. `tags` and `metadata` work alike.
+            delete_original: Delete the entry once the copy can be read.
+            consistency: As in `write`. With `delete_original` the call waits for
+                everything.
+
+        Raises:
+            InvalidScopePromotion: An entry of this scope cannot be promoted to `to`.
+            Conflict: The entry was promoted before with other overrides. Or
+                `delete_original` is set, and the entry was edited since it was copied,
+                or its copy is expired or retired.
         """
         given = {"content": content, "tags": tags, "metadata": metadata}
         overrides = check_patch({name: value for name, value in given.items() if value is not _UNSET})
@@ -925,15 +1070,25 @@ class Memory(AsyncContext):
         delete_sources: bool = False,
         consistency: Consistency | None = None,
     ) -> Entry:
-        """Make one entry of several of one scope: `callback` gets copies of them and
-        returns (or awaits) the text.
+        """Make one entry from several entries of one scope.
 
-        Tags are united unless given, metadata merged with the first seen winning. If
-        these are beyond the limits of an entry (32 tags, 64 KiB), `CompactionError` is
-        raised before the callback is called, unless `tags` or `metadata` is given: such
-        `metadata` is then taken alone. Raises `CompactionError`; then nothing has
-        changed. `consistency` is that of `write`, but that with `delete_sources` all is
-        waited for.
+        Args:
+            callback: Gets copies of the entries and returns the text, or awaits it.
+            target_scope: The scope of the sources; no other is accepted.
+            tags: The tags of the new entry. By default the tags of the sources are
+                united.
+            metadata: Merged over the metadata of the sources. Of these the first value
+                of a key wins. If the merged metadata exceed the limits of an entry,
+                this argument is taken alone.
+            delete_sources: Delete the entries afterwards.
+            consistency: As in `write`. With `delete_sources` the call waits for
+                everything.
+
+        Raises:
+            CompactionError: The callback failed, or the entries cannot be compacted.
+                Nothing has changed. If the united tags or merged metadata exceed the
+                limits of an entry (32 tags, 64 KiB), the callback is not called; pass
+                `tags` or `metadata`.
         """
         patch = check_patch({n: v for n, v in (("tags", tags), ("metadata", metadata)) if v is not None})
         return await self._engine.derivation.compact(
@@ -952,17 +1107,23 @@ class Memory(AsyncContext):
     async def maintain(
         self, *, budget: timedelta | str | float = "30s", rate: float | None = None
     ) -> SweepReport:
-        """One round of maintenance for whoever calls it from time to time: a job of
-        cron or of a queue. For all tenants of the stores.
+        """Run one round of maintenance, for all tenants of the stores.
 
-        It begins nothing new once `budget` is over (a `timedelta`, seconds, or text
-        such as "30s"), and changes at most `rate` records a second. In the report
-        `more` says that something is left, with which the next call of this memory goes
-        on. Of several at once, anywhere, one does it: `ran` tells. A process that lives
-        for maintenance alone is `memory worker`.
+        Call it from time to time, from cron or from a job queue. `memory worker` is a
+        process that does only maintenance.
+
+        Args:
+            budget: Begin nothing new after this time: a `timedelta`, seconds, or text
+                such as "30s".
+            rate: Change at most this many records a second.
+
+        Returns:
+            The report. `more` says that work is left; the next call of this memory goes
+            on with it. Only one caller at a time runs maintenance, in all processes;
+            `ran` says whether this one did.
         """
         if rate is not None and real("rate", rate) <= 0:
-            raise InvalidInput("rate", "must be greater than 0")
+            raise InvalidInput("rate", f"must be greater than 0, not {rate}. Omit it to set no limit")
         return await self._engine.maintain(Allowance(length("budget", budget), rate))
 
     # -- shared ------------------------------------------------------------------------

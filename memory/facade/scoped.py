@@ -25,8 +25,9 @@ from memory.policies.entry_query import Scalar
 
 @explain_guesses
 class ScopedMemory:
-    """`memory.scoped(Scope.user("ada"))`. Each call is that of the same name of
-    `Memory`, in this scope.
+    """A view of one scope, as returned by `memory.scoped(Scope.user("ada"))`.
+
+    Each method is that of the same name of `Memory`, in this scope.
     """
 
     def __init__(self, access: Access, scope: Scope) -> None:
@@ -35,6 +36,7 @@ class ScopedMemory:
 
     @property
     def scope(self) -> Scope:
+        """The scope of this view."""
         return self._scope
 
     def __repr__(self) -> str:
@@ -69,8 +71,9 @@ class ScopedMemory:
         auto_tag: bool | None = None,
         auto_supersede: bool | None = None,
     ) -> Entry:
-        """Remember one thing; see `Memory.write`. What it supersedes is of this scope,
-        too.
+        """Store one entry in this scope; see `Memory.write`.
+
+        `supersedes` names entries of this scope.
         """
         draft = EntryDraft(
             scope=self._scope,
@@ -134,7 +137,7 @@ class ScopedMemory:
         known_at: Moment | None = None,
         cursor: str | None = None,
     ) -> EntryPage:
-        """The entries of the scope by age; see `Memory.retrieve`."""
+        """List the entries of the scope by age; see `Memory.retrieve`."""
         asked = self._access.entry_query(
             self._scope,
             tags=tags,
@@ -168,7 +171,7 @@ class ScopedMemory:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> EntryPage:
-        """The entries of the scope by their last change; see `Memory.browse`."""
+        """List the entries of the scope by their last change; see `Memory.browse`."""
         asked = self._access.entry_query(
             self._scope,
             limit=limit,
@@ -219,7 +222,7 @@ class ScopedMemory:
         rerank: bool | Literal["two-stage"] = False,
         messages: bool = False,
     ) -> SearchResult | MixedResult:
-        """The entries of the scope that answer best; see `Memory.search`."""
+        """Return the entries of the scope that answer best; see `Memory.search`."""
         return await self._access.search(
             query,
             self._scope,
@@ -246,7 +249,11 @@ class ScopedMemory:
         )
 
     async def erase(self, *, dry_run: bool = False) -> ErasedScope:
-        """Erase every entry of the scope; how many there were. See `Admin.erase`."""
+        """Erase every entry of the scope; see `Admin.erase`.
+
+        Returns:
+            The number of entries.
+        """
         return await erase_scope(
             self._access.engine, self._access.tenant, self._scope, dry_run=flag("dry_run", dry_run)
         )

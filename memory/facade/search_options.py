@@ -17,7 +17,10 @@ DAY = timedelta(days=1)
 
 
 class SearchFilter(TypedDict, total=False):
-    """What a search may find. An entry must satisfy every key; a plain `dict` will do."""
+    """The filter of a search. An entry must satisfy every key.
+
+    A plain `dict` will do.
+    """
 
     types: Sequence[EntryType | str] | None
     """The entry has one of these types."""
@@ -26,8 +29,9 @@ class SearchFilter(TypedDict, total=False):
     any_tags: Sequence[str] | None
     """The entry has at least one of these tags."""
     metadata: Mapping[str, Scalar] | None
-    """The entry's metadata has each of these keys with exactly this value. Stores do not
-    index metadata: a search reads candidates until enough of them match.
+    """The entry's metadata has each of these keys with exactly this value.
+
+    Stores do not index metadata: a search reads candidates until enough of them match.
     """
     since: Moment | None
     """The entry was created at or after this moment."""
@@ -36,24 +40,24 @@ class SearchFilter(TypedDict, total=False):
 
 
 class SearchBoost(TypedDict, total=False):
-    """What a search ranks higher. A boost reorders near-ties and never removes a result.
+    """The boosts of a search. They reorder near-ties and never remove a result.
+
     Boosts multiply. A plain `dict` will do.
     """
 
     types: Sequence[EntryType | str] | None
-    """Raise entries of one of these types. The search then ignores what the question
-    itself seems to ask for.
+    """Raise entries of one of these types.
+
+    The search then ignores the types that the question itself seems to ask for.
     """
     tags: Sequence[str] | None
     """Raise entries that have at least one of these tags."""
     conversation_id: str | None
-    """Raise what was said in this conversation."""
+    """Raise entries that were said in this conversation."""
 
 
 class SearchOptions(TypedDict, total=False):
-    """What `search` takes besides the question, the scope and whether messages are
-    asked for.
-    """
+    """The arguments of `search` besides `query`, `scope` and `messages`."""
 
     limit: int | None
     mode: Literal["hybrid", "lexical", "semantic"]
@@ -128,11 +132,11 @@ def preferences(
     half_life: timedelta | float | None,
     decay_floor: float | None,
 ) -> Preferences:
-    """Return what a search ranks higher, checked.
+    """Check the boosts and the ageing of a search, and return them.
 
     Raises:
-        InvalidInput: An unknown key of `boost`, a wrong value, or a `half_life` or
-            `decay_floor` without `age_decay`.
+        InvalidInput: `boost` has an unknown key or a wrong value, or `half_life` or
+            `decay_floor` is given without `age_decay`.
     """
     boosts = boost_of(boost)
     conversation_id = boosts.get("conversation_id")
@@ -172,7 +176,7 @@ def least_relevance(value: object) -> float | None:
 def _days(field: str, value: timedelta | float) -> float:
     days = value / DAY if isinstance(value, timedelta) else real(field, value)
     if days <= 0:
-        raise InvalidInput(field, "must be greater than zero")
+        raise InvalidInput(field, f"must be greater than zero, not {days:g} days. Pass a timedelta or days")
     return days
 
 

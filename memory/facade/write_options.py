@@ -1,5 +1,6 @@
-"""The options of a write, as callers pass them: what `write_with_report` takes besides
-the text and the scope.
+"""The options of a write, as callers of `write_with_report` pass them.
+
+They are its arguments besides the text and the scope.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from memory.orchestrator.enrichment.conflicts import Resolver
 from memory.orchestrator.storage.deliveries import Consistency
 
 IfExists: TypeAlias = Literal["error", "replace"]
-"""What a write does when its key holds an entry that says something else."""
+"""The behaviour of a write whose key holds an entry with other content."""
 
 
 class WriteMode(TypedDict, total=False):
@@ -34,7 +35,7 @@ class WriteMode(TypedDict, total=False):
 
 
 class WriteOptions(WriteMode, total=False):
-    """All that `write` takes besides the text and the scope."""
+    """All arguments of `write` besides the text and the scope."""
 
     type: EntryType | str
     title: str | None

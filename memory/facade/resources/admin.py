@@ -1,4 +1,4 @@
-"""`memory.admin`: what an operator asks for."""
+"""`memory.admin`: calls for operators."""
 
 from __future__ import annotations
 
@@ -37,15 +37,16 @@ from memory.policies.routing import TIERS
 
 @explain_guesses
 class Admin:
-    """Erasing, exporting and importing, where things stand and why, and the upkeep of
-    the stores.
-
-    `erase`, `legal_holds`, `block_source`, `revert_source`, `export`, `import_`, `where`, `why`,
-    `move`, `route` and `stats` concern one tenant; `flush`, `sweep`, `plan`, `check`,
-    `audit`, `backup`, `reindex` and `vacuum` the stores, and so all of them.
+    """Erase, export, import, inspect, and maintain the stores.
 
         await memory.admin.erase("user:ada")
         print(await memory.admin.stats())
+
+    These calls concern one tenant: the erasures, `legal_holds`, `block_source`,
+    `revert_source`, `export`, `import_`, `embed_messages`, `where`, `why`, `move`,
+    `route` and `stats`. All others concern the stores, and so all tenants: `flush`,
+    `sweep`, `plan`, `check`, `audit`, `compare`, `rolled_back_stores`, `forget_store`,
+    `backup`, `reindex` and `vacuum`.
     """
 
     def __init__(self, access: Access) -> None:
@@ -53,17 +54,17 @@ class Admin:
 
     @property
     def legal_holds(self) -> LegalHolds:
-        """What may not be deleted until its hold is removed."""
+        """Legal holds, which protect data from deletion."""
         return LegalHolds(self._access)
 
     # -- one tenant --------------------------------------------------------------------
 
     async def erase(self, scope: Scope | str, *, dry_run: bool = False) -> ErasedScope:
-        """Erase every entry of exactly this scope, expired ones too. Other scopes of
-        the same user stay (A58).
+        """Erase every entry of exactly this scope, expired ones too.
 
-        The conversations of sessions stay as well: `erase("user:ada")` erases what is
-        remembered of Ada, not the sessions with her. `erase_user("ada")` erases both.
+        Other scopes of the same user stay, and so do the conversations of sessions.
+        `erase("user:ada")` erases the memories of Ada, not the sessions with her.
+        `erase_user("ada")` erases both.
 
         Args:
             scope: A scope or its text, such as `"user:ada"`.
@@ -73,51 +74,73 @@ class Admin:
             The number of entries. Its `sessions_left` names the sessions that stay.
 
         Raises:
-            LegalHoldActive: The scope, or an entry in it, is under legal hold. Nothing is erased.
+            LegalHoldActive: The scope, or an entry in it, is under legal hold. Nothing
+                is erased.
         """
         return await erase_scope(
             self._access.engine, self._access.tenant, scope_of(scope), dry_run=flag("dry_run", dry_run)
         )
 
     async def erase_tenant(self, *, dry_run: bool = False) -> ErasedTenant:
-        """Erase all that this tenant has: every scope, expired and retired entries too,
-        their versions and relations, scratchpads, and every session with its artifacts.
-        How many scopes and conversations there were, and how many records of each kind
-        in each store (D35). How far the tenant has counted stays, so that no number is
-        given twice.
+        """Erase all data of this tenant.
 
-        The moment is that of the call. An entry that is edited meanwhile goes, and so
-        does a session with what is said in it meanwhile, and what is promoted,
-        compacted or forked meanwhile of such; what is written, or created, since then
-        stands. It looks again until nothing of before is found. Where a store fails the
-        others are erased and the call fails; a sweep does the rest, and the call can be
-        repeated. Raises `LegalHoldActive` where something is under legal hold: that stays, and is
-        not erased when the hold is removed. Legal holds and blocked sources stay.
+        This covers every scope, with expired and retired entries, their versions and
+        relations; the scratchpads; and every session with its artifacts. Legal holds
+        and blocked sources stay. The counters of the tenant stay too, so that no number
+        is assigned twice.
 
-        With `dry_run` nothing is erased: the answer counts the scopes and records that
-        there are.
+        The erasure covers everything that exists at the moment of the call. Entries
+        that are edited meanwhile are erased. So are sessions with the messages appended
+        meanwhile, and everything promoted, compacted or forked meanwhile from erased
+        data. Data that is newly written or created since the call stays. The call
+        searches again until it finds no older data.
+
+        If a store fails, the others are erased and the call fails. A sweep completes
+        the erasure, and the call can be repeated.
+
+        Args:
+            dry_run: Count the scopes and records, and erase nothing.
+
+        Returns:
+            How many scopes and conversations there were, and how many records of each
+            kind in each store.
+
+        Raises:
+            LegalHoldActive: Data is under legal hold. It stays, and is not erased when
+                the hold is removed.
         """
         if flag("dry_run", dry_run):
             return await would_erase_tenant(self._access.engine, self._access.tenant)
         return await self._access.engine.tenants.erase(self._access.tenant)
 
     async def erase_user(self, user: str | Scope, *, dry_run: bool = False) -> ErasedUser:
-        """Erase what a user said and what is remembered of them: the sessions with that
-        user as a whole; the messages of others' sessions that name the user as who
-        speaks (`name`), or were written or edited through a handle of that user
-        (`memory.session(…, user=)`), each with the summaries made of it and its copies
-        in forks; tasks and runs that such a handle saved; and the entries of the scope
-        `user:<id>`. How much there was: copies in forks count as messages, tasks and
-        runs are not counted.
+        """Erase the messages of a user and the memories of them.
 
-        Where a store fails the call does, and a sweep does what is left of it. What
-        others say of the user stays, and so do entries of other scopes. Raises `LegalHoldActive`
-        where the user is under legal hold, and nothing is erased; what is held
-        otherwise stays, and `held` of the answer says so.
+        These are erased:
 
-        `user` is the user's id, `"ada"`, or `Scope.user("ada")`. The text of a scope,
-        `"user:ada"`, is refused: no user has that id. With `dry_run` nothing is erased,
-        and the answer says how much would be.
+        - the sessions with the user, as a whole
+        - in sessions of others, messages that name the user as the speaker (`name`)
+        - in sessions of others, messages that were written or edited through a handle
+          of the user (`memory.session(…, user=)`)
+        - the summaries and the copies in forks of each such message
+        - tasks and runs that such a handle saved
+        - the entries of the scope `user:<id>`
+
+        Messages of others about the user stay, and so do entries of other scopes. If a
+        store fails, the call fails, and a sweep completes the erasure.
+
+        Args:
+            user: The user's id, `"ada"`, or `Scope.user("ada")`. The text of a scope,
+                `"user:ada"`, is refused, because no user has that id.
+            dry_run: Count what would be erased, and erase nothing.
+
+        Returns:
+            How many sessions, messages and entries there were. Copies in forks count as
+            messages; tasks and runs are not counted. `held` names data that stays under
+            other legal holds.
+
+        Raises:
+            LegalHoldActive: The user is under legal hold. Nothing is erased.
         """
         engine, tenant, named = self._access.engine, self._access.tenant, user_of(user)
         if flag("dry_run", dry_run):
@@ -170,16 +193,19 @@ class Admin:
     async def unblock_source(
         self, *, source: str | None = None, agent: str | None = None, run: str | None = None
     ) -> list[BlockedSource]:
-        """Unblock a source, an agent or a run; its entries are found again.
+        """Unblock a source, an agent or a run. Its entries are found again.
 
-        Returns those that were blocked. Entries that were kept back are found too.
+        Entries that were stored hidden are found too.
+
+        Returns:
+            The origins that were blocked.
         """
         return await self._access.engine.trust.blocked_sources.unblock(
             self._access.tenant, source_blocking.origins_of(source, agent, run)
         )
 
     async def blocked_sources(self) -> list[BlockedSource]:
-        """The blocked sources of the tenant, oldest first."""
+        """List the blocked sources of the tenant, oldest first."""
         return await self._access.engine.trust.blocked_sources.all(self._access.tenant)
 
     async def revert_source(
@@ -196,11 +222,11 @@ class Admin:
         """Revert all that a source, an agent or a run wrote until now.
 
         Entries that it created are retired. Entries that it changed are stored again as
-        they would be without its changes; what others changed since stays. The report
+        they would be without its changes; later changes of others stay. The report
         lists the entries derived from its own (promoted, compacted). Entries under
-        legal hold are retired, never erased. What the source writes meanwhile stays, so
-        block it first. If a store fails, the call fails; a sweep finishes the work, and
-        the call can be repeated.
+        legal hold are retired, never erased. Entries that the source writes meanwhile
+        stay, so block it first. If a store fails, the call fails; a sweep finishes the
+        work, and the call can be repeated.
 
         Args:
             source: The source to revert.
@@ -223,16 +249,23 @@ class Admin:
         )
 
     async def export(self, scope: Scope | str | None = None) -> AsyncIterator[dict[str, Any]]:
-        """The lines of an export of the tenant, or of one scope, as JSON objects, which
-        `import_` reads.
+        """Yield the lines of an export, as JSON objects that `import_` reads.
 
-        First the sessions, each artifact of theirs with its bytes behind it, in chunks
-        of at most 1 MiB; then every live entry, oldest first, retired ones too, each
-        with its kept versions after it; then the relations between them, the events of
-        the sessions' logs, and what else belongs to them; of a session's scope its
-        conversation and artifacts too; of the tenant its scratchpads come last. Of what
-        is pending, only the messages for `on_window_exit` are exported. It is
-        read page by page; of what was written only the ids are remembered.
+        The lines come in this order:
+
+        - the sessions, each artifact followed by its bytes in chunks of at most 1 MiB
+        - every live entry, oldest first, retired ones too, each followed by its kept
+          versions
+        - the relations between these entries
+        - the events of the sessions' logs, and the other records of the sessions
+        - the scratchpads, if the whole tenant is exported
+
+        The export of a session's scope includes its conversation and artifacts. Of
+        pending work only the messages for `on_window_exit` are exported. The export is
+        read page by page; only the ids of exported data stay in memory.
+
+        Args:
+            scope: A scope; the whole tenant by default.
         """
         wanted = None if scope is None else scope_of(scope)
         async for line in lines_of(self._access.engine, self._access.tenant, wanted):
@@ -250,44 +283,54 @@ class Admin:
         skip_bad: bool = False,
         progress: Progress | None = None,
     ) -> ImportReport:
-        """Import what `export` wrote, or a conversation as objects {role, content,
-        time?, id?, name?, session_id?}: a path, an open file, or lines.
+        """Import the lines of an `export`, or a conversation.
 
-        Lines are text, dicts, dataclasses or models; values may be dates, UUIDs,
-        decimals and enums.
+        Every line is checked before the first is written, as a write would check it. An
+        import that was cut off can be repeated. Nothing is written twice, and nothing
+        that was deleted here since it was exported or imported is written again; see
+        `revive`. If another writer, a write gate or a quota of artifacts stops an
+        import in the middle, the error says how many lines are imported.
 
-        Every line is checked before the first is written, as a write would check it; a
-        bad one is a `BadLine`, unless bad lines are to be left out (`skip_bad`): then a
-        message whose id another one has here is refused alone too. Without, such a
-        message is a `Conflict`, and a file beyond a quota of entries `QuotaExceeded`,
-        before anything is written. Where another writer, a write gate or a quota of
-        artifacts stops an import in the middle, the error says how many lines are
-        imported. An import that was cut off can be repeated: nothing is written twice,
-        and nothing again that was deleted here since it was exported or imported, but
-        for entries with `revive`.
+        Entries of an export go to their own scope, or to `scope`. They get new ids,
+        which references in the file follow, and their kept versions are left out; see
+        `same_ids`. Sessions always keep their ids.
 
-        Exported entries go to their scope and messages to `messages_to`, or all to
-        `scope`. Entries get new ids, and what names them in the file follows; their
-        kept versions are left out. With `same_ids` they keep their ids, versions and
-        moments, and their kept versions come along: for a store that has none of them.
-        Sessions keep their ids in any case. A line whose id is taken by something else,
-        or belongs to another tenant or scope, is refused alone. A session of another
-        owner than that of the same id here raises `SessionOwnerMismatch` before
-        anything is written, or with `skip_bad` is refused alone.
+        Artifacts are put under their paths, within quotas and limits. They always get
+        new ids, which `artifact_id` of entries follows. An artifact that exists under a
+        path stays. If the bytes of an artifact are incomplete or damaged in the file,
+        it is a bad line, and nothing of it is stored. An entry whose artifact was not
+        imported points to none, and the report names it (`unlinked_lines`).
 
-        Artifacts are put under their paths, within quotas and limits, and get new ids
-        in any case; `artifact_id` of entries follows. What stands under a path stays.
-        An artifact whose bytes are torn or damaged in the file is a bad line, and
-        nothing of it is stored; an entry whose artifact did not come along points to
-        none, and the report names it (`unlinked_lines`).
+        A message of a conversation becomes an entry that says where it was said, as in
+        the file: the speaker (`name`), the conversation (`session_id`, or else the
+        session that it goes to, or the file), and its number there.
 
-        A message becomes an entry that says where it was said: by whom (`name`), in
-        which conversation (`session_id`, or else the session it goes to, or the file),
-        and its number there, as they stand in the file.
+        Replication follows later, as for `write`; `flush` waits for it.
 
-        `name` stands for the file in what is reported, and in the keys of messages that
-        have no id. `progress` is called after each batch with the number of lines stored
-        and their total. Replication follows behind, as for `write`; `flush` waits for it.
+        Args:
+            source: A path, an open file, or lines. Lines are text, dicts, dataclasses
+                or models. A conversation has objects {role, content, time?, id?, name?,
+                session_id?}. Values may be dates, UUIDs, decimals and enums.
+            name: The name of the file in reports, and in the keys of messages without
+                an id.
+            scope: The scope of all imported entries and messages.
+            messages_to: The scope of imported messages.
+            same_ids: Entries keep their ids, versions and moments, and their kept
+                versions are imported. Use it for a store that has none of these
+                entries. A line whose id is taken by other data, or belongs to another
+                tenant or scope, is refused alone.
+            revive: Write entries again that were deleted here.
+            skip_bad: Leave out bad lines, messages whose id another message has here,
+                and sessions whose id has another owner here.
+            progress: Called after each batch with the number of lines stored and their
+                total.
+
+        Raises:
+            BadLine: A line is bad. Nothing is written.
+            Conflict: Another message has the id of a message here. Nothing is written.
+            SessionOwnerMismatch: A session exists here with another owner. Nothing is
+                written.
+            QuotaExceeded: The file exceeds a quota of entries. Nothing is written.
         """
         called = name or (Path(source).name if isinstance(source, str | PathLike) else "import")
         work = Import(
@@ -304,12 +347,16 @@ class Admin:
             return await work.run(stream, unread)
 
     async def embed_messages(self) -> int:
-        """Make all messages of the tenant ready to be found by meaning; how many were
-        gone through. For those that were said before they could be: with
-        `conversations.meaning` set otherwise, or without an embedder.
+        """Compute the missing vectors of all messages of the tenant.
 
-        Raises `ConfigError` where messages are not found by meaning. What was cut off
-        can be repeated.
+        Use it for messages that were appended without an embedder, or with another
+        `conversations.meaning`. A call that was cut off can be repeated.
+
+        Returns:
+            How many messages were checked.
+
+        Raises:
+            ConfigError: Messages have no vectors in this configuration.
         """
         return await self._access.engine.conversations.passages.make_all(self._access.tenant)
 
@@ -319,12 +366,14 @@ class Admin:
         return await self._access.engine.promotion.by_hand(self._access.tenant, ids_of(entry_ids), to)
 
     async def where(self, entry_id: str) -> list[CopyLocation]:
-        """Where an entry's copies, marks and tombstones stand."""
+        """List the stores that hold copies, marks and tombstones of an entry."""
         return await reports.where(self._access.engine, self._access.tenant, id_of(entry_id))
 
     def route(self, scope: Scope | str, collection: str = "entries") -> RouteReport:
-        """Where a new record of this scope and collection would be born and copied to,
-        on which store, and why.
+        """Explain where a new record of this scope and collection would be stored.
+
+        The report names the tiers and stores of the record and of its copies, and says
+        why.
         """
         return explain_route(
             self._access.engine_anywhere,
@@ -335,55 +384,63 @@ class Admin:
         )
 
     async def why(self, entry_id: str) -> WhyReport:
-        """Which rules will act on an entry, when, and why the others do not; what keeps
-        it where it is. Raises `NotFound` where there is none.
+        """Explain which rules will act on an entry and when, and why others will not.
 
-        A moment is told where it follows from the entry as it is: from its age, or from
-        when it was last changed.
+        The report also says why the entry stays in its tier. A moment is given where it
+        follows from the entry as it is: from its age, or from its last change.
+
+        Raises:
+            NotFound: There is no such entry.
         """
         return await why(self._access.engine, self._access.tenant, id_of(entry_id))
 
     async def stats(self) -> Stats:
-        """Counts and sizes of the tenant's entries, tier by tier."""
+        """Return counts and sizes of the tenant's entries, tier by tier."""
         return await reports.stats(self._access.engine, self._access.tenant, [t.value for t in EntryType])
 
     # -- the stores --------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Wait until what was written here by now is replicated or, where a store does
-        not answer, is left to a sweep. Closing does so too.
+        """Wait until all writes of this memory so far are replicated.
+
+        If a store does not answer, its replicas are left to a sweep. Closing waits too.
         """
         await self._access.engine.deliveries.flush()
 
     async def sweep(self) -> SweepReport:
-        """One round of maintenance: finish what crashes left, forget what has served,
-        apply the sweep rules. For all tenants of the stores.
+        """Run one round of maintenance, for all tenants of the stores.
 
-        `on_window_exit` is called after it, and this call waits for it. The report
-        counts those calls as `still_owed`.
+        It completes work that crashes cut off, deletes data that is no longer needed,
+        and applies the sweep rules. `on_window_exit` is called after it, and this call
+        waits for it. The report counts those calls as `still_owed`.
         """
         return await self._access.engine.maintain()
 
     async def plan(self) -> Plan:
-        """What a sweep run now would do, record by record, each with its rule and why:
-        by rules, and what expires, goes for a quota or is made of messages on the way.
-        `stays` has what it would leave, and why. For all tenants of the stores.
+        """Return what a sweep would do now, record by record.
 
-        What was written here is delivered and how often entries were read here told to
-        the stores, as by a sweep; nothing else is written.
+        Each action names its rule and the reason. The plan covers rules, expiry,
+        evictions by quotas, and entries made of messages. Its `stays` lists the records
+        that a sweep would leave, and why. It covers all tenants of the stores.
+
+        Like a sweep, the call delivers pending replicas and read counts of this memory
+        to the stores. It writes nothing else.
         """
         return await self._access.engine.plan()
 
     async def check(self) -> list[StoreReport]:
-        """How each store is."""
+        """Return the health of each store."""
         return await reports.check(self._access.engine)
 
     async def audit(self, *, repair: bool = False) -> list[StoreAudit]:
-        """Compare what each store derives from its records (word indexes, statistics,
-        registries) with the records; `repair` makes it anew.
+        """Compare the indexes of each store with its records, and report differences.
 
-        It reads everything, of every tenant, and may take long. A store that does not
-        answer is reported, not raised.
+        Indexes are all that a store derives from its records: word indexes, statistics
+        and registries. The call reads every record of every tenant, and may take long.
+        A store that does not answer is reported, and raises nothing.
+
+        Args:
+            repair: Rebuild indexes that differ.
         """
         return await reports.audit(self._access.engine, repair=repair)
 
@@ -397,28 +454,32 @@ class Admin:
         return list((await self._access.engine.rollback_detector.look()).values())
 
     async def forget_store(self, name: str) -> int:
-        """Note that a store is not used any more, so that its absence is no problem;
-        how many stores named it.
+        """Note that a store is no longer used, so that its absence is no problem.
 
-        Stores note which others serve beside them. If a configuration omits one that
-        holds data, opening warns and `memory doctor` fails until it is back, or is
-        forgotten by this.
+        Stores note which other stores are used with them. If a configuration omits one
+        that holds data, opening warns and `memory doctor` fails. Both stop once the
+        store is back, or this call forgets it.
+
+        Returns:
+            How many stores had noted it.
         """
         return await self._access.engine.store_notes.forget(
             validation.text("name", name, min_chars=1, max_bytes=200)
         )
 
     async def compare(self, *, repair: bool = False, progress: Progress | None = None) -> StoreComparison:
-        """Compare what the stores hold of every tenant's entries with each other; with
-        `repair`, heal what a store lost that was set back alone.
+        """Compare the copies of all entries, of every tenant, between the stores.
 
-        What another store has is put back on the condition of what stands there, what
-        was deleted is deleted again, and what no store has is named in `lost`. It may
-        run beside writers, and be called again where it was cut off. It reads
-        everything, and may take long. `progress` is called after each page with the
-        number of copies compared and their total. What is said to be the room that a tenant's
-        artifacts and large texts take is compared with what they take, and counted
-        anew.
+        The call also compares the recorded and the real size of each tenant's artifacts
+        and large texts, and counts it again. It reads every record, and may take long.
+        It may run beside writers, and can be repeated if it was cut off.
+
+        Args:
+            repair: Restore writes that a store lost because it alone was rolled back. A
+                copy is written from another store, unless the record changed meanwhile.
+                Deleted records are deleted again. `lost` names those that no store has.
+            progress: Called after each page with the number of copies compared and
+                their total.
         """
         return await self._access.engine.repair.compare(repair=flag("repair", repair), progress=progress)
 
@@ -438,19 +499,24 @@ class Admin:
         return await back_up(self._access.config, file)
 
     async def reindex(self, *, progress: Progress | None = None) -> ReindexReport:
-        """Make all vectors of every tenant anew with the embedder in use, entries' and
-        messages', kept versions' too, while answers are served.
+        """Compute all vectors of every tenant anew with the current embedder.
 
-        A memory that is not open is opened for it, with `reindex`. From the beginning
-        on memories with this embedder open, and those with the one before; each finds
-        by meaning what has a vector of its own, all else by words, and `degraded` of
-        its answers says so. Both write. What was cut off goes on when this is called
-        again, and two at once do no harm. Once none is left (`ended`) the stores take
-        this embedder alone: memories with the one before are to be closed until then,
-        since what they write has to be made anew too.
+        The call covers entries, kept versions and messages. A memory that is not open
+        is opened for it, with `reindex`. A call that was cut off can be repeated and
+        goes on; two calls at once do no harm.
 
-        `progress` is called after each page with the number of vectors made and their
-        total.
+        Searches are answered meanwhile. Memories with this embedder and with the
+        earlier one may be open, and both may write. Each finds semantically the records
+        that have a vector of its own embedder, and all others lexically; `degraded` of
+        its results says so.
+
+        Once no vector is left (`ended`), the stores accept only this embedder. Close
+        memories with the earlier embedder before that, because their writes need new
+        vectors too.
+
+        Args:
+            progress: Called after each page with the number of vectors made and their
+                total.
         """
         opens = not self._access.is_open
         if opens:
@@ -462,7 +528,8 @@ class Admin:
                 await self._access.close()
 
     async def vacuum(self) -> list[VacuumReport]:
-        """Have each store give back the room that deleted content takes. A store that
-        does not answer is reported, not raised.
+        """Let each store release the space of deleted content.
+
+        A store that does not answer is reported, and raises nothing.
         """
         return await reports.vacuum(self._access.engine)

@@ -23,8 +23,9 @@ PIECE = 4 * 2**20
 """Bytes that are read from a file at once."""
 
 Data: TypeAlias = bytes | bytearray | memoryview | os.PathLike[str] | BinaryIO | AsyncIterable[bytes]
-"""Bytes; the path of a file, or a file that is open for reading bytes; or what hands
-out bytes one piece after the other.
+"""The content of an artifact: bytes, the path of a file, an open file or a stream.
+
+A file must be open for reading bytes. A stream yields bytes, one piece after the other.
 """
 ArtifactRef: TypeAlias = str | tuple[str, str]
 """The id of an artifact, or its session and path."""
@@ -32,11 +33,14 @@ ArtifactRef: TypeAlias = str | tuple[str, str]
 
 @explain_guesses
 class Artifacts:
-    """Files of a session, each under a path: put and read as streams, so that none is
-    ever in memory as a whole. Entries point to them by id.
+    """Files of sessions, each under a path. Entries point to them by id.
 
-    report = await memory.artifacts.put("s1", "out/report.md", b"# Findings",
-    media_type="text/markdown") print((await memory.artifacts.read(report.id)).decode())
+        report = await memory.artifacts.put(
+            "s1", "out/report.md", b"# Findings", media_type="text/markdown"
+        )
+        print((await memory.artifacts.read(report.id)).decode())
+
+    Files are stored and read as streams, so that no file is ever in memory as a whole.
     """
 
     def __init__(self, access: Access) -> None:
@@ -45,15 +49,21 @@ class Artifacts:
     async def put(
         self, session_id: str, path: str, data: Data, *, media_type: str = ANY_MEDIA_TYPE
     ) -> Artifact:
-        """Let the session have these bytes under the path, in the place of what it had
-        there (D6, D18). Nobody sees them before all are stored.
+        """Store a file of a session under a path, in place of the one stored there.
 
-        A path is relative, its parts divided by `/`, at most 1,024 bytes, without empty
-        parts, `.`, `..`, backslash and NUL. The id is new where nothing stood there,
-        and stays where something did. Raises `NotFound` where there is no such session,
-        `LegalHoldActive` where what stood there is under legal hold, `InvalidInput` beyond
-        `artifacts.max_bytes` (1 GiB), and `QuotaExceeded` beyond a quota of
-        `artifact_bytes`, for which what is replaced counts until it is gone.
+        Nobody sees the file before all of its bytes are stored. The id is new if the
+        path was free; otherwise it stays.
+
+        Args:
+            path: A relative path of at most 1,024 bytes. `/` divides its parts. Empty
+                parts, `.`, `..`, backslash and NUL are refused.
+
+        Raises:
+            NotFound: There is no such session.
+            LegalHoldActive: The file stored there is under legal hold.
+            InvalidInput: The file exceeds `artifacts.max_bytes` (1 GiB).
+            QuotaExceeded: The file exceeds the quota of `artifact_bytes`. A replaced
+                file counts until it is deleted.
         """
         session, named, kind = (
             validation.identifier("session_id", session_id),
@@ -69,19 +79,28 @@ class Artifacts:
             await pieces.aclose()
 
     async def get(self, artifact: ArtifactRef) -> Artifact | None:
-        """What is known of an artifact, named by its id or by session and path; None
-        where there is none, or no such session.
+        """Return the description of an artifact, without its bytes.
+
+        Args:
+            artifact: The id, or the session and the path.
+
+        Returns:
+            The artifact, or None if there is no such artifact or session.
         """
         found = await self._find(artifact)
         return None if found is None else artifact_of(found)
 
     async def stream(self, artifact: ArtifactRef) -> AsyncIterator[bytes]:
-        """The bytes of an artifact in order, at most 1 MiB at a time: of one `put`,
-        whole, or an error, before the end at the latest.
+        """Yield the bytes of an artifact in order, at most 1 MiB at a time.
 
-        Raises `NotFound` where there is none, or it is deleted meanwhile; `Conflict`
-        where it is replaced meanwhile; `CorruptRecord` where bytes are missing, or
-        their SHA-256 is not that of what was put.
+        The bytes are those of one `put` as a whole. Otherwise an error is raised, at
+        the latest before the end.
+
+        Raises:
+            NotFound: There is no such artifact, or it is deleted meanwhile.
+            Conflict: The artifact is replaced meanwhile.
+            CorruptRecord: Bytes are missing, or their SHA-256 differs from that of the
+                stored file.
         """
         async for data in self._access.engine.conversations.manifests.stream(
             await self._require_record(artifact)
@@ -89,8 +108,14 @@ class Artifacts:
             yield data
 
     async def read(self, artifact: ArtifactRef, limit: int = MOST_READ) -> bytes:
-        """All bytes of an artifact. Raises `InvalidInput` where they are more than
-        `limit` (16 MiB): `stream` them then. See `stream`.
+        """Return all bytes of an artifact.
+
+        Args:
+            limit: The most bytes to read; 16 MiB by default.
+
+        Raises:
+            InvalidInput: The artifact is larger than `limit`. Use `stream` instead.
+            NotFound: As in `stream`; `Conflict` and `CorruptRecord` too.
         """
         most, found = whole("limit", limit), await self._require_record(artifact)
         if artifact_of(found).size > most:
@@ -103,8 +128,12 @@ class Artifacts:
     async def list(
         self, session_id: str, *, limit: int | None = None, cursor: str | None = None
     ) -> ArtifactPage:
-        """A page of a session's artifacts, those that were there first first; 50 unless
-        told. Raises `NotFound` where there is no such session.
+        """Return a page of a session's artifacts, oldest first; 50 by default.
+
+        They are ordered by the moment when their path was first stored.
+
+        Raises:
+            NotFound: There is no such session.
         """
         session, most = (
             validation.identifier("session_id", session_id),
@@ -116,8 +145,13 @@ class Artifacts:
         )
 
     async def delete(self, artifact: ArtifactRef) -> bool:
-        """Delete an artifact: true once, then false. Raises `LegalHoldActive` where its session is
-        under legal hold.
+        """Delete an artifact.
+
+        Returns:
+            True if this call deleted it; False if there was none.
+
+        Raises:
+            LegalHoldActive: The session of the artifact is under legal hold.
         """
         found = await self._find(artifact)
         return found is not None and await self._access.engine.conversations.manifests.delete(
@@ -128,7 +162,9 @@ class Artifacts:
         manifests = self._access.engine.conversations.manifests
         if isinstance(artifact, tuple):
             if len(artifact) != 2:
-                raise InvalidInput("artifact", "must be an id, or a tuple of session id and path")
+                raise InvalidInput(
+                    "artifact", f"must be an id, or a tuple of session id and path, not {len(artifact)} items"
+                )
             session, path = validation.identifier("session_id", artifact[0]), check_path(artifact[1])
             return await manifests.at(self._access.tenant, session, path)
         return await manifests.get(self._access.tenant, id_of(artifact))
@@ -141,9 +177,7 @@ class Artifacts:
 
 
 async def _open_pieces(data: object) -> tuple[AsyncGenerator[bytes, None], int | None]:
-    """What is handed in as pieces of bytes, and how many bytes there are, where that is
-    known.
-    """
+    """Return the data as pieces of bytes, and its size in bytes where that is known."""
     if isinstance(data, bytes | bytearray | memoryview):
         if isinstance(data, memoryview) and not data.c_contiguous:
             raise InvalidInput("data", "must be contiguous. Pass bytes(data)")
@@ -166,7 +200,7 @@ def _size_at(path: os.PathLike[str]) -> int:
         with open(path, "rb") as file:
             return os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise InvalidInput("data", f"cannot be read: {error}") from error
+        raise InvalidInput("data", f"cannot be read: {error}. Check the path and its permissions") from error
 
 
 async def _alone(data: bytes | bytearray | memoryview) -> AsyncGenerator[bytes, None]:
@@ -195,13 +229,11 @@ async def _check_pieces(data: AsyncIterable[bytes]) -> AsyncGenerator[bytes, Non
 def _bytes(piece: object) -> bytes:
     if isinstance(piece, bytes | bytearray):
         return piece  # type: ignore[return-value]
-    raise InvalidInput("data", f"must yield bytes, not {type(piece).__name__}")
+    raise InvalidInput("data", f"must yield bytes, not {type(piece).__name__}. Open files with mode 'rb'")
 
 
 def _size_of(file: Any) -> int | None:
-    """How much of an open file is to be read; None where nobody knows, such as of a
-    pipe.
-    """
+    """Return the unread size of an open file; None if it is unknown, as for a pipe."""
     with suppress(OSError, AttributeError, ValueError):
         at = int(file.tell())
         return max(os.fstat(file.fileno()).st_size - at, 0)

@@ -25,35 +25,35 @@ TENANT = "tenant"
 
 
 class Profile(TypedDict, total=False):
-    """What a memory does for an agent unless told otherwise (D100)."""
+    """The defaults of an agent's memory."""
 
     intent_routing: bool
-    """Prefer what the question itself seems to want; on."""
+    """Raise the types that the question itself seems to ask for. True by default."""
     search_expand: bool
-    """Have an advisor put the question in other words, and search for these too; off."""
+    """Search other wordings of an advisor too. False by default."""
     age_decay: bool
-    """What is older counts less; on."""
+    """Let older entries count less. True by default."""
     age_half_life_days: float
-    """90."""
+    """The age in days in steps of which older entries count less. 90 by default."""
     age_floor: float
-    """What the oldest counts at least: 0.5."""
+    """The least factor that age applies. 0.5 by default."""
     auto_tag: bool
-    """Have the memory's advisor give what is added tags; as configured."""
+    """Let the memory's advisor tag added entries. As configured by default."""
     auto_supersede: bool
-    """Have it say which older entries give way to what is added; as configured."""
+    """Let the advisor say which older entries are replaced. As configured by default.
+    """
 
 
 @explain_guesses
 class Commands:
-    """What an agent or a chat writes to read its memory and to add to it: lines that
-    begin with `/mem`.
+    """The `/mem` command language, in which agents and chats use their memory.
 
         [found] = await memory.commands.run("/mem search tea", scope="user:ada")
         print(found.text)
 
-    `/mem entries`, `entry`, `search`, `expand`, `density`, `add entry … /endmem`, `add
-    link`, `invalidate`, `read`, `write`, `scratchpad` and `clear`; `/mem` alone says
-    how each is used. There is none that deletes (D122).
+    The commands are `/mem entries`, `entry`, `search`, `expand`, `density`,
+    `add entry … /endmem`, `add link`, `invalidate`, `read`, `write`, `scratchpad` and
+    `clear`. `/mem` alone explains each. No command deletes an entry.
     """
 
     def __init__(self, access: Access) -> None:
@@ -70,22 +70,26 @@ class Commands:
         profile: Profile | None = None,
         advisor: Advisor | Callable[[Prompt], Any] | None = None,
     ) -> list[Result]:
-        """Carry out the commands of a text, in order: one result each; prose is
-        ignored.
+        """Run the commands of a text in order, and return one result for each.
 
-        A result's `text` stands in a frame, from `[/mem …]` to `[END MEMORY]`, of which
-        no line that was stored before looks like the end. What goes wrong, a store or a
-        closed memory too, is a result that says `ERR: …` and has `is_error`; nothing of
-        it is to be cached (D123, D124).
+        Commands are lines that begin with `/mem`; other text is ignored. A result's
+        `text` is framed by `[/mem …]` and `[END MEMORY]`, and no stored line in it
+        looks like the end of the frame. A failure, such as that of a store or of a
+        closed memory, does not raise. Its result says `ERR: …` and has `is_error`; do
+        not cache it (`cacheable`).
 
-        What is added goes to `scope`, comes from the source `agent` and from the
-        `agent` that is named, and is pinned to `conversation`, a session that must be
-        there. What is read, linked to, superseded or counted is of `reads`: of that
-        scope unless told, of scopes that are named, or with `reads="tenant"` of all.
-        `agent` is also whose scratchpad it is; without, it is the one that all share.
-        `profile` says what a search does by itself; `advisor` is asked by it in place
-        of the memory's own, which is the one that enriches what is added; of a `scope`
-        that may not be read none is asked to have older entries give way.
+        Args:
+            text: The text of an agent or a chat.
+            scope: The scope of added entries.
+            reads: The scopes from which commands read, link, supersede and count:
+                `scope` by default, other scopes, or `"tenant"` for all.
+            conversation: An existing session to which added entries are pinned.
+            agent: The source and the agent of added entries. It also selects the
+                scratchpad; by default this is the shared one.
+            profile: The defaults of searches and additions.
+            advisor: Used by searches in place of the memory's own advisor, which
+                enriches added entries. If `scope` is not among `reads`, no advisor is
+                asked which older entries an added one replaces.
         """
         self._access.check_process()
         if not isinstance(text, str):
@@ -111,8 +115,12 @@ class Commands:
         return await answer(reach, text)
 
     def schema(self, format: ToolFormat = "openai") -> dict[str, Any]:
-        """The language as one tool for a model, in the format that OpenAI's API takes,
-        or Anthropic's; its `text` is what `run` takes.
+        """Return the command language as one tool for a model.
+
+        Its argument `text` is the one that `run` takes.
+
+        Args:
+            format: The API that the tool is for: `"openai"` or `"anthropic"`.
         """
         return export_tool(NAME, DESCRIPTION, PARAMETERS, format)
 

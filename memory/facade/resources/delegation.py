@@ -1,6 +1,4 @@
-"""What an agent is told of the conversation that gave it work: which entries there are,
-so that it may look one up (D126 to D128).
-"""
+"""The entries of a conversation, listed for an agent that gets some of its work."""
 
 from __future__ import annotations
 
@@ -23,8 +21,9 @@ MOST_DELEGATED = 15
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DelegatedEntry(ResultMixin):
-    """One entry: what it is about, and by what it is asked for. `number` is None where
-    none could be had: then its id names it.
+    """One entry of a delegation: its subject and its ids.
+
+    `number` is None if no short id could be read. Use `id` then.
     """
 
     id: str
@@ -35,7 +34,10 @@ class DelegatedEntry(ResultMixin):
 
     @property
     def line(self) -> str:
-        """`- #42  [reference]  Where the keys are [home, keys]`, one line whatever title and tags hold."""
+        """The entry as one line: `- #42  [reference]  Where the keys are [home, keys]`.
+
+        It stays one line, even if the title or the tags contain line breaks.
+        """
         title = one_line(self.title or "") or "(untitled)"
         tags = f" [{', '.join(map(one_line, self.tags))}]" if self.tags else ""
         return f"- #{self.id if self.number is None else self.number}  [{self.type}]  {title}{tags}"
@@ -43,8 +45,9 @@ class DelegatedEntry(ResultMixin):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Delegation(ResultMixin):
-    """A conversation's own entries, the newest first. It is false, and its text empty,
-    where there are none to tell of.
+    """The entries of a conversation, newest first.
+
+    An empty delegation is false, and its text is empty.
     """
 
     entries: tuple[DelegatedEntry, ...] = ()
@@ -54,7 +57,7 @@ class Delegation(ResultMixin):
 
     @property
     def text(self) -> str:
-        """For a prompt: a heading and a line for each entry."""
+        """The delegation for a prompt: a heading, and a line for each entry."""
         return (
             "\n".join(["Remembered in this conversation:", *(one.line for one in self.entries)])
             if self.entries
@@ -66,8 +69,9 @@ class Delegation(ResultMixin):
 
 
 async def delegation(access: Access, session_id: str | None, asked: EntryQuery) -> Delegation:
-    """See `Sessions.delegation`. Whatever fails is logged, and then there is nothing to
-    tell of.
+    """Return the delegation; see `Sessions.delegation`.
+
+    Every failure is logged, and the result is then empty.
     """
     if session_id is None:
         return Delegation()

@@ -1,4 +1,4 @@
-"""`memory.entries`: what is asked of entries beside reading and writing them."""
+"""`memory.entries`: list entries, read their versions, and end their validity."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from memory.orchestrator.storage.deliveries import Consistency
 
 @explain_guesses
 class Entries:
-    """The entries of a tenant: all of them, their versions, the end of their validity.
+    """The entries of a tenant: iteration, versions, and the end of validity.
 
-    async for entry in memory.entries.iterate("user:ada"):
-        print(entry.content, len(await memory.entries.history(entry.id)))
+        async for entry in memory.entries.iterate("user:ada"):
+            print(entry.content, len(await memory.entries.history(entry.id)))
+
+    Single entries are written and read with the methods of `Memory`.
     """
 
     def __init__(self, access: Access) -> None:
@@ -49,11 +51,16 @@ class Entries:
             yield entry
 
     async def history(self, entry_id: str, *, superseded: bool = False) -> list[Entry]:
-        """Every version of an entry, oldest first, the current one last.
+        """List every version of an entry, oldest first, the current one last.
 
-        With `superseded` those of what it took the place of stand before them, and of
-        what that did, the farthest back first: of at most 100 entries in all (D23,
-        D107). Raises `NotFound`.
+        Args:
+            superseded: Put the versions of superseded entries before them: of the
+                entries that this one superseded, and of the entries that those
+                superseded. The farthest back come first, from at most 100 entries in
+                all.
+
+        Raises:
+            NotFound: There is no such entry.
         """
         engine, tenant, wanted = self._access.engine, self._access.tenant, id_of(entry_id)
         versions = await engine.entries.history(tenant, wanted)
@@ -65,10 +72,9 @@ class Entries:
     async def source_messages(self, entry_id: str) -> list[HistoryItem]:
         """List the messages that an entry was made of, oldest first.
 
-        These are messages that left a session's window (see
-        `on_window_exit` of `Memory`). The
-        list is empty for entries that were made otherwise. `entry.conversation_id`
-        names the session.
+        These are messages that left a session's window (see `on_window_exit` of
+        `Memory`). The list is empty for entries that were made otherwise.
+        `entry.conversation_id` names the session.
 
         Raises:
             NotFound: The entry is unknown, expired or retired.
@@ -81,10 +87,14 @@ class Entries:
     async def invalidate(
         self, entry_id: str, when: Moment | None = None, *, consistency: Consistency | None = None
     ) -> bool:
-        """End an entry's validity now, or at `when`; it stays readable with `as_of`.
-        False where nothing active was found.
+        """End the validity of an entry. It stays readable with `as_of`.
 
-        `consistency` is that of `write`.
+        Args:
+            when: The end of the validity; now by default.
+            consistency: As in `write`.
+
+        Returns:
+            Whether an active entry was found.
         """
         ends = moment("when", when)
         return await self._access.engine.entries.invalidate(

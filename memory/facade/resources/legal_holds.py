@@ -1,4 +1,4 @@
-"""`memory.admin.legal_holds`: what may not be deleted until its hold is removed."""
+"""`memory.admin.legal_holds`: holds that protect data from deletion."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ MOST_OF_A_REASON = 2_000
 
 @explain_guesses
 class LegalHolds:
-    """The legal holds of a tenant.
+    """The legal holds of a tenant. They protect data from deletion.
 
-    await memory.admin.legal_holds.add("case-17", user="ada", reason="a lawsuit")
-    await memory.admin.legal_holds.remove("case-17")
+        await memory.admin.legal_holds.add("case-17", user="ada", reason="a lawsuit")
+        await memory.admin.legal_holds.remove("case-17")
+
+    A hold applies until it is removed.
     """
 
     def __init__(self, access: Access) -> None:
@@ -39,16 +41,22 @@ class LegalHolds:
     ) -> LegalHold:
         """Place a legal hold over a scope, a user, an entry or the whole tenant.
 
-        The hold applies to every process until `remove`. Nobody and nothing can delete
-        what is under it: deletions and erasures raise `LegalHoldActive`, and sweeps
-        skip and count it. Entries can still be edited, because they keep their
-        versions, and they still move between tiers.
+        The hold applies to every process until `remove`. Data under a hold cannot be
+        deleted: deletions and erasures raise `LegalHoldActive`, and sweeps skip and
+        count it. Entries can still be edited, because they keep their versions, and
+        they still move between tiers.
 
-        Data without kept versions cannot be overwritten. Edits of a message, of a
-        session's title, metadata or system message, of a task's title, result or
-        metadata, and of a run's metadata raise `LegalHoldActive`. So does replacing a
-        file. New messages, tasks and runs, a message that is being streamed, and the
-        status of tasks and runs are written as usual.
+        Data without kept versions cannot be overwritten. These edits raise
+        `LegalHoldActive`:
+
+        - of a message
+        - of a session's title, metadata or system message
+        - of a task's title, result or metadata
+        - of a run's metadata
+        - replacing a file
+
+        New messages, tasks and runs, a message that is being streamed, and the status
+        of tasks and runs are written as usual.
 
         A deletion that had begun before the hold was placed may still finish.
 
@@ -65,7 +73,7 @@ class LegalHolds:
         validation.identifier("name", name)
         if not validation.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1).strip():
             raise InvalidInput(
-                "reason", "must not be blank. Say why the hold exists, for whoever finds it years later"
+                "reason", "must not be blank. Say why the hold exists, for readers in later years"
             )
         given: dict[Over, str] = {}
         if scope is not None:
@@ -97,7 +105,7 @@ class LegalHolds:
     async def remove(self, name: str) -> builtins.list[LegalHold]:
         """Remove all holds under a name, and return them.
 
-        The next sweep deletes what has expired meanwhile.
+        The next sweep deletes entries that have expired meanwhile.
         """
         return await self._access.engine.erasure.holds.release(
             self._access.tenant, validation.identifier("name", name)

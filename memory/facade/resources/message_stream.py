@@ -1,4 +1,4 @@
-"""`session.stream()`: one message, however its text arrives."""
+"""`session.stream()`: one message whose text arrives in pieces."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ INTERRUPTED = "interrupted"
 
 @explain_guesses
 class MessageStream(AsyncContext):
-    """A message that is being said, such as a model's answer:
+    """A message whose text arrives in pieces, such as a model's answer.
 
         async with session.stream() as out:
             async for piece in answer:
                 await out.write(piece)
 
-    It is in the window from the first piece on, and is written again at most every 0.5
-    s, and at the end. Until the end its `is_final` is false: no compaction takes it
-    away, and the end of the session takes it as it stands. Where the block is left by
-    an error the message stays as far as it came, with the `finish_reason`
-    'interrupted'. Where nothing was written there is no message.
+    The message is in the window from the first piece on. It is stored again at most
+    every 0.5 seconds, and at the end. Until then its `is_final` is False: no compaction
+    removes it, and the end of the session keeps it as it is then.
+
+    If an error leaves the block, the message keeps the pieces so far, with the
+    `finish_reason` `"interrupted"`. If nothing was written, there is no message.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class MessageStream(AsyncContext):
 
     @property
     def id(self) -> str:
-        """The message's id, known before it is there."""
+        """The id of the message. It is known before the message is stored."""
         return self._id
 
     async def __aenter__(self) -> Self:
@@ -70,15 +71,18 @@ class MessageStream(AsyncContext):
             return
         try:
             await self.finish(finish_reason=INTERRUPTED)
-        except MemoryTiersError as also:  # what went wrong first is what the caller must see
+        except MemoryTiersError as also:  # the caller must see the first error
             log.info("message %s keeps only the part that was stored: %s", self._id, also)
 
     async def write(self, text: str) -> None:
-        """Add to what the message says; 32 MiB in all. A store that fails is asked
-        again with the next piece: only the end says that all is stored.
+        """Add text to the message; 32 MiB in all.
 
-        Raises `Conflict` where the message was finished meanwhile (by the end of the
-        session) or another says it, and where nothing may be appended.
+        A store that fails is tried again with the next piece. Only the end of the
+        stream confirms that everything is stored.
+
+        Raises:
+            Conflict: The message was finished meanwhile (by the end of the session),
+                another writer writes it, or the session takes no messages.
         """
         piece = validation.text("text", text)
         if self._finished:
@@ -94,11 +98,17 @@ class MessageStream(AsyncContext):
         await streamed.write(piece)
 
     async def finish(self, **changes: Any) -> Message | None:
-        """Store the whole message, with what else there is to say of it: `usage`,
-        `finish_reason`, `tool_calls`, `reasoning`, `metadata`, `name`.
+        """Store the whole message, and return it as stored.
 
-        Returns it as stored; None where nothing was written and nothing is given. A
-        call that failed can be repeated. Leaving the block does it, if nobody has.
+        A call that failed can be repeated. Leaving the `async with` block calls
+        `finish` unless you did.
+
+        Args:
+            **changes: Other fields of the message: `usage`, `finish_reason`,
+                `tool_calls`, `reasoning`, `metadata`, `name`.
+
+        Returns:
+            The message, or None if nothing was written and no field was given.
         """
         if "content" in changes:
             raise InvalidInput(

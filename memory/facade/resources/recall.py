@@ -1,6 +1,4 @@
-"""What memory knows of a question, as one message among those of a conversation, under
-one budget with them.
-"""
+"""Recalled entries, as one message in a context and under its budget."""
 
 from __future__ import annotations
 
@@ -15,10 +13,13 @@ from memory.policies.tokens import message_tokens
 from memory.policies.window import RECALLED, recall_message
 
 SHARE = 4
-"""Of the budget a quarter at most is for what is recalled."""
+"""Recalled entries take at most this fraction of the budget: a quarter."""
 
 Recalled = Sequence[tuple[Message, int]]
-"""The message and what it costs; nothing where nothing was found, or nothing fits."""
+"""The message of recalled entries, and its cost in tokens.
+
+It is empty if nothing was found or nothing fits.
+"""
 
 
 async def found_for(
@@ -29,8 +30,9 @@ async def found_for(
     budget: int | None,
     least: float | None = None,
 ) -> Recalled:
-    """What is found in the session's scope and in its user's, the best first, as far as
-    it fits; an entry is shown whole or not at all.
+    """Search the scopes of the session and of its user, and return the hits that fit.
+
+    The best come first. An entry is shown whole or not at all.
     """
     scopes = [Scope.session(session_id), *([] if user is None else [Scope.user(user)])]
     hits = await access.search(query, scopes, min_relevance=least)
@@ -48,15 +50,17 @@ async def found_for(
 
 
 def room_for(recalled: Recalled, budget: int, *, steady: bool) -> int:
-    """What of the budget is kept for it: what it takes, or where cuts are to stay where
-    they are, always the same.
+    """Return the part of the budget that is kept for the recalled entries.
+
+    This is their cost. With `steady` it is a fixed share, so that cuts do not move.
     """
     return budget // SHARE if steady else sum(cost for _, cost in recalled)
 
 
 def with_recalled(context: Context, recalled: Recalled, budget: int | None) -> Context:
-    """The context with what was recalled before the last message of the user, or at its
-    end where there is none.
+    """Add the recalled message before the last user message of a context.
+
+    Without a user message it is added at the end.
     """
     at = max(
         (n for n, message in enumerate(context.messages) if message.role is Role.USER),

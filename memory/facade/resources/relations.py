@@ -13,24 +13,32 @@ from memory.orchestrator.entries.relations import Relation, RelationVisibility
 
 GRAPH_LIMIT = 200
 MOST_STEPS = 2
-"""How far an expansion goes: more is asked for in vain, not refused (D117)."""
+"""The largest depth of an expansion. A larger one is reduced to it, not refused."""
 
 
 @explain_guesses
 class Relations:
-    """Labelled links between a tenant's entries. They go with the entries they link.
+    """Labelled links between a tenant's entries. They are deleted with either entry.
 
-    await memory.relations.relate(newer.id, "supersedes", older.id)
-    replaced = await memory.relations.find(source_id=newer.id, label="supersedes")
-    around = await memory.relations.expand(newer.id, depth=2)
+        await memory.relations.relate(newer.id, "supersedes", older.id)
+        replaced = await memory.relations.find(source_id=newer.id, label="supersedes")
+        around = await memory.relations.expand(newer.id, depth=2)
+
+    A relation leads from its source to its target.
     """
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
     async def relate(self, source_id: str, label: str, target_id: str) -> Relation:
-        """Link two active entries: relates_to, refines, contradicts, supersedes or
-        supports. The same link again is a `Conflict`.
+        """Link two active entries.
+
+        Args:
+            label: `"relates_to"`, `"refines"`, `"contradicts"`, `"supersedes"` or
+                `"supports"`.
+
+        Raises:
+            Conflict: The link exists already.
         """
         return await self._access.engine.relations.relate(
             self._access.tenant, id_of(source_id), label, id_of(target_id)
@@ -47,13 +55,16 @@ class Relations:
         as_of: Moment | None = None,
         known_at: Moment | None = None,
     ) -> list[Relation]:
-        """The relations that match, newest first; 200 unless told. Those of retired
-        entries are among them.
+        """List the relations that match, newest first; 200 by default.
 
-        With `active` only those whose ends are both valid (D45). At a moment, those
-        whose ends were valid then (`as_of`) or are known to have been, by links that
-        were made by then (`known_at`); of a `supersedes` one end is enough, since it
-        hides the other.
+        By default relations of retired entries are listed too.
+
+        Args:
+            active: Only relations with two valid entries.
+            as_of: Only relations whose entries were valid at this moment.
+            known_at: Only relations made by this moment, whose entries were known to be
+                valid then. For `supersedes`, one valid entry is enough here and with
+                `as_of`, because the relation hides the other entry.
         """
         source = None if source_id is None else id_of(source_id)
         target = None if target_id is None else id_of(target_id)
@@ -71,17 +82,20 @@ class Relations:
     async def expand(
         self, entry_id: str, *, depth: int = 1, scope: Scopes | None = None, superseded: bool = False
     ) -> Expansion:
-        """What is linked to an entry, breadth first in both directions, in one step or
-        two (D117).
+        """Return the entries linked to an entry, breadth first in both directions.
 
-        Retired entries are passed over, and with `scope` all of other scopes. At most
-        50 entries are shown, and of each at most 50 links in a direction, the newest;
-        `notices` say where there are more. Raises `NotFound` where the entry is not
-        active.
+        Retired entries are left out. At most 50 entries are shown, and of each at most
+        50 links in each direction, the newest. `notices` say where there are more.
 
-        With `superseded` a `supersedes` shows too of which one end is retired: that end
-        is named by `retired`, and no other link of it shows. The entry may then be a
-        retired one itself, with what superseded it.
+        Args:
+            depth: One step or two.
+            scope: Leave out entries of other scopes.
+            superseded: Show `supersedes` links of which one entry is retired too.
+                `retired` names that entry, and its other links are not shown. The entry
+                to expand may then be retired; the entry that superseded it is shown.
+
+        Raises:
+            NotFound: The entry is not active.
         """
         steps = min(max(whole("depth", depth), 1), MOST_STEPS)
         return await self._access.engine.graphs.expand(
@@ -93,8 +107,9 @@ class Relations:
         )
 
     async def density(self, entry_id: str, *, scope: Scopes | None = None) -> Density:
-        """How closely an entry is linked: isolated, sparse, or dense where four entries
-        or more are within two steps (D118). See `expand`.
+        """Return how closely an entry is linked: isolated, sparse or dense.
+
+        It is dense if four or more entries are within two steps. See `expand`.
         """
         return await self._access.engine.graphs.density(
             self._access.tenant, id_of(entry_id), scopes=self._within(scope)
@@ -109,10 +124,14 @@ class Relations:
         as_of: Moment | None = None,
         known_at: Moment | None = None,
     ) -> Graph:
-        """The newest entries, of the tenant or of these scopes, and the relations of
-        which both ends are among them (D129); 200 unless told.
+        """Return the newest entries and all relations between them.
 
-        What a visible entry superseded is there too, and named by `retired`.
+        At most 200 entries are returned by default.
+
+        Entries that a visible entry superseded are shown too, and `retired` names them.
+
+        Args:
+            scope: One scope or several; all of the tenant by default.
         """
         asked = self._access.entry_query(
             scope,
@@ -130,10 +149,14 @@ class Relations:
         return None if scope is None else frozenset(one.text for one in scopes_of(scope))
 
     async def all(self) -> AsyncIterator[Relation]:
-        """Every relation of the tenant, in no order."""
+        """Yield every relation of the tenant, in no particular order."""
         async for relation in self._access.engine.relations.everything(self._access.tenant):
             yield relation
 
     async def unrelate(self, relation_id: str) -> bool:
-        """Delete a relation: true once, then false."""
+        """Delete a relation.
+
+        Returns:
+            True if this call deleted it; False if there was none.
+        """
         return await self._access.engine.relations.unrelate(self._access.tenant, id_of(relation_id))

@@ -1,4 +1,4 @@
-"""`session.runs`: what a session gave to another to do."""
+"""`session.runs`: work that a session delegated to other sessions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ RUNS_LIMIT = 100
 
 @explain_guesses
 class Runs:
-    """The runs of one session, each a piece of work in another session, its child. They
-    go with the session; their children stay.
+    """The runs of one session. Each is a piece of work in another session, its child.
 
-    await session.runs.save("r1", child_id="s1/search", status="running",
-    mode="background") await session.runs.save("r1", child_id="s1/search",
-    status="completed", mode="background", message_count=12)
+        await session.runs.save("r1", child_id="s1/search", status="running")
+        await session.runs.save(
+            "r1", child_id="s1/search", status="completed", message_count=12
+        )
+
+    Runs are deleted with the session; their children stay.
     """
 
     def __init__(
@@ -48,17 +50,25 @@ class Runs:
         message_count: int | None = None,
         metadata: Metadata | None = None,
     ) -> Run:
-        """Let the run be as told here, all of it; when it was created stays, and of
-        several at once the last that is saved counts.
+        """Create a run, or replace all of its fields. Its moment of creation stays.
 
-        `status` is queued, running, cancelling, cancelled, completed or failed, `mode`
-        foreground or background (B58). `messages` are counted and never stored;
-        `message_count`, where it is given, is taken instead (B57). Raises `LegalHoldActive` where
-        the session is under legal hold and metadata of the run would be lost.
+        If several callers save a run at once, the last one wins.
+
+        Args:
+            child_id: The session that does the work.
+            status: `"queued"`, `"running"`, `"cancelling"`, `"cancelled"`,
+                `"completed"` or `"failed"`.
+            mode: `"foreground"` or `"background"`.
+            messages: The messages of the run. They are counted and never stored.
+            message_count: The number of messages. It replaces the count of `messages`.
+
+        Raises:
+            LegalHoldActive: The session is under legal hold, and metadata of the run
+                would be lost.
         """
         count = len(validation.sequence("messages", messages)) if message_count is None else message_count
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count < validation.INT64:
-            raise InvalidInput("message_count", "must be a whole number, not below 0")
+            raise InvalidInput("message_count", "must be a whole number from 0 to 2**63 - 1")
         draft = RunDraft(
             id=validation.identifier("run_id", run_id),
             child_id=validation.identifier("child_id", child_id),
@@ -72,7 +82,7 @@ class Runs:
             return await conversations.runs.save((held := await self._conversation()).log, draft, held.user)
 
     async def get(self, run_id: str) -> Run | None:
-        """The run; None where this session has none of the id (B60)."""
+        """Return a run, or None if this session has none with this id."""
         checked = validation.identifier("run_id", run_id)
         return await self._access.engine.conversations.runs.get((await self._conversation()).log, checked)
 
@@ -86,11 +96,14 @@ class Runs:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> RunPage:
-        """A page of the session's runs by when they were created: those of a child, a
-        status, a mode (B58).
+        """Return a page of the session's runs, by their creation; 100 by default.
 
-        100 unless told, 1,000 at most; the page's `cursor` asks for those behind it.
-        `memory.sessions.runs` asks all sessions.
+        `memory.sessions.runs` lists the runs of all sessions.
+
+        Args:
+            child_id: Only runs of this child session.
+            limit: At most 1,000.
+            cursor: The cursor of the page before.
         """
         asked = asked_runs(
             child_id=child_id, status=status, mode=mode, order=order, limit=limit, cursor=cursor
@@ -99,8 +112,13 @@ class Runs:
         return await list_runs(self._access, None, life.session_id, asked)
 
     async def delete(self, run_id: str) -> bool:
-        """Delete the run; its child stays. False where there was none, which is no
-        error (B60). Raises `LegalHoldActive` where the session is under a legal hold.
+        """Delete a run. Its child stays.
+
+        Returns:
+            False if there was no such run, which is no error.
+
+        Raises:
+            LegalHoldActive: The session is under legal hold.
         """
         checked = validation.identifier("run_id", run_id)
         conversations = self._access.engine.conversations
@@ -117,7 +135,7 @@ def asked_runs(
     limit: int | None,
     cursor: str | None,
 ) -> tuple[list[Condition], dict[str, Any]]:
-    """Which runs are asked for, and how, checked."""
+    """Check the filters and the paging of a list of runs, and return both."""
     given = {
         "child_id": None if child_id is None else validation.identifier("child_id", child_id),
         "status": None if status is None else validation.one_of("status", status, RUN_STATUSES),
@@ -134,7 +152,7 @@ def asked_runs(
 async def list_runs(
     access: Access, run_id: str | None, session_id: str | None, asked: tuple[list[Condition], dict[str, Any]]
 ) -> RunPage:
-    """A page of the runs of a session, or of all of the tenant's."""
+    """Return a page of the runs of one session, or of the whole tenant."""
     filters, how = asked
     where = (
         Tenant(access.tenant)

@@ -1,4 +1,4 @@
-"""`memory.scratchpads`: what agents note for themselves."""
+"""`memory.scratchpads`: plain-text notes of agents."""
 
 from __future__ import annotations
 
@@ -12,36 +12,48 @@ from memory.orchestrator.entries.scratchpads import CAP, Scratchpad
 
 @explain_guesses
 class Scratchpads:
-    """Plain text of an agent's own, and one that all agents of the tenant share:
-    appended to, read whole, cleared. No entries: nothing searches them.
+    """Plain-text notes: one scratchpad for each agent, and one that all agents share.
 
-    await memory.scratchpads.append("The build needs Node 20.", agent="builder")
-    print((await memory.scratchpads.read("builder")).content)
+        await memory.scratchpads.append("The build needs Node 20.", agent="builder")
+        print((await memory.scratchpads.read("builder")).content)
+
+    A scratchpad is appended to, read as a whole, and cleared. Searches do not find its
+    text.
     """
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
     async def append(self, text: str, agent: str | None = None) -> int:
-        """Append a text under a header with the moment; how many bytes of UTF-8 stand
-        there then. Without an agent to the shared one.
+        """Append a text to a scratchpad, under a header with the moment.
 
-        Raises `ScratchpadFull` beyond 4 MiB, headers included: then nothing changes
-        (D130). An agent's name has 1 to 64 of A-Z, a-z, 0-9, _ and -.
+        Args:
+            agent: The agent's name: 1 to 64 of A-Z, a-z, 0-9, _ and -. By default the
+                text goes to the shared scratchpad.
+
+        Returns:
+            The new size of the scratchpad in bytes of UTF-8.
+
+        Raises:
+            ScratchpadFull: The scratchpad would exceed 4 MiB, headers included. Nothing
+                changes.
         """
         said = validation.text("text", text, max_bytes=CAP)
         if not said.strip():
-            raise InvalidInput("text", "says nothing")
+            raise InvalidInput("text", "must not be blank. Pass the text to append")
         return await self._access.engine.scratchpads.append(self._access.tenant, agent_of(agent), said)
 
     async def read(self, agent: str | None = None) -> Scratchpad:
-        """All that stands there, oldest first. One that was never written is empty, and
-        `exists` is false (D132).
+        """Return the whole text of a scratchpad, oldest first.
+
+        A scratchpad that was never written is empty, and its `exists` is False.
         """
         return await self._access.engine.scratchpads.read(self._access.tenant, agent_of(agent))
 
     async def clear(self, agent: str | None = None) -> bool:
-        """Take away what stands there; what others append meanwhile stays. False where
-        it was empty.
+        """Delete the text of a scratchpad. Text that others append meanwhile stays.
+
+        Returns:
+            False if the scratchpad was empty.
         """
         return await self._access.engine.scratchpads.clear(self._access.tenant, agent_of(agent))

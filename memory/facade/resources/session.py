@@ -1,4 +1,4 @@
-"""`memory.session("s1")`: one session's conversation."""
+"""`memory.session("s1")`: the conversation of one session."""
 
 from __future__ import annotations
 
@@ -36,25 +36,27 @@ from memory.policies.list_compaction import CompactionSettings, summary_of
 from memory.policies.window import TokenThreshold
 
 MOST_AT_ONCE = 500
-"""Messages of one append."""
+"""Messages of one `append`."""
 HISTORY_LIMIT = 100
 
 MessageLike = Message | Mapping[str, Any] | object
-"""A message of ours or of OpenAI, Anthropic or LangChain; see `memory.formats`."""
+"""A message of this library or of OpenAI, Anthropic or LangChain; see `memory.formats`.
+"""
 
 
 @explain_guesses
 class Session:
-    """One session: what was said in it, and what of that a model is to be sent.
+    """The conversation of one session, and the window of it that a model is sent.
 
         session = memory.session("s1", user="ada", system="You are a helpful assistant.")
         await session.append({"role": "user", "content": "hello"})
         context = await session.context(4_000)
 
-    Made without a call to any store; the session is created by the first call where
-    there is none, or with `create=False` that raises `NotFound`. Its history is a log:
-    every change is one write at the next place, so several processes may write to one
-    session, lose nothing, and agree on one order.
+    Making a `Session` calls no store. The first call creates the session if there is
+    none; with `create=False` it raises `NotFound` instead.
+
+    The history is a log, and every change is one write at the next place. So several
+    processes may write to one session: they lose nothing and agree on one order.
     """
 
     def __init__(self, access: Access, draft: SessionDraft, *, create: bool) -> None:
@@ -74,16 +76,17 @@ class Session:
 
     @property
     def id(self) -> str:
+        """The id of the session."""
         return str(self._draft.id)
 
     @property
     def tasks(self) -> Tasks:
-        """What the session has to do."""
+        """The to-do list of the session."""
         return Tasks(self._access, self._conversation, self.id)
 
     @property
     def runs(self) -> Runs:
-        """What the session gave to others to do."""
+        """The work that the session delegated to other sessions."""
         return Runs(self._access, self._conversation, self.id)
 
     async def _conversation(self) -> Conversation:
@@ -107,33 +110,40 @@ class Session:
     async def append(
         self, message: MessageLike | Sequence[MessageLike], *, in_history: bool = True
     ) -> list[Message]:
-        """Add a message, or several in order; returns them as stored, each with its id.
+        """Add a message, or several in order. Return them as stored, with their ids.
 
-        Messages are taken as they are: ours, plain `{role, content}`, OpenAI's,
-        Anthropic's, LangChain's. One may have 32 MiB in texts of more than 64 KiB, such
-        as images in base64, and 1 MiB of all else. One whose `id` the session has
-        replaces what that message said, where it stands: so a streamed answer is one
-        message however often it is told (B20 to B23), and a call that failed can be
-        repeated. So can one without ids where this process appends nothing else to the
-        session in between, and what is given is kept together (one message; several
-        where the store is `atomic`); else it is said twice.
+        Messages may be of this library, plain `{role, content}`, or in the formats of
+        OpenAI, Anthropic and LangChain.
 
-        Under legal hold a message is replaced only by one that says all that it said,
-        and more, as a streamed one does: else `LegalHoldActive` is raised.
+        A message whose `id` exists in the session replaces the stored one, in its
+        place. So a streamed answer is one message however often it is appended, and a
+        failed call can be repeated. A failed call without ids can be repeated too, on
+        two conditions. This process appends nothing else to the session in between. And
+        the call is stored as a whole: it has one message, or the store is `atomic`.
+        Otherwise the messages are stored twice.
 
-        With `in_history=False` a message is in the window only (B24). Appended again
-        without that, it enters the history: it keeps its place and gets the next
-        number.
+        Values that no model is sent, such as parsed output, artifacts and metadata, are
+        stored as JSON. They may be datetimes, dates, UUIDs, decimals, enums,
+        dataclasses and pydantic models. Any other value is replaced by a placeholder
+        with the name of its type; `placeholders` of a returned message lists the paths.
 
-        Values beside what a model is sent, such as parsed output, artifacts and
-        metadata, may be datetimes, dates, UUIDs, decimals, enums, dataclasses and
-        pydantic models, and are stored as JSON. For any other value a placeholder with
-        the type's name is stored; `placeholders` of a returned message lists their
-        paths.
+        A message may have 32 MiB in texts of more than 64 KiB, such as images in
+        base64, and 1 MiB of everything else. Such large texts count in the quota of
+        `artifact_bytes`. The text of a message that replaces another counts too, but is
+        never refused.
 
-        Texts of more than 64 KiB count in a quota of `artifact_bytes`: beyond it
-        `QuotaExceeded` is raised, and none of the new messages is stored. What replaces
-        what a message said counts too, and is not refused.
+        Args:
+            message: A message, or at most 500.
+            in_history: False adds the message to the window only. Appended again with
+                True, it enters the history: it keeps its place and gets the next
+                number.
+
+        Raises:
+            LegalHoldActive: The session is under legal hold, and a message would lose
+                text. Under a hold, a replacement must contain all of the stored
+                message, as the next piece of a stream does.
+            QuotaExceeded: The large texts exceed the quota of `artifact_bytes`. None of
+                the new messages is stored.
         """
         if isinstance(message, list | tuple) and len(message) > MOST_AT_ONCE:
             raise InvalidInput("message", f"takes at most {MOST_AT_ONCE} messages per call. Split the list")
@@ -142,12 +152,17 @@ class Session:
             return await (await self._conversation()).append(messages, in_history=bool(in_history))
 
     async def update(self, message_id: str, **changes: Any) -> Message:
-        """Change what a message says: `content`, `reasoning`, `tool_calls`, `usage`,
-        `finish_reason`, `metadata`, `name`. Its number stays (B26).
+        """Change the fields of a message. Its number in the history stays.
 
-        A whole message (`**message.model_dump()`) does too: what of it cannot be
-        changed, its id and its role among it, stays as it is stored. No earlier version
-        is kept, so it raises `LegalHoldActive` where the session is under legal hold.
+        No earlier version is kept.
+
+        Args:
+            **changes: `content`, `reasoning`, `tool_calls`, `usage`, `finish_reason`,
+                `metadata` or `name`. A whole message (`**message.model_dump()`) will
+                do: fields that cannot be changed, such as id and role, stay as stored.
+
+        Raises:
+            LegalHoldActive: The session is under legal hold.
         """
         checked, changed = validation.identifier("message_id", message_id), changes_of(changes)
         async with self._in_call_order([checked]):
@@ -156,11 +171,14 @@ class Session:
     def stream(
         self, *, role: Literal["assistant", "user"] = "assistant", message_id: str | None = None
     ) -> MessageStream:
-        """A message whose text arrives in pieces: `async with session.stream() as out:
-        await out.write("…")`. One message, however they arrive (B21).
+        """Return a stream that stores one message while its text arrives in pieces.
 
-        Under an id of its own where none is given. One that is there already is said
-        anew, where it stands (B20).
+            async with session.stream() as out:
+                await out.write("…")
+
+        Args:
+            message_id: The id of the message; a new one by default. A message that
+                exists already is replaced, in its place.
         """
         speaks = Role(validation.one_of("role", role, ("assistant", "user")))
 
@@ -171,8 +189,10 @@ class Session:
         return MessageStream(begin, name, self._access.check_process)
 
     async def exclude(self, message_id: str, reason: str = "manual") -> bool:
-        """Take a message out of the window; the history keeps it and says why (B27,
-        B28). False where it is not there, or is the system message.
+        """Take a message out of the window. The history keeps it, with the reason.
+
+        Returns:
+            False if the message is not in the window or is the system message.
         """
         return await (await self._conversation()).exclude(
             validation.identifier("message_id", message_id),
@@ -180,15 +200,23 @@ class Session:
         )
 
     async def erase(self, message_id: str) -> bool:
-        """Erase what a message said and who said it, everywhere; false where there is
-        none of the id.
+        """Erase the text of a message and the name of its speaker everywhere.
 
-        Its place in the history stays, with its number and its role (`is_redacted`),
-        and so do all counts. It leaves the window. Summaries of which it was a part,
-        and summaries of those, are erased with it: they may say what it said. So are
-        entries that were made of it, and what was made of these, in any scope. So are
-        its copies in forks, with all of that, but for forks under legal hold. Its id is
-        free again. What of this a crash cut off, a sweep does.
+        These are erased too:
+
+        - summaries that cover the message, and summaries of these, since they may
+          repeat it
+        - entries that were made of the message, and all that was made of them, in any
+          scope
+        - copies in forks, with everything made of the copies, except in forks under
+          legal hold
+
+        The message leaves the window. Its place in the history stays, with its number
+        and its role (`is_redacted`), and so do all counts. Its id becomes free. A sweep
+        completes an erasure that a crash cut off.
+
+        Returns:
+            False if there is no message with this id.
         """
         checked = validation.identifier("message_id", message_id)
         if checked == "system":
@@ -200,42 +228,59 @@ class Session:
         )
 
     async def restore(self, message_id: str) -> bool:
-        """Take an excluded message back into the window. False where it is there,
-        unknown, or was compacted away.
+        """Take an excluded message back into the window.
+
+        Returns:
+            False if the message is in the window, is unknown, or was compacted away.
         """
         return await (await self._conversation()).restore(validation.identifier("message_id", message_id))
 
     async def clear(self) -> int:
-        """Take all messages out of the window but the system message; the history keeps
-        them (B30, B31). How many.
+        """Take all messages but the system message out of the window.
+
+        The history keeps them.
+
+        Returns:
+            How many messages left the window.
         """
         return await (await self._conversation()).clear()
 
     @lends_reads
     async def replace(self, messages: Sequence[MessageLike], *, revive: bool = False) -> list[Message]:
-        """Let the window consist of these messages, and return them as stored; the
-        history keeps the others, and gains only what is new (C22).
+        """Make the window consist of these messages, and return them as stored.
 
-        A message is one that is there when its id is; without ids, when it says the
-        same at the same place of the longest common run. So what was read can be
-        changed and handed back whole, again too. One that is there stands at its first
-        place (B29), so new ones come behind those with ids. A message leaves the window
-        only if the calling task has seen it: the last `context` that the task read
-        showed it, or this handle wrote it since. What a `budget` or `last` left out of
-        that context stays. A read by a child task, such as a function that
-        `asyncio.wait_for` runs, counts as the caller's; of an empty session it does
-        only if the caller itself has made a call of the library before, such as
-        `memory.session`. Where the task has read none, every message that is in the
-        window when this call begins may leave. What `context` added for the model
-        (recalled facts, results of interrupted calls) is not stored. Messages that
-        others wrote since stay, behind the list. The system message stays as it is. A
-        message that was edited since that read stays as it is now, and one that was
-        erased is not written again, unless `revive`. Messages that the
-        list lacks leave the window (see `on_window_exit` of `Memory`), and so does a
-        message that was edited without its id; to take one out for good, `exclude` or
-        `erase` it. It is several writes, what is
-        new first: cut off half-way it leaves what is new behind what was there, and the
-        same list again ends it.
+        The history keeps all other messages, and gains only the new ones. The system
+        message stays as it is.
+
+        A message is recognised by its id. Without ids, it is recognised if it says the
+        same at the same place of the longest common run. So the messages of a `context`
+        can be changed and passed back as a whole, also repeatedly. Recognised messages
+        keep their first place; new ones come after those with ids.
+
+        A message that the list lacks leaves the window (see `on_window_exit` of
+        `Memory`), but only if the calling task has seen it. The task has seen the
+        messages of the last `context` that it read, and those that this handle wrote
+        since. Messages that a `budget` or `last` left out of that context stay. If the
+        task has read no context, every message that is in the window when this call
+        begins may leave. Messages that others wrote since stay, after the list.
+
+        A read by a child task, such as a function that `asyncio.wait_for` runs, counts
+        as the caller's. For an empty session it counts only if the caller has called
+        the library before, for example `memory.session`.
+
+        Messages that `context` added for the model (recalled facts, results of
+        interrupted calls) are not stored. Unless `revive` is set, messages that were
+        edited since the read stay as they are now, and erased ones are not written
+        again. A message that was edited in the list without its id leaves the window.
+        To remove a message for good, `exclude` or `erase` it.
+
+        The call makes several writes, new messages first. If it is cut off, the new
+        messages are after the old ones, and the same call again completes it.
+
+        Args:
+            messages: The messages of the new window.
+            revive: Write the messages as the list has them, also those that were edited
+                or erased since the read.
         """
         said = import_messages(validation.sequence("messages", messages), "messages")
         conversation = await self._conversation()
@@ -245,18 +290,22 @@ class Session:
         return await conversation.replace(said, revive=revive)
 
     async def checkpoint(self, name: str | None = None) -> Checkpoint:
-        """A point to roll back to. One with a name is noted in the log."""
+        """Return a checkpoint, to which `roll_back` can restore the window.
+
+        Args:
+            name: Note the checkpoint in the log, under this name.
+        """
         return await (await self._conversation()).checkpoint(
             None if name is None else validation.identifier("name", name)
         )
 
     async def roll_back(self, checkpoint: Checkpoint, reason: str = "manual") -> int:
-        """Restore exactly the window that stood at the checkpoint (B52).
+        """Restore exactly the window at the checkpoint.
 
         Messages added or restored since leave the window; the history keeps them, with
         this reason. Messages that were excluded, cleared, replaced or compacted since
-        come back; erased ones do not. Edited messages keep their new text. What others
-        write while the call runs stays.
+        come back; erased ones do not. Edited messages keep their new text. Messages
+        that others write while the call runs stay.
 
         Returns:
             How many messages left the window.
@@ -281,7 +330,7 @@ class Session:
     # -- reading -----------------------------------------------------------------------
 
     async def info(self) -> SessionInfo:
-        """The session and its counts, as they are now."""
+        """Return the session and its exact counts."""
         return await (await self._conversation()).info()
 
     @lends_reads
@@ -298,43 +347,55 @@ class Session:
         start: Literal["any", "user"] | None = None,
         min_relevance: float | None = None,
     ) -> Context:
-        """What a model is to be sent, within a budget of tokens: the system message,
-        the newest summary, then the newest messages that fit.
+        """Return the messages to send to a model, within a budget of tokens.
 
-        A result never comes without its call, nor a call of several parts in part; with
-        `by="turns"` no turn is cut. The last user message is always kept, and
-        `over_budget` says by how much that is too much. What `tools` (their schemas)
-        take counts too.
+        These are the system message, the newest summary, then the newest messages that
+        fit. A tool result never comes without its call, and a call of several parts
+        comes whole. The last user message is always kept; `over_budget` says by how
+        much the context then exceeds the budget.
 
-        With `slack`, a share of the budget, older messages go in steps of that size:
-        until one has to go every context begins as the one before it, to the byte,
-        which is what a prompt cache needs. With `layered` all summaries come, archived
-        ones too, and the newest 80 messages or `last` (B51); `layers` says of each what
-        it is. With `recall` what memory finds for that query, in the scopes of the
-        session and of this handle's user, comes as one message before the last one of
-        the user, and takes a quarter of the budget at most. `min_relevance`, from 0 to
-        1, leaves out what answers `recall` less well.
+        A tool call without a result is followed by a result that says so
+        (`TOOL_CALL_INTERRUPTED`), because providers refuse a call without one. It is in
+        this answer only. `interrupted` lists these calls, and `repair_tool_calls`
+        stores such results.
 
-        A call that was never answered is followed by a result that says so
-        (`TOOL_CALL_INTERRUPTED`), in this answer only, since providers refuse a call
-        without one. `interrupted` lists these calls, and `repair_tool_calls` stores such
-        results.
+        With a budget and without `last`, the context starts at a user message, after
+        system messages and summaries, because several providers refuse another first
+        message. Older messages are left out for that. If no user message fits, the
+        context starts with any message.
 
-        With a budget, and without `last`, the context starts at a message of the user,
-        after system messages and summaries: several providers refuse another first
-        message. Older messages are left out for that. Where no message of the user
-        fits, it starts with any. Pass `start="any"` to start wherever the budget cuts,
-        `start="user"` for the other reads.
+        If the session's store does not answer, the context is the one that this process
+        saw within the last minute, and `degraded` says so.
 
-        While the store of the session does not answer, this is what the process saw of
-        it within the last minute, where it remembers all that is shown: `degraded` says
-        so. Else `StoreUnavailable` is raised.
+        Args:
+            budget: The most tokens of the context, the schemas of `tools` included.
+            last: At most this many of the newest messages.
+            tools: The schemas of the tools that the model is sent.
+            by: `"turns"` keeps whole turns. `"blocks"` may cut within a turn.
+            slack: A share of the budget. Older messages are cut in steps of this size.
+                Until the next cut, every context begins with the same bytes as the one
+                before, as a prompt cache needs.
+            layered: Return all summaries, archived ones too, and the newest 80 messages
+                or `last`. `layers` says of each message what it is.
+            recall: A query. Entries that memory finds for it come as one message before
+                the last user message, and take at most a quarter of the budget. The
+                search covers the scopes of the session and of this handle's user.
+            start: `"any"` starts wherever the budget cuts. `"user"` starts at a user
+                message in other reads too.
+            min_relevance: Leave out recalled entries below this relevance, from 0 to 1.
+
+        Raises:
+            StoreUnavailable: The session's store does not answer, and this process does
+                not remember all of the context.
         """
         for name, value in (("budget", budget), ("last", last)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-                raise InvalidInput(name, "must be a whole number, not below 0")
+                raise InvalidInput(name, "must be a whole number of 0 or more")
         if isinstance(slack, bool) or not isinstance(slack, int | float) or not 0 <= slack < 1:
-            raise InvalidInput("slack", "must be a share of the budget: 0 or more, and below 1")
+            raise InvalidInput(
+                "slack",
+                "must be a share of the budget, from 0 to below 1. Pass 0.25 for steps of a quarter",
+            )
         validation.one_of("by", by, ("blocks", "turns"))
         for name, is_given in (("by", by == "turns"), ("slack", slack > 0)):
             if is_given and budget is None and last is not None:
@@ -366,8 +427,9 @@ class Session:
         return with_recalled(context, recalled, budget)
 
     async def _stored_window(self) -> Context:
-        """The window as it is stored: calls without a result get no stand-in. It does
-        not count as a read of the calling task.
+        """Return the window as stored: calls without a result get no stand-in.
+
+        It does not count as a read of the calling task.
         """
         context, _ = await (await self._conversation()).read()
         return context
@@ -386,11 +448,17 @@ class Session:
         offset: int = 0,
         cursor: str | None = None,
     ) -> HistoryPage:
-        """A page of all that was ever said: of these ids, numbers from `first` to
-        `last`, these roles; what one compaction archived (B33).
+        """Return a page of all messages that were ever appended; 100 by default.
 
-        100 messages unless told, 1,000 at most; the page's `cursor` asks for those
-        behind it.
+        Args:
+            ids: Only messages with these ids.
+            first: The lowest number of a message in the history.
+            last: The highest number of a message in the history.
+            roles: Only messages of these roles.
+            summaries: Include summaries.
+            archived_by: The id of a compaction: only the messages that it archived.
+            limit: At most 1,000.
+            cursor: The cursor of the page before.
         """
         asked = HistoryQuery(
             ids=None
@@ -422,13 +490,17 @@ class Session:
         limit: int | None = None,
         min_relevance: float | None = None,
     ) -> FoundMessages:
-        """What was said here that answers best, by words and by meaning; 10 unless
-        told. Compacted messages are found, excluded ones are not.
+        """Return the messages of this session that answer best; 10 by default.
 
-        `mode` says how messages are found: by shared words (`"lexical"`), by embeddings
-        (`"semantic"`) or by both (`"hybrid"`). Messages of another process are found
-        lexically at once and semantically a few seconds later. Results of tools are not
-        found. The query is plain text, never syntax.
+        Compacted messages are found; excluded messages and results of tools are not.
+
+        The query is plain text, never syntax. `mode` says how messages are found: by
+        shared words (`"lexical"`), by embeddings (`"semantic"`) or by both
+        (`"hybrid"`). Messages of another process are found lexically at once, and
+        semantically a few seconds later.
+
+        Args:
+            min_relevance: Leave out messages below this relevance, from 0 to 1.
 
         Raises:
             InvalidInput: `mode="semantic"` where messages have no vectors
@@ -449,18 +521,26 @@ class Session:
     async def compact(
         self, summarise: Summarise, *, keep_last: int, reason: str = "manual", trigger_id: str | None = None
     ) -> Compaction:
-        """Let a summary stand for all but the last `keep_last` messages of the window
-        (B34 to B42): one write.
+        """Replace all but the last messages of the window by a summary, in one write.
 
-        `summarise` gets copies of the messages, an earlier summary first, and returns
-        (or awaits) its text, or a message in any shape. Where another compaction was
-        first, that one is returned. Raises `CompactionError` if the summary says
-        nothing or asks for a tool, or if `summarise` fails: then nothing has changed,
-        and an earlier summary stays as it is.
+        If another compaction finished first, that one is returned.
+
+        Args:
+            summarise: Gets copies of the messages, an earlier summary first. It returns
+                the text of the summary, or a message in any format, and may be async.
+            keep_last: How many messages stay.
+            reason: Why; stored with the compaction.
+
+        Raises:
+            CompactionError: The summary says nothing or asks for a tool, or `summarise`
+                failed. Nothing has changed, and an earlier summary stays as it is.
         """
         function("summarise", summarise)
         if isinstance(keep_last, bool) or not isinstance(keep_last, int):
-            raise InvalidInput("keep_last", "must be a whole number")
+            raise InvalidInput(
+                "keep_last",
+                f"must be a whole number, not {type(keep_last).__name__}. It says how many messages stay",
+            )
         return await (await self._conversation()).compact(
             summarise,
             keep_last=keep_last,
@@ -475,30 +555,30 @@ class Session:
         *,
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> Compaction | None:
-        """Compact the window before a model is asked, if the policy says so.
+        """Compact the window if the policy says so. Call it before a model is asked.
 
-        Appending never compacts (B43, B44). A policy counts tokens with those of the
-        `tools` (`TokenThreshold(max_tokens)`), messages (`MessageThreshold(most)`) or turns
-        (`TurnThreshold(most)`). The last user message stays (B46); by messages and
-        turns, all that follows it stays too.
+        Appending never compacts. A policy counts tokens, those of `tools` included
+        (`TokenThreshold(max_tokens)`), messages (`MessageThreshold(most)`) or turns
+        (`TurnThreshold(most)`). The last user message stays. With a policy by messages
+        or turns, all messages after it stay too.
 
         With `CompactionSettings`, duplicates go first, then the least important
-        messages; then the older part becomes a summary (A121). Messages that go without
-        a summary leave the window with that step as the reason, and move to the next
-        tier too.
+        messages; then the older part becomes a summary. Messages that go without a
+        summary leave the window with that step as the reason, and move to the next tier
+        too.
 
         Args:
             policy: When to compact, and how far.
-            summarise: Makes the summary of the messages that leave. By default it takes their first
-                sentences, without a model.
+            summarise: Makes the summary of the messages that leave. By default it takes
+                their first sentences, without a model.
             tools: The schemas of the tools that the model is sent.
 
         Returns:
             The compaction, or None if there was none.
 
         Raises:
-            CompactionError: The summary says nothing or asks for a tool, or `summarise` failed.
-                Nothing has changed.
+            CompactionError: The summary says nothing or asks for a tool, or `summarise`
+                failed. Nothing has changed.
         """
         if not isinstance(policy, TokenThreshold | MessageThreshold | TurnThreshold | CompactionSettings):
             raise InvalidInput(
@@ -510,18 +590,22 @@ class Session:
         )
 
     async def compactions(self) -> list[Compaction]:
-        """Every compaction of the session, the first one first."""
+        """List every compaction of the session, oldest first."""
         return await (await self._conversation()).compactions()
 
     # -- its life ----------------------------------------------------------------------
 
     async def end(self) -> PromotionReport:
-        """End the session: nothing is appended until `resume`.
+        """End the session. Nothing can be appended until `resume`.
 
         The memory's `on_window_exit` makes entries of the messages that are left in the
-        window, and the promotion rules for session ends move the session's entries to
-        later tiers. Sweeps do what the report lists under `waiting` once the stores are
-        back, unless the session is resumed before. Call it again to do that at once.
+        window. The promotion rules for session ends move the session's entries to later
+        tiers.
+
+        Returns:
+            The report. Its `waiting` lists work for which a store did not answer.
+            Sweeps do that work once the stores are back, unless the session is resumed
+            before. Call `end` again to do it at once.
         """
         conversation = await self._conversation()
         await conversation.close("ended")
@@ -533,27 +617,42 @@ class Session:
         return report
 
     async def archive(self) -> bool:
-        """Put the session away: nothing is appended until `resume`. False where it was
-        archived already.
+        """Archive the session. Nothing can be appended until `resume`.
+
+        Returns:
+            False if it was archived already.
         """
         return await (await self._conversation()).close("archived")
 
     async def resume(self) -> bool:
-        """Go on with a session that was ended or archived; false where it is active."""
+        """Resume a session that was ended or archived.
+
+        Returns:
+            False if it is active.
+        """
         return await (await self._conversation()).resume()
 
     async def fork(self, at: str | None = None, session_id: str | None = None) -> Session:
-        """A new session that begins with copies of what a model was sent up to the
-        message `at`, that one included, under the same ids; or all of it.
+        """Return a new session that begins with copies of this one's window.
 
-        To answer again, fork at the user's message; to edit it and ask again, `update`
-        it there. This session stays as it is, also one that has ended. The new one has
-        its user, agent, namespace, title, tags and metadata, and `forked_from` in the
-        metadata. What was excluded since is not copied. Raises `NotFound` where there
-        is no such message, `Conflict` where there is a session of that id,
-        `QuotaExceeded` beyond a quota of `artifact_bytes`, for which the copies of
-        large texts count: then there is no new session. Cut off half-way, it leaves the
-        new session with the first of its messages.
+        The copies have the same ids. To get another answer, fork at the user's message.
+        To edit that message first, `update` it in the fork.
+
+        This session stays as it is, and may have ended. The new one has its user,
+        agent, namespace, title, tags and metadata, and `forked_from` in the metadata.
+        Messages that were excluded since are not copied. A fork that is cut off leaves
+        the new session with the first of its messages.
+
+        Args:
+            at: The id of the last message to copy. The copies are those that a model
+                was sent up to it. By default the whole window is copied.
+            session_id: The id of the new session; a new id by default.
+
+        Raises:
+            NotFound: There is no such message.
+            Conflict: A session with this id exists.
+            QuotaExceeded: The copies of large texts exceed the quota of
+                `artifact_bytes`. There is no new session.
         """
         at = None if at is None else validation.identifier("at", at)
         draft, messages = await (await self._conversation()).as_of(at)
@@ -565,13 +664,18 @@ class Session:
         )
 
     async def delete(self) -> bool:
-        """Erase the session with everything said in it, the entries of its scope, and
-        those that `on_window_exit` made of it; false where there was none.
+        """Erase the session with its messages, and the entries of its scope.
 
-        Forks of it stay, with the messages that they began with: delete each, or
-        `erase` a message before, which reaches its copies. Raises
-        `SessionOwnerMismatch` where the session belongs to another user, agent or
-        namespace than this handle names, and erases nothing.
+        Entries that `on_window_exit` made of it are erased too. Forks of it stay, with
+        the messages that they began with: delete each fork. Or `erase` a message
+        before, which erases its copies too.
+
+        Returns:
+            False if there was no such session.
+
+        Raises:
+            SessionOwnerMismatch: The session belongs to another user, agent or
+                namespace than this handle names. Nothing is erased.
         """
         self._held = None
         return await self._access.engine.conversations.sessions.delete(
@@ -580,17 +684,23 @@ class Session:
 
 
 def _schemas(tools: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]]:
-    """The schemas of tools: JSON, for they are counted as it. They are kept nowhere, so
-    no other rule of what is stored holds for them.
+    """Check the schemas of tools, and return them.
+
+    They must be JSON, because their tokens are counted as JSON. They are stored
+    nowhere, so no other rule for stored values applies.
     """
     given = [] if tools is None else validation.sequence("tools", tools)
     for tool in given:
         if not isinstance(tool, Mapping):
-            raise InvalidInput("tools", f"each must be a schema, an object, not {type(tool).__name__}")
+            raise InvalidInput(
+                "tools", f"must be a list of schemas, each a mapping, not {type(tool).__name__}"
+            )
         try:
             json.dumps(dict(tool))
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput("tools", f"is not JSON: {error}") from None
+            raise InvalidInput(
+                "tools", f"must be JSON: {error}. Pass the schemas that the model is sent"
+            ) from None
     return given
 
 
@@ -598,5 +708,5 @@ def _number(field: str, value: int | None) -> int | None:
     if value is not None and (
         isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63
     ):
-        raise InvalidInput(field, "must be a whole number, not below 0")
+        raise InvalidInput(field, "must be a whole number from 0 to 2**63 - 1")
     return value

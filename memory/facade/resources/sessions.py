@@ -1,4 +1,4 @@
-"""`memory.sessions`: sessions as a whole."""
+"""`memory.sessions`: create, find, list, update, end and delete sessions."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _UNSET: Any = object()
 
 @explain_guesses
 class Sessions:
-    """The sessions of a tenant: created, found, listed, ended. What is said in one is a
-    `Session`'s affair, which `memory.session("s1")` hands out.
+    """The sessions of a tenant: create, find, list, update, end and delete them.
 
-    Entries that belong to one are written with the scope `session:<id>`; a session that
-    only has entries needs no creation.
+    `memory.session("s1")` returns the conversation of one session. Entries of a session
+    are written with the scope `session:<id>`. A session that only has entries needs no
+    creation.
     """
 
     def __init__(self, access: Access) -> None:
@@ -53,15 +53,20 @@ class Sessions:
         expires_at: Moment | timedelta | None = None,
         shared: bool = False,
     ) -> Session:
-        """A new session, under an id of its own where none is given. Raises `Conflict`
-        where there is one of that id (B12).
+        """Create a session, and return a handle to its conversation.
 
-        After `expires_at`, a moment or a `timedelta` from now on, it is hidden; a sweep
-        erases what was said in it, `durations.expired_grace` later. Entries of its
-        scope have an expiry of their own. A session with `shared=True` can be opened by
-        callers that name another user, agent or namespace; without, they get
-        `SessionOwnerMismatch`. What such a caller writes notes its user: see
-        `Memory.session`.
+        Args:
+            session_id: The id of the session; a new id by default.
+            system: The text of the system message.
+            expires_at: A moment, or a `timedelta` from now on. The session is hidden
+                from then on, and a sweep erases its messages after
+                `durations.expired_grace`. Entries of its scope have their own expiry.
+            shared: Let callers that name another user, agent or namespace open the
+                session. Otherwise they get `SessionOwnerMismatch`. Their messages note
+                their own user; see `Memory.session`.
+
+        Raises:
+            Conflict: A session with this id exists.
         """
         draft = draft_of(
             session_id,
@@ -80,8 +85,9 @@ class Sessions:
         )
 
     async def get(self, session_id: str) -> SessionInfo | None:
-        """The session as its record says, with counts that may be some seconds behind;
-        None where there is none. `Session.info` is exact.
+        """Return a session, or None if there is none.
+
+        Its counts may be some seconds behind. `Session.info` returns exact counts.
         """
         record = await self._access.engine.conversations.find(
             self._access.tenant, validation.identifier("session_id", session_id)
@@ -91,13 +97,21 @@ class Sessions:
     async def delegation(
         self, session_id: str | None, *, scope: Scopes | None = None, limit: int | None = None
     ) -> Delegation:
-        """What an agent to which work of a session is given may look up: the session's
-        own entries, those with its `conversation_id`, whatever their scope, or of these
-        scopes only; 15 at most, the newest first, each with its number, type, title and
-        tags, and no content (D126, D128).
+        """List the entries of a session for an agent that gets some of its work.
 
-        Nothing where no session is named, it has none, or a store or a gate fails,
-        which is logged: no work fails for want of it (D127).
+        The agent may look these entries up. They have the session as their
+        `conversation_id` and come newest first. Each has its number, type, title and
+        tags, and no content.
+
+        Args:
+            session_id: The session; with None the result is empty.
+            scope: Only entries of these scopes; of any scope by default.
+            limit: At most 15.
+
+        Returns:
+            The entries. The result is empty if the session has none, or if a store or a
+            gate fails. Such a failure is logged and not raised, so that the work can go
+            on.
         """
         session = None if session_id is None else validation.identifier("session_id", session_id)
         asked = self._access.entry_query(
@@ -115,12 +129,20 @@ class Sessions:
         metadata: Metadata = _UNSET,
         expires_at: Moment | timedelta | None = _UNSET,
     ) -> SessionInfo:
-        """Change what is said of a session: each is replaced as a whole, what is not
-        given stays, and None clears title and expiry.
+        """Change attributes of a session. Arguments that are left out change nothing.
 
-        `system` is the text of its system message. Raises `NotFound` where there is no
-        such session, or it was created without one, and `LegalHoldActive` where a system message,
-        a title or metadata would be lost that is under legal hold.
+        Each given value replaces the stored one as a whole.
+
+        Args:
+            system: The text of the system message. The session must have one.
+            title: None clears it.
+            expires_at: A moment, a `timedelta` from now on, or None, which clears it.
+
+        Raises:
+            NotFound: There is no such session, or `system` is given and it was created
+                without a system message.
+            LegalHoldActive: The session is under legal hold, and a system message, a
+                title or metadata would be lost.
         """
         prompt = (
             None
@@ -156,13 +178,19 @@ class Sessions:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> SessionPage:
-        """A page of sessions, the last used first unless told: those with all the tags
-        (B15, B16). `since` and `until`, both included, are compared with the last
-        activity, or with `by="created"` with the creation.
+        """Return a page of sessions, the last used first; 50 by default.
 
-        50 unless told, 1,000 at most; the page's `cursor` asks for those behind it. A
-        session that another process is writing to may be some seconds behind in it;
-        what this one wrote is told first.
+        A session that another process writes to may be listed with values that are some
+        seconds old. The writes of this process are always included.
+
+        Args:
+            tags: The session has all of these tags.
+            since: The last activity was at or after this moment.
+            until: The last activity was at or before this moment.
+            by: `"created"` orders by the creation, and compares `since` and `until`
+                with it.
+            limit: At most 1,000.
+            cursor: The cursor of the page before.
         """
         given = {"subject": user, "agent": agent, "namespace": namespace}
         asked = {
@@ -194,10 +222,13 @@ class Sessions:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> RunPage:
-        """A page of the runs of all sessions by when they were created: by their id,
-        the session that gave them, its child, status and mode (B58).
+        """Return a page of the runs of all sessions, by their creation; 100 by default.
 
-        100 unless told, 1,000 at most; the page's `cursor` asks for those behind it.
+        Args:
+            session_id: Only runs that this session started.
+            child_id: Only runs of this child session.
+            limit: At most 1,000.
+            cursor: The cursor of the page before.
         """
         given = None if run_id is None else validation.identifier("run_id", run_id)
         parent = None if session_id is None else validation.identifier("session_id", session_id)
@@ -207,13 +238,16 @@ class Sessions:
         return await list_runs(self._access, given, parent, asked)
 
     async def end(self, session_id: str) -> PromotionReport:
-        """End a session: promotion rules for session ends move its entries to later tiers.
+        """End a session.
 
-        The report says which rule moved which entry, and what stayed; see `Session.end`.
+        The promotion rules for session ends move its entries to later tiers.
 
-        Where it has a conversation, nothing is appended to that until it is resumed.
-        Where it has none, what waits for a store is done by sweeps for the entries that
-        there are now.
+        If it has a conversation, nothing can be appended until it is resumed. If it has
+        none, sweeps do the work that waits for a store, for the entries that exist now.
+
+        Returns:
+            The report says which rule moved which entry, and which entries stayed; see
+            `Session.end`.
         """
         validation.identifier("session_id", session_id)
         if await self._access.engine.conversations.find(self._access.tenant, session_id) is not None:
@@ -221,15 +255,18 @@ class Sessions:
         return await self._access.engine.end_session(self._access.tenant, Scope.session(session_id), owing=())
 
     async def delete(self, session_id: str) -> bool:
-        """Erase a session with everything said in it, the entries of its scope, and
-        those that `on_window_exit` made of it; false where there was none.
+        """Erase a session with its messages, and the entries of its scope.
 
-        Forks of it stay, with the messages that they began with: delete each, or
-        `erase` a message before, which reaches its copies.
+        Entries that `on_window_exit` made of it are erased too. Forks of it stay, with
+        the messages that they began with: delete each fork. Or `erase` a message
+        before, which erases its copies too.
+
+        Returns:
+            False if there was no such session.
 
         Raises:
-            InvalidInput: There is no such session, and the id is the text of a scope, such as
-                `"session:s1"`: the id alone, `"s1"`, was meant.
+            InvalidInput: There is no such session, and the id is the text of a scope,
+                such as `"session:s1"`. Pass the id alone, `"s1"`.
         """
         named = validation.identifier("session_id", session_id)
         deleted = await self._access.engine.conversations.sessions.delete(self._access.tenant, named)
@@ -254,7 +291,7 @@ def draft_of(
     expires_at: Moment | timedelta | None = None,
     shared: bool = False,
 ) -> SessionDraft:
-    """A session as handed in, checked."""
+    """Check the arguments that describe a session, and return them as a draft."""
     given = {"user": user, "agent": agent, "namespace": namespace}
     named = {
         name: None if value is None else validation.identifier(name, value) for name, value in given.items()

@@ -15,22 +15,22 @@ from memory.orchestrator.entries.short_ids import NumberedItem, NumberedKind, ki
 class ShortIds:
     """Short ids, such as `#42`, of entries and artifacts.
 
+        shown = await memory.short_ids.of([entry.id for entry in entries])
+        found = await memory.short_ids.resolve("#42")
+
     An entry or artifact gets one when it is first asked for. All other calls take the
     full id.
-
-    shown = await memory.short_ids.of([entry.id for entry in entries])
-    found = await memory.short_ids.resolve("#42")
     """
 
     def __init__(self, access: Access) -> None:
         self._access = access
 
     async def of(self, ids: Sequence[str], *, kind: NumberedKind = "entry") -> dict[str, int]:
-        """The short ids of these entries or artifacts, by full id; at most 1,000 at once.
+        """Return the short ids of entries or artifacts, by full id.
 
-        Those without a short id get one now. Entries and artifacts share one sequence
-        per tenant. Ids that are unknown, deleted, of the other kind or of another
-        tenant are left out.
+        At most 1,000 ids are taken at once. Those without a short id get one now.
+        Entries and artifacts share one sequence per tenant. Ids that are unknown,
+        deleted, of the other kind or of another tenant are left out.
 
         A short id is never reused, and the sequence has gaps. An entry keeps its short
         id when it is edited, retired or moved; an artifact, when it is replaced. Copies

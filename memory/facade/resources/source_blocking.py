@@ -1,4 +1,4 @@
-"""Blocking sources: check the arguments of a caller."""
+"""Check the arguments of calls that block and unblock sources."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ MOST_OF_A_REASON = 2_000
 
 
 def origins_of(source: str | None, agent: str | None, run: str | None) -> list[str]:
-    """The source, the agent and the run that are named, one at least."""
+    """Return the named source, agent and run. At least one must be named."""
     Provenance(source, agent, run)
     if not (origins := named_in({"source": source, "agent": agent, "run": run})):
-        raise InvalidInput("source", "name a source, an agent or a run")
+        raise InvalidInput("source", "must be given, or agent= or run=. Pass at least one of the three")
     return origins
 
 
@@ -31,7 +31,7 @@ async def block_source(
     reason: str,
     blocked_by: str | None,
 ) -> list[BlockedSource]:
-    """Block each of these origins."""
+    """Check the terms, and block each of these origins."""
     validation.one_of("later_writes", later_writes, LATER_WRITES)
     validation.text("reason", reason, max_chars=MOST_OF_A_REASON, min_chars=1)
     by = None if blocked_by is None else validation.identifier("blocked_by", blocked_by)

@@ -1,4 +1,4 @@
-"""`session.tasks`: what a session has to do."""
+"""`session.tasks`: the to-do list of a session."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ _UNSET: Any = object()
 
 @explain_guesses
 class Tasks:
-    """The tasks of one session: saved, read, listed, deleted. They go with the session.
+    """The tasks of one session. They are deleted with the session.
 
-    await session.tasks.save("t1", title="Book a table", status="in_progress")
-    open_ones = await session.tasks.list(status="in_progress")
+        await session.tasks.save("t1", title="Book a table", status="in_progress")
+        open_ones = await session.tasks.list(status="in_progress")
+
+    Task ids are unique per tenant.
     """
 
     def __init__(
@@ -48,13 +50,17 @@ class Tasks:
         result: str | None = None,
         metadata: Metadata | None = None,
     ) -> Task:
-        """Let the task be as told here, all of it; when it was created stays (B54).
+        """Create a task, or replace all of its fields. Its moment of creation stays.
 
-        `status` is pending, in_progress, completed, failed or cancelled (B55);
-        `parent_id` names the task that it is a part of, which need not exist. Raises
-        `Conflict` where another session of the tenant has a task of this id, and `LegalHoldActive`
-        where the session is under legal hold and a title, a result or metadata of the
-        task would be overwritten or left out.
+        Args:
+            status: `"pending"`, `"in_progress"`, `"completed"`, `"failed"` or
+                `"cancelled"`.
+            parent_id: The task that this one is part of. It need not exist.
+
+        Raises:
+            Conflict: Another session of the tenant has a task with this id.
+            LegalHoldActive: The session is under legal hold, and a title, a result or
+                metadata of the task would be lost.
         """
         draft = _check_task(
             id=task_id, title=title, status=status, parent_id=parent_id, result=result, metadata=metadata
@@ -64,7 +70,7 @@ class Tasks:
             return await conversations.tasks.save((held := await self._conversation()).log, draft, held.user)
 
     async def get(self, task_id: str) -> Task | None:
-        """The task; None where this session has none of the id."""
+        """Return a task, or None if this session has none with this id."""
         checked = validation.identifier("task_id", task_id)
         return await self._access.engine.conversations.tasks.get((await self._conversation()).log, checked)
 
@@ -77,9 +83,13 @@ class Tasks:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> TaskPage:
-        """A page of the tasks by when they were created: those of a status, the parts
-        of one task, or with `parent_id=None` those that are part of none (B55). 100
-        unless told, 1,000 at most; the page's `cursor` asks for those behind it.
+        """Return a page of the tasks, by their creation; 100 by default.
+
+        Args:
+            parent_id: Only parts of this task. None lists the tasks that are part of no
+                other.
+            limit: At most 1,000.
+            cursor: The cursor of the page before.
         """
         asked: list[Condition] = (
             [] if status is None else [Eq("status", validation.one_of("status", status, TASK_STATUSES))]
@@ -99,9 +109,13 @@ class Tasks:
         )
 
     async def delete(self, task_id: str) -> bool:
-        """Delete the task and let its id go free; its parts stay. False where there was
-        none, which is no error (B56). Raises `LegalHoldActive` where the session is under legal
-        hold.
+        """Delete a task. Its parts stay, and its id becomes free.
+
+        Returns:
+            False if there was no such task, which is no error.
+
+        Raises:
+            LegalHoldActive: The session is under legal hold.
         """
         checked = validation.identifier("task_id", task_id)
         conversations = self._access.engine.conversations
@@ -109,19 +123,26 @@ class Tasks:
             return await conversations.tasks.delete((await self._conversation()).log, checked)
 
     async def replace_all(self, tasks: Sequence[Mapping[str, Any]]) -> Sequence[Task]:
-        """Let the session have these tasks, given as `save` takes them with their id as
-        `id`, and no other; returned oldest first (B63).
+        """Replace all tasks of the session, and return the new ones, oldest first.
 
-        They are saved one after the other, and then those deleted that the session had
-        and that are not among them: a call that failed can be repeated, and a task that
-        another process saves meanwhile stays. No tasks delete all. At most 500. Raises
-        `LegalHoldActive` before anything is saved where one would have to go, or would lose what
-        it says, and the session is under legal hold.
+        The given tasks are saved one after the other. Then the other tasks that the
+        session had are deleted. A call that failed can be repeated. A task that another
+        process saves meanwhile stays.
+
+        Args:
+            tasks: At most 500 mappings with the arguments of `save`, and the task's id
+                as `id`. An empty list deletes all tasks.
+
+        Raises:
+            LegalHoldActive: The session is under legal hold, and a task would be
+                deleted or lose text. Nothing was saved.
         """
         given = validation.sequence("tasks", tasks, at_most=MOST_TASKS)
         for one in given:
             if not isinstance(one, Mapping) or "id" not in one:
-                raise InvalidInput("tasks", "each must be a mapping with an id and other arguments of `save`")
+                raise InvalidInput(
+                    "tasks", "each must be a mapping with the task's `id` and the other arguments of `save`"
+                )
         drafts = [_check_task(**one) for one in given]
         if len({draft.id for draft in drafts}) < len(drafts):
             raise InvalidInput("tasks", "two tasks have the same id. Change one of them")
@@ -133,7 +154,7 @@ _TAKEN = {"id", "title", "status", "parent_id", "result", "metadata"}
 
 
 def _check_task(**given: Any) -> TaskDraft:
-    """A task as handed in, checked."""
+    """Check the fields of a task, and return them as a draft."""
     for name in given.keys() - _TAKEN:
         raise InvalidInput(name, f"is not a field of a task. Fields: {', '.join(sorted(_TAKEN))}")
     parent, result, metadata = given.get("parent_id"), given.get("result"), given.get("metadata")
