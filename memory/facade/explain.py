@@ -137,7 +137,7 @@ def messages_by_meaning(engine: Engine) -> str:
 
 
 def by_meaning(indexed: Sequence[Store], home: Store, engine: Engine) -> str:
-    """Return the stores that serve semantic search, or how it works without an index."""
+    """Return the stores that serve semantic search, or how it works without one."""
     if not engine.meaning.on:
         return "not found by meaning: no embedder is configured"
     if indexed:

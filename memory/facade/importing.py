@@ -198,8 +198,8 @@ class Import:
         """Check the whole file, then write it.
 
         Artifacts come first, after their sessions. Entries with their kept versions
-        follow, then records that refer to any of these. `unread` has the problems of lines that
-        could not be copied into the stream.
+        follow, then records that refer to any of these. `unread` has the problems of
+        lines that could not be copied into the stream.
         """
         self._unread = unread
         start = await asyncio.to_thread(stream.tell)

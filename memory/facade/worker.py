@@ -25,9 +25,8 @@ FIRST_PAUSE = timedelta(seconds=1)
 class Worker:
     """Runs maintenance in rounds.
 
-    Any number of workers may run, on any number of machines. Only one of those that
-    have something to do works at a time, under a lease. If it dies, another takes over
-    when the lease ends.
+    Any number of workers may run, on any number of machines. Only one works at a time,
+    under a lease. If it dies, another takes over when the lease ends.
 
     If a round fails or a store does not answer, the pause before the next one doubles,
     from one second up to `every`.

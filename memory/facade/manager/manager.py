@@ -60,8 +60,8 @@ KEPT = timedelta(days=7)
 class MemoryManager(AsyncContext):
     """Named stores as one memory for an agent.
 
-        manager = MemoryManager([NamedStore("ada", memory.scoped("user:ada"), description="What Ada likes", writable=True)], add_tool=True)
-        async with manager:
+        ada = NamedStore("ada", memory.scoped("user:ada"), writable=True)
+        async with MemoryManager([ada], add_tool=True) as manager:
             messages = await manager.inject(messages)
             answer = await model(messages, tools=manager.schemas("openai"))
             result = await manager.dispatch("search_memory", {"query": "tea"})

@@ -132,7 +132,7 @@ class NamedStore:
 
     @property
     def access(self) -> Access | None:
-        """The access to the memory behind the store; None unless it is a view of one."""
+        """The access to the memory that the store is a view of, or None."""
         if not _is_view(self.store):
             return None
         view: ScopedMemory = getattr(self.store, "_original", self.store)

@@ -47,7 +47,11 @@ class SlidingWindowProvider(SessionProvider):
         self._max_tokens = None if max_tokens is None else validation.whole("max_tokens", max_tokens)
 
     async def stats(self, session_id: str = "default") -> dict[str, int] | None:
-        """Return the number of stored turns and their tokens; None if there are none."""
+        """Return the number of stored turns and of their tokens.
+
+        Returns:
+            `turns` and `estimated_tokens`; None if there is no such session.
+        """
         entries = await self.entries(session_id)
         return (
             {"turns": len(turns(entries[0].messages)), "estimated_tokens": entries[0].token_count or 0}

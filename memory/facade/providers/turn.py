@@ -63,7 +63,7 @@ def turn_of(
 
     Nothing is written if the run raises.
 
-        async with provider.turn("what is my name?", "s1", system="You are kind.") as turn:
+        async with provider.turn("what is my name?", "s1") as turn:
             turn.add(await model(turn.messages))
 
     Args:
