@@ -54,7 +54,7 @@ _METADATA = ("filter", '{"metadata": {"kind": "recipe"}}')
 _ERASE_USER = ("Memory.delete", 'memory.admin.erase_user("ada")')
 
 ARGUMENTS: dict[str, tuple[Answer, ...]] = {
-    # -- whose memory it is
+    # -- owners and scopes
     "user_id user uid userid owner owner_id customer_id actor_id": (
         _USER_SCOPE,
         ("user", '"ada"'),
@@ -83,7 +83,7 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
         ("scope", 'Scope.workspace("acme")'),
         _OF_VIEW,
     ),
-    # -- what is stored
+    # -- contents
     "text data memory message fact document value page_content body note": (
         ("content", '"Ada likes tea"'),
         _MESSAGE,
@@ -160,7 +160,7 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
     "dedupe deduplicate check check_conflicts": (("detect_conflicts", "True"),),
     "decide on_duplicate resolver": (("resolve", "choose"),),
     "wait sync durable wait_for": (("consistency", '"replicated"'),),
-    # -- what is asked for
+    # -- queries
     "query_text query_texts question q prompt search_query": (("query", '"what does Ada drink?"'),),
     "k top_k topk n n_results num_results max_results size count top page_size top_n": (
         ("limit", "5"),
@@ -192,7 +192,7 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
     ),
     "order_by sort sort_by": (("order", '"newest"'),),
     "retired superseded include_superseded include_deleted": (("include_retired", "True"),),
-    # -- what a session or a memory is made of
+    # -- sessions and memories
     "system_prompt system_message instructions": (("system", '"You are a helpful assistant."'),),
     "summarizer summarize callback llm model fn summary": (
         ("summarise", 'lambda messages: "They talked about tea."'),

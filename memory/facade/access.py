@@ -101,6 +101,7 @@ class Access:
 
     @property
     def is_open(self) -> bool:
+        """Whether the engine is open and this access is not closed."""
         return self._life.is_open and not self._let_go
 
     @property
@@ -120,6 +121,7 @@ class Access:
         return self._life
 
     async def open(self, *, reindex: bool = False) -> None:
+        """Open the engine, or only this access if another owns the engine."""
         self.check_process()
         if self._owns_life:
             await self._life.open(reindex=reindex)
@@ -132,6 +134,7 @@ class Access:
         self._life.check_process()
 
     async def close(self) -> None:
+        """Close this access, and the engine if it owns it."""
         self.check_process()
         self._let_go = True
         if self._owns_life:

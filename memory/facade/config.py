@@ -507,6 +507,7 @@ class MemoryConfig(BaseModel):
 
     @property
     def engine(self) -> EngineSettings:
+        """The settings of the engine."""
         lengths = {name: getattr(self.durations, name) for name in Durations.model_fields}
         return EngineSettings(
             **lengths,

@@ -44,6 +44,7 @@ class Life:
 
     @property
     def is_open(self) -> bool:
+        """Whether the engine is open."""
         return self._open is not None
 
     @property

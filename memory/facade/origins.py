@@ -158,7 +158,7 @@ def _url_of(text: str, folder: Path) -> str | None:
 
 
 def _no_database(text: str) -> str | None:
-    """Return why a text that is no URL names no database file; None if it names one."""
+    """Return why a text without a scheme names no database; None if it names one."""
     named = short_scheme(text)
     if named is not None:
         shown = f"'{named}:'" if len(named) <= 40 else "its beginning"

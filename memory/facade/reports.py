@@ -114,6 +114,7 @@ class StoreAudit(Shown):
 
     @property
     def ok(self) -> bool:
+        """Whether the audit found no problem."""
         return not self.error and not self.problems and not self.damaged
 
 
@@ -273,6 +274,7 @@ class Examination(Shown):
 
     @property
     def ok(self) -> bool:
+        """Whether every store works, and all work together."""
         sound = all(store.ok for store in self.stores) and all(audit.ok for audit in self.audits)
         return (
             sound

@@ -684,7 +684,7 @@ def _problem_without_values(exc: InvalidInput, found: Mapping[str, Any]) -> str:
     def hide_value(quoted: re.Match[str]) -> str:
         inner = quoted.group()[1:-1]
         return (
-            "what it says" if any(inner in text or inner in repr(text) for text in texts) else quoted.group()
+            "this value" if any(inner in text or inner in repr(text) for text in texts) else quoted.group()
         )
 
     return f"{exc.field.partition('.')[0]}: {_QUOTED.sub(hide_value, exc.problem)}"

@@ -109,7 +109,7 @@ def _of_month(year: int, month: int, *, yearly: bool = False) -> Period | None:
 
 
 LEAP = 2000
-"""The year that stands for any year."""
+"""The year of dates that are given without a year."""
 
 
 def _with_month_name(found: re.Match[str], today: date) -> Period | None:

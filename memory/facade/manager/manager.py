@@ -138,6 +138,7 @@ class MemoryManager(AsyncContext):
 
     @property
     def stores(self) -> list[NamedStore]:
+        """The stores, in order."""
         return list(self._stores.values())
 
     @property
@@ -285,7 +286,7 @@ class MemoryManager(AsyncContext):
         while self._behind:
             await asyncio.wait(self._behind)
 
-    # -- learning from what is said ----------------------------------------------------
+    # -- learning from messages --------------------------------------------------------
 
     async def record(
         self,
@@ -406,7 +407,7 @@ class MemoryManager(AsyncContext):
     async def _resume(self, memory: Memory, session_id: str) -> None:
         """Deliver the pending messages of one session and end its recording.
 
-        It goes on if another caller records the session in the meantime.
+        The recording continues if another caller records the session in the meantime.
         """
         session = memory.session(session_id, create=False)
         if (name := _name(session, "")) in self._recordings:

@@ -215,6 +215,7 @@ class Recording:
 
     @property
     def run_id(self) -> str:
+        """The name of the run in keys and contexts."""
         return str(self._context["run_id"])
 
     def take(self, model: Model | None) -> None:

@@ -67,7 +67,7 @@ class Spool(Protocol):
 
     async def add(self, messages: Sequence[Message]) -> None: ...
     async def wait(self) -> None:
-        """Note again that messages are pending, if somebody has noted the opposite."""
+        """Note again that messages are pending, if the opposite has been noted."""
         ...
 
     async def since(self, mark: int, until: int | None) -> tuple[list[Numbered], int]:
@@ -207,7 +207,7 @@ class Log:
     async def wait(self) -> None:
         """Note again that messages are pending.
 
-        It is needed if somebody has noted the opposite, or is about to.
+        It is needed if another recording has noted the opposite, or is about to.
         """
         there = await asyncio.gather(*map(self.position, self._stores))
         for store, come in zip(self._stores, there, strict=True):

@@ -116,7 +116,7 @@ class NamedStore:
         if "search" not in self._can:
             raise InvalidInput(
                 "stores",
-                f"store '{self.name}' has no search method, which {type(self.store).__name__} would need",
+                f"store '{self.name}' has no search method. Add one to {type(self.store).__name__}",
             )
         able = {"adds": self.can("add"), "takes_messages": self.can("add_messages")}
         object.__setattr__(

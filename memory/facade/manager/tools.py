@@ -54,7 +54,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 def tool_name(field: str, name: object) -> str:
     """Validate the name of one of the manager's tools."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-        raise InvalidInput(field, "must have 1 to 64 of A-Z, a-z, 0-9, _ and - and nothing else")
+        raise InvalidInput(field, "must have 1 to 64 characters, each one of A-Z, a-z, 0-9, _ and -")
     return name
 
 
@@ -66,7 +66,7 @@ def distinct(tools: Sequence[Any]) -> list[Any]:
     if other := next((tool for tool in tools if not isinstance(getattr(tool, "name", None), str)), None):
         raise InvalidInput(
             "tools",
-            f"what a store's get_tools returns must be Tools, each with a name, not {type(other).__name__}",
+            f"get_tools of a store must return Tools, each with a name, not {type(other).__name__}",
         )
     names = [tool.name for tool in tools]
     if twice := next((name for name in names if names.count(name) > 1), None):

@@ -310,7 +310,7 @@ class CompositeProvider(TakesTurns):
 
 
 def _place(message: Message) -> int:
-    """Return a stand-in for the place of a message.
+    """Return a number that represents the place of a message.
 
     Messages have places in the parts, not in the composite.
     """

@@ -37,6 +37,7 @@ class Turn:
 
     @property
     def messages(self) -> list[Message]:
+        """The messages for a model: system, history, then new ones."""
         return [*self.system, *self.history, *self.new]
 
     def add(self, message: MessageLike | Sequence[MessageLike]) -> None:
