@@ -15,9 +15,9 @@ from memory.domain.corrections import explain_guesses, subscript_problem
 T = TypeVar("T")
 
 WIDTH = 60
-"""The most characters of a text in a repr."""
+"""The maximum number of characters of a text in a repr."""
 LISTED = 3
-"""The most items of a list in a repr."""
+"""The maximum number of items of a list in a repr."""
 
 
 @explain_guesses

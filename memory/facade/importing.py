@@ -80,9 +80,12 @@ BATCH = 200
 CHUNKS_AT_ONCE = 2 * 2**20
 """The bytes of artifacts that are read together."""
 SPELLED_OUT = 1_000
-"""The most lines whose problems a report describes; of others it has the numbers."""
+"""The maximum number of lines whose problems a report describes.
+
+Of further bad lines it only has the line numbers.
+"""
 IN_MEMORY = 8 * 2**20
-"""The most bytes of a source that are kept in memory.
+"""The maximum number of bytes of a source that are kept in memory.
 
 A larger source that can only be read once is copied to a temporary file.
 """

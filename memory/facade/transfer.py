@@ -32,9 +32,9 @@ An object can also be a line of an export, marked by its `format`:
   `artifact_lines.py`);
 - a record of another kind. Sessions and events of their logs keep the session's id.
 
-An entry gets a new id, unless it is to keep its own. Then its old id becomes its key,
-and references in the file are changed to the new id. Its kept versions are left out.
-References to entries that are not in the file are provenance and stay as they are.
+Unless an import keeps ids, an entry gets a new one. Its old id becomes its key, and
+references in the file are changed to the new id. Its kept versions are left out.
+References to entries that are not in the file are provenance and stay unchanged.
 
 Errors describe the problem of a line without quoting it.
 """
@@ -684,7 +684,7 @@ def _problem_without_values(exc: InvalidInput, found: Mapping[str, Any]) -> str:
     def hide_value(quoted: re.Match[str]) -> str:
         inner = quoted.group()[1:-1]
         return (
-            "this value" if any(inner in text or inner in repr(text) for text in texts) else quoted.group()
+            "<the value>" if any(inner in text or inner in repr(text) for text in texts) else quoted.group()
         )
 
     return f"{exc.field.partition('.')[0]}: {_QUOTED.sub(hide_value, exc.problem)}"

@@ -37,7 +37,7 @@ class Worker:
         every: The time between rounds. A round that leaves work is followed by another
             at once.
         budget: The longest time of a round.
-        rate: The most records per second.
+        rate: The maximum number of records per second.
         told: Called with the report of each round.
     """
 

@@ -10,9 +10,9 @@ import json
 import re
 
 QUESTION_BYTES = 2_000
-"""The most bytes of a question that an advisor is shown."""
+"""The maximum number of bytes of a question that an advisor is shown."""
 REPLY_CHARS = 16_000
-"""The most characters of a reply that are read."""
+"""The maximum number of characters of a reply that are read."""
 _ENDS_A_LINE = {ord(char): f"\\u{ord(char):04x}" for char in "\x7f\x85\u2028\u2029"}
 """Characters that JSON leaves unescaped, but some programs treat as line ends."""
 _ERROR = re.compile(r"\s*ERR(?::|\s*$)")

@@ -21,9 +21,9 @@ def best_of(
 
     Args:
         ranks: The rank of each message that answers, by its position, the best first.
-        most: The most messages. A block that does not fit is skipped.
+        most: The maximum number of messages. A block that does not fit is skipped.
         costs: The tokens of each message.
-        budget: The most tokens.
+        budget: The maximum number of tokens.
     """
     ranked = [
         (min(ranks[at] for at in block if at in ranks), block)

@@ -35,7 +35,7 @@ class EntryQuery:
     limit: int = 20
     mode: SearchMode = "hybrid"
     min_relevance: float | None = None
-    """The least `hit.relevance` that a search shows, 0 to 1. None shows all hits."""
+    """The minimum `hit.relevance` that a search shows, 0 to 1. None shows all hits."""
     preferred: Preferences = field(default_factory=Preferences)
     any_tags: tuple[str, ...] = ()
     """An entry has at least one of these tags."""

@@ -15,7 +15,7 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 MOST_STEMS = 128
-"""The most content words by which a question is searched and ranked.
+"""The maximum number of content words by which a question is searched and ranked.
 
 A question as long as a page has hundreds, and each is looked up in every store.
 """

@@ -18,19 +18,19 @@ from memory.policies.rerank import numbered_lines, parse_places
 from memory.ports.advisor import Prompt
 
 EXCERPT_BYTES = 1_500
-"""The most bytes of an entry's content that an advisor is shown."""
+"""The maximum number of bytes of an entry's content that an advisor is shown."""
 CANDIDATE_BYTES = 800
 MOST_TAGS = 4
 SHORTEST_TAG, LONGEST_TAG = 2, 32
 CANDIDATES = 5
-"""The most older entries that an advisor is shown."""
+"""The maximum number of older entries that an advisor is shown."""
 LOOKED_AT = 16
 """The hits among which older entries are looked for.
 
 Some may be newer than the entry, or have changed.
 """
 NOTE_CHARS = 300
-"""The most characters of an advisor's comment that are kept."""
+"""The maximum number of characters of an advisor's comment that are kept."""
 
 NO_TAGS = "(auto-tag advisor gave no usable tags — caller tags only)"
 TOO_MANY_TAGS = f"(auto-tags would make more than {MAX_TAGS} — caller tags only)"

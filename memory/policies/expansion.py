@@ -18,7 +18,7 @@ PARAPHRASES = 2
 ORIGINAL, PARAPHRASE = 1.0, 0.7
 """The weights of the ranking of a question and of each paraphrase."""
 SHORTEST, LONGEST = 3, 1_000
-"""The least and most characters of a paraphrase."""
+"""The minimum and maximum number of characters of a paraphrase."""
 
 UNAVAILABLE = "(query expansion advisor unavailable — searching original only)"
 UNUSABLE = "(query expansion produced no usable paraphrases — searching original only)"

@@ -12,13 +12,13 @@ from collections.abc import Set
 from memory.ports.text import query_words
 
 SHOWN = 5
-"""The most entries that are shown."""
+"""The maximum number of entries that are shown."""
 LOOKED_AT = 20
 """The number of best hits that are checked, by words and by meaning."""
 WORDS = 0.5
-"""The least share of the shorter text's content words that the other text has too."""
+"""The minimum share of the shorter text's content words that the other one has."""
 MEANING = 0.27
-"""The least cosine of their vectors.
+"""The minimum cosine of their vectors.
 
 Of texts with nothing in common, 99 % are below it, by the bundled model. Facts that
 differ in one name, as contradictions do, may be at 0.3. At 0.4, 85 % of pairs are

@@ -15,7 +15,7 @@ from memory.domain.scope import Scope
 ELSEWHERE: Literal["elsewhere"] = "elsewhere"
 """Replaces the callback: leaving messages wait for another process that has one."""
 MOST_MADE = 100
-"""The most entries of one call of the callback."""
+"""The maximum number of entries of one call of the callback."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 
 PART = 1_000
-"""The most characters of a part.
+"""The maximum number of characters of a part.
 
 A vector is the mean over its words, so the vector of a longer text means little.
 """
 FINE = 250
-"""The most characters of a part of a text that also has a vector of the whole.
+"""The maximum number of characters of a fine part.
 
-It has some sentences, so that a single one still counts.
+Texts with fine parts also have a vector of the whole. A fine part has some
+sentences, so that a single one still counts.
 """
 _SENTENCE = re.compile(r"[.!?…。！？]+[\"'”’)\]]*\s|\n")
 _GAP = re.compile(r"\s")

@@ -45,7 +45,7 @@ class ContextRequest:
 
     @property
     def newest(self) -> int | None:
-        """The most of the newest messages; None for no limit."""
+        """The maximum number of newest messages; None for no limit."""
         return LAYERED if self.layered and self.last is None else self.last
 
 

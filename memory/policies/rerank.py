@@ -19,7 +19,7 @@ from memory.policies.advice import QUESTION_BYTES, in_one_line, quote_text
 from memory.ports.advisor import Prompt
 
 POOL = 25
-"""The least number of hits to search for, even if fewer are shown."""
+"""The minimum number of hits to search for, even if fewer are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Stage:
     most: int
     """The number of best hits that are reranked. Others keep their places."""
     excerpt_bytes: int
-    """The most bytes of each hit that an advisor is shown."""
+    """The maximum number of bytes of each hit that an advisor is shown."""
     nobody: str
     unavailable: str
     unusable: str

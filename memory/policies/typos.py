@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterable, Mapping
 from memory.ports.text import STOPWORDS, cut, fold, stem
 
 SHORTEST = 5
-"""The least letters of a word that is corrected."""
+"""The minimum number of letters of a word that is corrected."""
 LONG = 9
 """The letters from which two typos are assumed."""
 MOST_WORDS = 8
-"""The most words of one question that are corrected."""
+"""The maximum number of words of one question that are corrected."""
 LOOKED_AT = 1_000
-"""The most characters of each text that are searched for corrections."""
+"""The maximum number of characters of each text that are searched for corrections."""
 ENDING = 2
 """The letters at the end of a word that count as its ending."""
 _WORD = re.compile(r"[^\W\d_]+")

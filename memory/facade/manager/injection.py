@@ -29,7 +29,7 @@ Search = Callable[[str, int], Awaitable[list[StoreEntry]]]
 MAX_ENTRIES = 5
 COUNTER = DefaultCounter()
 QUERY_CHARS = 4_000
-"""The most characters of a query that are searched. Users may paste long texts."""
+"""The maximum number of characters of a query. Users may paste long texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class Injection:
             user's text; on other turns it is the assistant's last text.
         format: A function that renders the entries and escapes their contents. The
             default renders XML.
-        max_entries: The most entries of each store, and of all stores together in their
-            order.
-        max_tokens: The most tokens of the rendered block. Entries at the end are
-            dropped until it fits.
+        max_entries: The maximum number of entries of each store, and of all stores
+            together in their order.
+        max_tokens: The maximum number of tokens of the rendered block. Entries at the
+            end are dropped until it fits.
         placement: Whether the block is put before (`"prepend"`) or after (`"append"`)
             the latest user text.
         deadline: The longest time that the injection may take. After it, nothing is

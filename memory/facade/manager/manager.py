@@ -49,7 +49,7 @@ _CAME_OF: ContextVar[Provenance | None] = ContextVar("came_of", default=None)
 """Provenance of the running `dispatch` call. No tool argument carries it."""
 
 MOST_ENTRIES = 100
-"""The most entries that one call of the add tool accepts."""
+"""The maximum number of entries that one call of the add tool accepts."""
 NAMESPACE = "extraction"
 """The namespace of sessions that hold messages until every store has them."""
 KEPT = timedelta(days=7)
@@ -203,8 +203,8 @@ class MemoryManager(AsyncContext):
         Args:
             query: The text to search for.
             stores: Names of stores. None means all; an empty list finds nothing.
-            limit: The most results per store. Without it the store's own limit applies,
-                or 3.
+            limit: The maximum number of results per store. Without it the store's own
+                limit applies, or 3.
 
         Returns:
             The results, each with the name of its store.

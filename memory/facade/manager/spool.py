@@ -22,7 +22,7 @@ PREFIX = "extraction:"
 STREAMS = timedelta(minutes=5)
 """A message that is not final counts as complete after this long without an update."""
 BATCH = 200
-"""The most messages of one save."""
+"""The maximum number of messages of one save."""
 PAGE = 500
 _SPEAK = (Role.USER, Role.ASSISTANT, Role.TOOL)
 

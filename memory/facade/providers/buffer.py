@@ -37,8 +37,9 @@ class BufferProvider(SessionProvider):
         memory: Keeps the sessions.
         namespace: The prefix of its sessions; `"buffer"` by default.
         user: The owner of its sessions.
-        max_messages: The most messages of a session that are kept.
-        max_tokens: The most tokens that a read returns; all messages stay stored.
+        max_messages: The maximum number of messages of a session that are kept.
+        max_tokens: The maximum number of tokens that a read returns; all messages stay
+            stored.
         seed: Messages by session id, written for sessions that do not exist yet.
     """
 

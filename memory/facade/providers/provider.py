@@ -123,7 +123,7 @@ class SessionProvider(TakesTurns):
     takes_new: ClassVar[bool] = True
     """Whether `write` takes `new`."""
     _max_tokens: int | None = None
-    """The most tokens that a read returns."""
+    """The maximum number of tokens that a read returns."""
 
     def __init__(self, memory: Memory, *, namespace: str | None = None, user: str | None = None) -> None:
         self.namespace = validation.identifier("namespace", self.type if namespace is None else namespace)
@@ -149,9 +149,9 @@ class SessionProvider(TakesTurns):
 
         Args:
             session_id: The session.
-            limit: The most messages: the newest, or with `query` the best. A call is
-                never returned without its results.
-            query: Return the messages that match, by words.
+            limit: The maximum number of messages: the newest, or with `query` the best.
+                A call is never returned without its results.
+            query: Selects the messages that have words of the query.
             tags: Tags that the session must have.
         """
         most, asked, wanted = read_asked(limit, query, tags)

@@ -30,8 +30,8 @@ class SemanticProvider(SessionProvider):
         namespace: The prefix of its sessions; `"semantic"` by default.
         user: The owner of its sessions.
         last: The number of latest messages.
-        found: The most messages that are found by the query. With a `limit` on a read,
-            the best of them are returned before the latest.
+        found: The maximum number of messages that are found by the query. With a
+            `limit` on a read, the best of them are returned before the latest.
     """
 
     type: ClassVar[str] = "semantic"

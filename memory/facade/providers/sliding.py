@@ -27,8 +27,8 @@ class SlidingWindowProvider(SessionProvider):
         memory: Keeps the sessions.
         namespace: The prefix of its sessions; `"sliding-window"` by default.
         user: The owner of its sessions.
-        max_turns: The most turns of a session that are kept.
-        max_tokens: The most tokens that a read returns; None for no limit.
+        max_turns: The maximum number of turns of a session that are kept.
+        max_tokens: The maximum number of tokens that a read returns; None for no limit.
     """
 
     type: ClassVar[str] = "sliding-window"

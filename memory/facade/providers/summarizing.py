@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 PROMPT = "Summarise this conversation for the assistant that goes on with it. Keep names, numbers, decisions and open questions."
 HEADING = "[Conversation summary so far]\n"
 CHARACTERS = 4
-"""The most characters of a summary per token of its limit."""
+"""The maximum number of characters of a summary per token of its limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class SummarizingProvider(SessionProvider):
             fails, `write` returns a note and the written messages stay.
         namespace: The prefix of its sessions; `"summarizing"` by default.
         user: The owner of its sessions.
-        active_tokens: The most tokens of messages outside the summary.
-        summary_tokens: The most tokens of the summary.
+        active_tokens: The maximum number of tokens of messages outside the summary.
+        summary_tokens: The maximum number of tokens of the summary.
         prompt: The instruction for the summariser.
     """
 

@@ -9,7 +9,7 @@ from memory.policies.ranking import constants as c
 from memory.ports.text import words
 
 LOOKED_AT = 10_000
-"""The most characters of a text that are searched for the words of a question."""
+"""The maximum number of characters of a text that are searched for words."""
 
 
 def closeness(question: Question, texts: Sequence[str]) -> float:
