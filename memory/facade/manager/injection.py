@@ -86,7 +86,7 @@ class Injection:
     async def into(self, messages: Sequence[Any], search: Search) -> list[Any]:
         """Return the messages with the found entries, or as given if anything fails.
 
-        The model call goes on in every case.
+        A failure never prevents the model call.
         """
         try:
             async with asyncio.timeout(self.deadline.total_seconds()):  # type: ignore[union-attr]

@@ -478,7 +478,7 @@ class MemoryManager(AsyncContext):
             _CAME_OF.reset(told)
 
     async def inject(self, messages: Sequence[Any]) -> list[Any]:
-        """Return the messages with known facts in the latest user message.
+        """Return the messages, with facts from memory in the latest user message.
 
         The messages may have the shape of any framework. The result is for one model
         call and must not be stored; the given messages are not changed. If nothing is

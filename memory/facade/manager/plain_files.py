@@ -101,9 +101,10 @@ class JsonStore:
         return made
 
     def search(self, query: str, *, limit: int = 3) -> list[StoreEntry]:
-        """Return the entries with the most words of the query, among equals the newest.
+        """Return entries by the number of query words that they have, best first.
 
-        Entries without any of the words are left out. The score is in the metadata.
+        Ties are ordered from the newest. Entries without any of the words are left out.
+        The score is in the metadata.
         """
         with self._turn:
             records = self._read()
@@ -205,7 +206,10 @@ class MarkdownStore:
         return f"entry-{at}"
 
     def search(self, query: str, *, limit: int = 10) -> list[StoreEntry]:
-        """Return the notes with the most words of the query, the latest of equals."""
+        """Return notes by the number of query words that they have, best first.
+
+        Ties are ordered from the last written.
+        """
         with self._turn:
             paths = sorted(self._folder.glob("*.md")) if self._folder.is_dir() else []
             texts = [

@@ -187,8 +187,9 @@ class Recording:
         await recording.turn_ended()
 
     Delivery runs in the background, and failed deliveries are repeated. No failure
-    reaches the agent. Each store receives messages in order and each once. If a failure
-    leaves a delivery in doubt, it is repeated. Stores do not affect each other.
+    reaches the agent. Each store receives the messages in order, and each of them once.
+    Only a delivery that a failure left in doubt is repeated. Stores do not affect each
+    other.
     """
 
     def __init__(

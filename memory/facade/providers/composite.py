@@ -48,9 +48,10 @@ class CompositeProvider(TakesTurns):
     Args:
         parts: Objects with `read` and `write`. Their namespaces must differ.
         read: `"first-hit"` returns the messages of the first part that has any, and
-            copies them to the parts before it. `"merge"` concatenates the messages of
-            all parts without duplicates. With a `query` and a `limit` it returns the
-            best matches by words.
+            copies them to the parts before it. It does not copy them after a read with
+            a limit, a query or tags. `"merge"` concatenates the messages of all parts
+            without duplicates. With a `query` and a `limit` it returns the best matches
+            by words.
     """
 
     type: ClassVar[str] = "composite"
@@ -268,7 +269,11 @@ class CompositeProvider(TakesTurns):
         ]
 
     async def clear(self, session_id: str | None = None) -> None:
-        """Clear one session, or all, in every part that has `clear`."""
+        """Clear one session, or all of them, in every part that has `clear`.
+
+        Raises:
+            ProviderFailure: Names the parts that failed.
+        """
         if session_id is not None:
             validation.identifier("session_id", session_id)
             self._note_read(session_id, [])
