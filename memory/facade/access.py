@@ -140,8 +140,7 @@ class Access:
         if self._owns_life:
             await self._life.close()
 
-    # -- shared by memories and views
-    # ------------------------------------------------------
+    # -- shared by memories and views --------------------------------------------------
 
     async def write(self, draft: EntryDraft, mode: WriteMode, within: Scope | None = None) -> Entry:
         """Write one entry. `within` is the scope of the entries that it supersedes."""

@@ -66,8 +66,7 @@ class MemoryReach:
     def now(self) -> datetime:
         return self.access.engine.placement.now()
 
-    # -- entries
-    # ---------------------------------------------------------------------------
+    # -- entries -----------------------------------------------------------------------
 
     async def find(self, named: Sequence[str]) -> Mapping[str, Entry]:
         found = dict(zip(named, await ShortIds(self.access).resolve_many(named), strict=True))
@@ -150,8 +149,7 @@ class MemoryReach:
         has_word = hit.explanation["relevance"]["lexical_share"] > 0
         return advised or has_word or hit.relevance is None or hit.relevance >= MIN_RELEVANCE
 
-    # -- links
-    # -----------------------------------------------------------------------------
+    # -- links -------------------------------------------------------------------------
 
     async def around(self, entry: Entry) -> asked_by.Around:
         entry_id, artifact = entry.id, (await self.access.with_artifact(entry)).artifact
@@ -204,8 +202,7 @@ class MemoryReach:
             found.notices,
         )
 
-    # -- artifacts
-    # -------------------------------------------------------------------------
+    # -- artifacts ---------------------------------------------------------------------
 
     async def artifact(self, named: str) -> Artifact | None:
         referent = await ShortIds(self.access).resolve(named)
@@ -237,8 +234,7 @@ class MemoryReach:
                     break
         return data
 
-    # -- writing
-    # ---------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------
 
     async def add(
         self, kind: str, title: str, content: str, supersedes: Sequence[str], artifact: str | None
@@ -308,8 +304,7 @@ class MemoryReach:
     async def clear(self, *, shared: bool) -> bool:
         return await Scratchpads(self.access).clear(self._whose(shared))
 
-    # -- shared
-    # ----------------------------------------------------------------------------
+    # -- shared ------------------------------------------------------------------------
 
     def _may_read(self, entry: Entry) -> bool:
         return self.reads is None or entry.scope in self.reads

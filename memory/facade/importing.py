@@ -244,8 +244,7 @@ class Import:
                     self._done += len(batch)
                     self._progress(self._done, self._total)
 
-    # -- reading
-    # ---------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
     async def _items(self, stream: IO[bytes], since: int = 1) -> AsyncGenerator[Item | BadLine, None]:
         """Yield the items of the file; a thread reads and checks a few at a time."""
@@ -453,8 +452,7 @@ class Import:
         if len(self._report.problems) < SPELLED_OUT:
             self._report.problems.append(problem)
 
-    # -- writing
-    # ---------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------
 
     async def _early(self, items: AsyncGenerator[Item | BadLine, None]) -> None:
         """Write artifacts, and sessions before the last of them or before all else."""

@@ -108,8 +108,7 @@ class Life:
         else:
             await self._abandon()
 
-    # -- opening and closing
-    # ---------------------------------------------------------------
+    # -- opening and closing -----------------------------------------------------------
 
     def _own(self) -> asyncio.Lock:
         """Make the running loop the owner, and return the lock for opening and closing.

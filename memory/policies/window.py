@@ -114,9 +114,9 @@ def arrange(messages: Messages) -> Arranged:
 
     A result belongs to the nearest earlier call with its id that has no result. After
     that, results without an id are matched in the last earlier message with calls. Each
-    belongs to the first open call with its name, or to any open call if it has no name.
-    A call that another result names by id is not open, in any order. A real result
-    replaces a placeholder.
+    belongs to the first open call with its name, or to the first open call if it has no
+    name. A call that another result names by id is not open, in any order. A real
+    result replaces a placeholder.
     """
     if isinstance(messages, Arranged):
         return messages
@@ -321,8 +321,9 @@ def fit_in_steps(
     and the provider's prefix cache works.
 
     Steps are counted from the beginning of the session: `said_by_then` has the tokens
-    before each message. So every process cuts at the same place, even if it has only
-    read the end of a window. If no step fits, the result is that of `fit_to_budget`.
+    of all messages up to each one. So every process cuts at the same place, even if it
+    has only read the end of a window. If no step fits, the result is that of
+    `fit_to_budget`.
     """
     it = arrange(messages)
     units = it.blocks if by == "blocks" else it.turns

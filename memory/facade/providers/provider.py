@@ -305,8 +305,7 @@ class SessionProvider(TakesTurns):
         entry = await self._entry(session_id)
         return [] if entry is None else [entry]
 
-    # -- provider specific
-    # -----------------------------------------------------------------
+    # -- provider specific -------------------------------------------------------------
 
     async def _before(self) -> None:
         """Run before every call."""
@@ -344,8 +343,7 @@ class SessionProvider(TakesTurns):
         """Store the written messages; return notes about limits that were not kept."""
         raise NotImplementedError
 
-    # -- shared
-    # ----------------------------------------------------------------------------
+    # -- shared ------------------------------------------------------------------------
 
     async def _window(self, session: Session) -> tuple[list[Message], Read]:
         """Return the current window and its versions.
