@@ -112,7 +112,7 @@ def test_a_file_that_a_hand_broke_says_where_and_is_left_alone(text: str, said: 
         JsonStore(path).search("x")
     with pytest.raises(CorruptRecord, match=said):
         JsonStore(path).add("y")
-    with pytest.raises(CorruptRecord, match="correct the file by hand"):
+    with pytest.raises(CorruptRecord, match="Correct the file by hand"):
         JsonStore(path).search("x")
     assert path.read_text() == text
 
