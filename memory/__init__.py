@@ -1,5 +1,6 @@
-"""Tiered hybrid memory for AI agents, on the stores a team already runs. These names
-are the public ones; each is loaded when first asked for.
+"""Tiered memory for AI agents, on the stores that a team already runs.
+
+The names here are the public API. Each is imported when it is first used.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 _HOLDING = ("memory", "session")
-"""Objects whose methods are offered where another one lacks them, and their nouns."""
+"""Objects whose methods and resources are suggested for other objects."""
 _LONGEST = 80
 """Characters of a guess that are compared and shown."""
 _CLASSES: dict[str, type] = {}
@@ -75,7 +75,7 @@ def explain_subscripts(kind: type[C]) -> type[C]:
 
 
 def subscript_problem(kind: type, key: object) -> str:
-    """Why an object cannot be subscripted with this key, and what to write instead."""
+    """Return why this key cannot subscript an object, and the right expression."""
     name = key[:_LONGEST] if isinstance(key, str) else type(key).__name__
     right = _attribute_answer(kind, name)
     if right is None and hasattr(kind, name) | (name in getattr(kind, "model_fields", ())):
@@ -87,7 +87,7 @@ def subscript_problem(kind: type, key: object) -> str:
 
 @functools.lru_cache(maxsize=512)  # frameworks ask every object for the same few names
 def unknown_attribute(kind: type, name: str) -> str:
-    """The message for an attribute that a class does not have."""
+    """Return the message for an attribute that a class does not have."""
     problem = f"'{kind.__name__}' object has no attribute '{name}'"
     if (right := _attribute_answer(kind, name)) is not None:
         return f"{problem}; use {right}"
@@ -105,7 +105,7 @@ def unknown_attribute(kind: type, name: str) -> str:
 
 
 def unknown_export(name: str, known: Iterable[str]) -> str:
-    """The message for a name that the package `memory` does not export."""
+    """Return the message for a name that the package `memory` does not export."""
     problem = f"module 'memory' has no attribute '{name}'"
     if (right := _looked_up(NAMES, name)) is not None:
         return f"{problem}; use {right}"
@@ -120,13 +120,13 @@ def _attribute_answer(kind: type, name: str) -> str | None:
 
 
 def _with_explained_call(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, whose arguments are explained where they do not fit.
+    """Wrap a method so that arguments that do not fit are explained.
 
-    Python checks the arguments of a right call once, as without this. No frame of this
-    wrapper stays in the traceback of a coroutine (from Python 3.12 on).
+    Python checks the arguments of a correct call only once. No frame of this wrapper
+    stays in the traceback of a coroutine (from Python 3.12 on).
     """
     names, by_position = frozenset[str](), sys.maxsize
-    if is_decorated := hasattr(method, "__wrapped__"):  # then it binds them when it is awaited
+    if is_decorated := hasattr(method, "__wrapped__"):  # it binds its arguments when awaited
         parameters = inspect.signature(method).parameters.values()
         names = frozenset(p.name for p in parameters)
         by_position = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
@@ -160,7 +160,7 @@ def _with_explained_call(method: Callable[..., Any]) -> Callable[..., Any]:
 def _binding_error(
     method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> WrongArguments | None:
-    """What is wrong with the arguments of a call; None where they fit."""
+    """Return the error for the arguments of a call; None if they fit."""
     signature = inspect.signature(method)
     try:
         signature.bind(*args, **kwargs)
@@ -194,7 +194,7 @@ def _binding_error(
 def unknown_arguments(
     called: str, names: Iterable[str], accepted: Collection[str], *, first: str | None = None
 ) -> WrongArguments:
-    """The error for arguments that a call does not accept.
+    """Return the error for arguments that a call does not accept.
 
     Args:
         called: The call, such as `Memory.write`, or a class.
@@ -215,7 +215,7 @@ def unknown_arguments(
 def unknown_keys(
     argument: str, names: Collection[str], accepted: Collection[str], example: str
 ) -> WrongArguments:
-    """The error for keys that a dict argument, such as `filter`, does not accept."""
+    """Return the error for unknown keys of a dict argument, such as `filter`."""
     hint = did_you_mean(next(iter(names)), accepted)
     if not hint:
         hint = f". Write {argument}={example}."
@@ -250,9 +250,7 @@ def _applied(answer: Answer, called: str, accepted: Collection[str], first: str 
 
 
 def value_hint(field: str, value: object, allowed: Collection[str]) -> str:
-    """What to write instead of a value that an argument does not accept; empty without
-    a hint.
-    """
+    """Return a hint for a value that an argument does not accept; empty without one."""
     argument = field.rpartition(".")[2].partition("[")[0]
     if note := VALUE_NOTES.get({"types": "type"}.get(argument, argument)):
         return f". {note}"
@@ -263,19 +261,19 @@ def value_hint(field: str, value: object, allowed: Collection[str]) -> str:
 
 
 def setting_hint(name: str, known: Iterable[str], section: str = "") -> str:
-    """What to write instead of a setting that does not exist; empty without a hint."""
+    """Return a hint for a setting that does not exist; empty without one."""
     right = None if section else _looked_up(SETTINGS, name)
     return did_you_mean(name, known) if right is None else f". {right}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The known name that is spelt most like this one, as the end of a sentence."""
+    """Return a suggestion of the most similar name, as the end of a sentence."""
     close = nearest(name, known, 0.5)
     return f"; did you mean '{close}'?" if close else ""
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float) -> str | None:
-    """The known name that is spelt most like this one; None where none is near."""
+    """Return the most similar known name; None if none is similar."""
     return next(iter(get_close_matches(name[:_LONGEST], list(known), n=1, cutoff=cutoff)), None)
 
 
@@ -284,7 +282,7 @@ def _looked_up(table: Mapping[str, T], name: str) -> T | None:
 
 
 def _place(called: str) -> str:
-    """How an example writes a call: `memory.write` of `Memory.write`."""
+    """Return a call as examples write it: `memory.write` for `Memory.write`."""
     kind, _, method = called.partition(".")
     if method in ("", "__init__"):
         return kind

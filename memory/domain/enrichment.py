@@ -42,7 +42,7 @@ class AutoSupersede(ResultMixin):
     """Older entries that an advisor compared with a new entry.
 
     `candidates` has the ids of the entries that it was shown, in the order of their
-    numbers. `invalidated` has the ids of those that were superseded. `note` is the
+    numbers. `invalidated` has the ids of entries that were superseded. `note` is the
     advisor's comment, or says why nothing was superseded.
     """
 

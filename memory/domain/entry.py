@@ -98,9 +98,9 @@ class Entry(BaseModel):
         """Return an entry with these values, without checks.
 
         `values` has one value for each field, and belongs to the entry from now on. The
-        result equals that of `model_construct`, which would take most of the time of a
-        page: it looks for an alias and a default of each field. All entries share one
-        set of fields, which no entry changes.
+        result equals that of `model_construct`. That function looks up an alias and a
+        default for each field, which would take most of the time of a page. All entries
+        share one set of fields, which no entry changes.
         """
         made = cls.__new__(cls)
         object.__setattr__(made, "__dict__", values)
@@ -320,17 +320,15 @@ class EntryDraft(validation.ValidatedModel):
 class MessageDraft(EntryDraft):
     """A message of a file, as an entry.
 
-    What the file says of where it was said is in the metadata too; the rest follows
-    from where it stands in the file: in another it may elsewhere.
+    Values in the file are also kept in the metadata. Other values follow from the
+    message's position in the file, and may differ in another file.
     """
 
 
 class ImportedDraft(EntryDraft):
-    """An entry that was exported elsewhere, with its window of validity and where it
-    came from.
+    """An entry of an export, with its window of validity and its provenance.
 
-    The ids it names are the new store's already, where what they name was
-    exported with it.
+    Its references are already ids of the new store if their targets were exported too.
     """
 
     valid_from: datetime | None = None
@@ -339,12 +337,14 @@ class ImportedDraft(EntryDraft):
     compacted_from_ids: tuple[str, ...] | None = None
     contributors: tuple[Contributor, ...] | None = None
     artifact_was: Name = Field(default=None, exclude=True)
-    """The artifact it pointed to where it was exported: what a repeat is told by,
-    whatever became of that artifact here.
+    """The artifact of the entry in the exporting store.
+
+    A repeated import is recognised by it, even if the artifact here has changed.
     """
     sources: tuple[Any, ...] = Field(default=(), exclude=True)
-    """All that it was made of: the engine's derivation record, so that an erasure of a
-    source reaches it here too.
+    """All sources of the entry: the engine's derivation record.
+
+    So an erasure of a source also reaches the entry here.
     """
 
     @field_validator("valid_from", "valid_to", mode="before")
@@ -360,8 +360,7 @@ class ImportedDraft(EntryDraft):
 
     @model_validator(mode="after")
     def _says_something(self) -> ImportedDraft:
-        # it may have been edited to empty content since it was written: what
-        # could be stored can be imported
+        # an update may have emptied the content, and every stored entry can be imported
         return self
 
     @model_validator(mode="after")
@@ -451,13 +450,14 @@ PATCHABLE: dict[str, Callable[[Any], Any]] = {
     "confidence": check_confidence,
     "expires_at": check_expiry,
 }
-"""What `update` may change, and the check of each. Everything else is
-immutable.
+"""The fields that `update` may change, with their checks.
+
+All other fields are immutable.
 """
 
 
 def check_patch(changes: dict[str, Any]) -> dict[str, Any]:
-    """The checked changes of an update. Empty content is a value like any other."""
+    """Validate the changes of an update. Empty content is allowed."""
     for name in changes:
         if name not in PATCHABLE:
             raise InvalidInput(name, f"cannot be changed; update takes {', '.join(PATCHABLE)}")

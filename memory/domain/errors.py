@@ -20,7 +20,7 @@ NAMED = 20
 
 
 class PicklableException(Exception):
-    """An exception that can be copied and pickled, whatever its constructor takes.
+    """An exception that can be copied and pickled with any constructor.
 
     The copy has the same arguments and attributes.
     """
@@ -119,7 +119,7 @@ _CHANGED_BY_UPDATE = {
     "metadata": "other metadata",
     "expires_at": "another expiry",
 }
-"""What a session is created with and `sessions.update` can change."""
+"""Arguments of a new session that `sessions.update` can change."""
 
 
 class SessionOwnerMismatch(Conflict):

@@ -1,5 +1,4 @@
-"""Names that people guess, and the right ones. `memory.domain.corrections` answers with
-them.
+"""Names that people guess, and the right ones; see `memory.domain.corrections`.
 
 The guesses come from mem0, LangGraph's store, LangChain, Letta, Redis, Chroma and
 pgvector, and from names that this library had before its first release. Names that
@@ -11,11 +10,11 @@ from __future__ import annotations
 from typing import TypeAlias
 
 Answer: TypeAlias = tuple[str, str] | tuple[str, str, str]
-"""Where it applies, the example, and perhaps one sentence more.
+"""A guessed argument's target, its example, and optionally one more sentence.
 
-It applies to calls that accept the named argument (`scope`); then the example is that
-argument's value. Or it applies to a class (`Session`), to one call (`Memory.delete`),
-or to every call (an empty text); then the example is complete.
+The target can be an argument (`scope`). Then the answer applies to calls that accept
+it, and the example is its value. Otherwise the target is a class (`Session`), one call
+(`Memory.delete`), or empty for every call, and the example is complete.
 """
 
 PLACES = {
@@ -45,7 +44,7 @@ PLACES = {
     "Context": "context",
     "SearchResult": "hits",
 }
-"""How an example writes an object of a class."""
+"""How examples write an object of a class."""
 
 _USER_SCOPE = ("scope", 'Scope.user("ada")')
 _OF_SESSION = ("Session", 'memory.session("s1", user="ada")', "The session has its user.")
@@ -55,7 +54,7 @@ _METADATA = ("filter", '{"metadata": {"kind": "recipe"}}')
 _ERASE_USER = ("Memory.delete", 'memory.admin.erase_user("ada")')
 
 ARGUMENTS: dict[str, tuple[Answer, ...]] = {
-    # -- whose memory it is
+    # -- owners and scopes
     "user_id user uid userid owner owner_id customer_id actor_id": (
         _USER_SCOPE,
         ("user", '"ada"'),
@@ -84,7 +83,7 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
         ("scope", 'Scope.workspace("acme")'),
         _OF_VIEW,
     ),
-    # -- what is stored
+    # -- contents
     "text data memory message fact document value page_content body note": (
         ("content", '"Ada likes tea"'),
         _MESSAGE,
@@ -161,7 +160,7 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
     "dedupe deduplicate check check_conflicts": (("detect_conflicts", "True"),),
     "decide on_duplicate resolver": (("resolve", "choose"),),
     "wait sync durable wait_for": (("consistency", '"replicated"'),),
-    # -- what is asked for
+    # -- queries
     "query_text query_texts question q prompt search_query": (("query", '"what does Ada drink?"'),),
     "k top_k topk n n_results num_results max_results size count top page_size top_n": (
         ("limit", "5"),
@@ -193,7 +192,7 @@ ARGUMENTS: dict[str, tuple[Answer, ...]] = {
     ),
     "order_by sort sort_by": (("order", '"newest"'),),
     "retired superseded include_superseded include_deleted": (("include_retired", "True"),),
-    # -- what a session or a memory is made of
+    # -- sessions and memories
     "system_prompt system_message instructions": (("system", '"You are a helpful assistant."'),),
     "summarizer summarize callback llm model fn summary": (
         ("summarise", 'lambda messages: "They talked about tea."'),
@@ -349,7 +348,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
     "HistoryPage": {"messages": "page.items"},
     "SearchResult": {"results hits items matches entries": "hits[0]", "documents": "hits[0].content"},
 }
-"""Attributes and methods, by the class that does not have them."""
+"""Attributes and methods, by the class that lacks them."""
 
 NAMES = {
     "AsyncMemory MemoryClient AsyncMemoryClient Client": "Memory",
@@ -373,7 +372,7 @@ CALLS = {
     "Session.append": _APPEND,
     "Session.compact": 'session.compact(lambda messages: "They talked about tea.", keep_last=2)',
 }
-"""A whole call, for those that miss an argument or get too many by position."""
+"""Complete calls, for errors about missing arguments or too many by position."""
 
 VALUES: dict[str, dict[str, str]] = {
     "mode": {
@@ -392,7 +391,7 @@ VALUE_NOTES = {
     "reference: where to look things up; learning: what was found out; context, the default: anything else. "
     'For categories of your own use tags, such as tags=["fact"].'
 }
-"""What one must know of an argument's values, where a value is none of them."""
+"""Explanations of an argument's values, for errors about other values."""
 
 SETTINGS = {
     "ttl default_ttl expiry": "Pass expires_at=timedelta(hours=1) to write, or add a [[retention]] rule.",

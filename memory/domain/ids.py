@@ -1,12 +1,11 @@
-"""Ids: UUIDs of version 8 (RFC 9562) that carry a time, a digest of their partition and
-randomness.
+"""Ids: UUIDs of version 8 (RFC 9562) with a time, a partition digest and randomness.
 
-    48 bits  milliseconds since 1970
-    12 bits  (after the version) ten bits of the millisecond's microseconds, two random
-    62 bits  (after the variant) 32 bits of the partition's digest, 30 random
+- 48 bits: milliseconds since 1970.
+- 12 bits (after the version): ten bits of the millisecond's microseconds, two random.
+- 62 bits (after the variant): 32 bits of the partition's digest, 30 random.
 
-An id alone tells which partition's slot it belongs to. A derived id has a hash where
-time and randomness would be, so the same source always gives the same id.
+An id alone shows which partition it belongs to. A derived id has a hash in place of
+time and randomness, so the same source always gives the same id.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-
 
 
 def new_id(tenant: str, scope: str, micros: int, random_bits: Randomness = secrets.randbits) -> str:
-    """A fresh id for a record born now in this partition."""
+    """Return a new id for a record that is created now in this partition."""
     milliseconds, rest = divmod(micros, 1000)
     return _assemble(
         milliseconds & (2**48 - 1),
@@ -36,8 +35,9 @@ def new_id(tenant: str, scope: str, micros: int, random_bits: Randomness = secre
 
 
 def derived_id(tenant: str, scope: str, *source: str) -> str:
-    """The id, in this partition, of what is derived from this source: always the same
-    for the same source.
+    """Return the id, in this partition, of a record that is derived from this source.
+
+    The same source always gives the same id.
     """
     hashed = int.from_bytes(
         blake2b(
@@ -51,13 +51,14 @@ def derived_id(tenant: str, scope: str, *source: str) -> str:
 
 
 def keyed_id(tenant: str, scope: str, key: str) -> str:
-    """The id of what is written under a key in this partition."""
+    """Return the id of the record that is written under a key in this partition."""
     return derived_id(tenant, scope, "key", key)
 
 
 def beside(record_id: str, *source: str) -> str:
-    """The id of what is derived from this record and belongs to its partition: always
-    the same for the same source.
+    """Return the id of a record that is derived from another one, in its partition.
+
+    The same source always gives the same id.
     """
     hashed = int.from_bytes(
         blake2b(
@@ -69,20 +70,21 @@ def beside(record_id: str, *source: str) -> str:
 
 
 def is_id(text: object) -> bool:
-    """Whether this could be an id of ours; under what could not nothing stands
-    anywhere.
+    """Return whether the text has the form of our ids.
+
+    No store has a record under any other text.
     """
     return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4096)
 def partition_digest(tenant: str, scope: str) -> int:
-    """The 32 bits of a partition that its ids carry."""
+    """Return the 32-bit digest of a partition, which its ids contain."""
     return int.from_bytes(blake2b(f"{tenant}\x00{scope}".encode(), digest_size=4).digest(), "big")
 
 
 def digest_of(record_id: str) -> int:
-    """The partition digest that an id carries."""
+    """Return the partition digest in an id."""
     return int(record_id[19:23] + record_id[24:], 16) >> 30 & (2**32 - 1)
 
 

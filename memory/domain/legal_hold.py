@@ -19,10 +19,14 @@ class LegalHold(ResultMixin):
     entry, or the tenant.
 
     Nothing under the hold is deleted: not by a caller, a rule, a quota, its own expiry
-    or an erasure. Data without kept versions is not overwritten either. So messages
-    cannot be changed, nor the system message, title and metadata of a session, the
-    title, result and metadata of a task, or the metadata of a run. Entries can be
-    edited, because they keep their earlier versions.
+    or an erasure. Data without kept versions is not overwritten either:
+
+    - messages;
+    - the system message, title and metadata of a session;
+    - the title, result and metadata of a task;
+    - the metadata of a run.
+
+    Entries can be edited, because they keep their earlier versions.
 
     A hold over a user covers the scope `user:<id>` and the sessions with that user. It
     includes the messages, tasks and runs of these sessions, and the entries of their

@@ -1,4 +1,4 @@
-"""How results look: in a line to people, as JSON to programs."""
+"""Show results: in one line for people, and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from memory.domain.corrections import explain_guesses, subscript_problem
 T = TypeVar("T")
 
 WIDTH = 60
-"""Characters of a text that a repr shows."""
+"""The maximum number of characters of a text in a repr."""
 LISTED = 3
-"""Things of a list that a repr shows."""
+"""The maximum number of items of a list in a repr."""
 
 
 @explain_guesses
 class ResultMixin:
-    """Gives a dataclass (made with `repr=False`) a repr of one line and a `to_dict`
-    that JSON can hold.
+    """A base class that adds a one-line repr and a JSON-compatible `to_dict`.
+
+    It is for dataclasses that are made with `repr=False`.
     """
 
     __slots__ = ()
@@ -33,18 +34,19 @@ class ResultMixin:
         return f"{type(self).__name__}({said})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Its fields as JSON: moments in ISO 8601, lengths of time in seconds."""
+        """Return the fields as JSON: times in ISO 8601, durations in seconds."""
         return {field.name: as_json(getattr(self, field.name)) for field in fields(self)}  # type: ignore[arg-type]
 
 
 @explain_guesses
 class Answer(list[T]):
-    """What was found, in order. `degraded` names what was left out and why; empty when
-    the answer is whole.
+    """The results of a search or a listing, in order.
+
+    `degraded` says what is missing and why; it is empty for a complete answer.
     """
 
     said_as: ClassVar[str] = "hits"
-    """What `to_dict` calls them."""
+    """The name of the results in `to_dict`."""
 
     def __init__(self, found: Sequence[T] = (), degraded: Iterable[str] = ()) -> None:
         super().__init__(found)
@@ -56,7 +58,7 @@ class Answer(list[T]):
     if not TYPE_CHECKING:  # type checkers know the list's own overloads
 
         def __getitem__(self, index):
-            """The result at a position, or a list of those of a slice."""
+            """Return the result at a position, or a list for a slice."""
             if isinstance(index, str):
                 raise TypeError(subscript_problem(type(self), index))
             return super().__getitem__(index)
@@ -66,7 +68,7 @@ class Answer(list[T]):
 
 
 class ShortRepr:
-    """Stands for a value in the repr of something larger."""
+    """Shortens a value in the repr of a larger object."""
 
     def __init__(self, value: object) -> None:
         self._value = value
@@ -76,8 +78,9 @@ class ShortRepr:
 
 
 def cut(value: object) -> str:
-    """The repr of a value; of a long text its beginning, of a long list the first few
-    things and how many more there are.
+    """Return a short repr of a value.
+
+    A long text is cut, and a long list shows its first items and the number of others.
     """
     if isinstance(value, str):
         return repr(value if len(value) <= WIDTH else value[: WIDTH - 1] + "…")
@@ -99,7 +102,7 @@ def _few(shown: Sequence[str], count: int) -> str:
 
 
 def as_json(value: Any) -> Any:
-    """The value with nothing in it that JSON does not know."""
+    """Return the value converted to types of JSON."""
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if isinstance(value, BaseModel):

@@ -198,8 +198,9 @@ class FoundMessage(ResultMixin):
     explanation: dict[str, Any] = field(default_factory=dict)
     """How its rank came about, if the search was called with `explain=True`."""
     relevance: float | None = None
-    """How well the message answers, from 0 to 1, comparable across questions. None
-    where the embedder has no calibration.
+    """How well the message answers, from 0 to 1, comparable across questions.
+
+    None if the embedder has no calibration.
     """
 
     @property
@@ -236,8 +237,12 @@ class HistoryPage(ResultMixin):
     def to(
         self, format: str, *, foreign_reasoning: bool = True, strict: bool = False
     ) -> list[dict[str, Any]]:
-        """Return the messages in the format of a library: `openai`, `anthropic`,
-        `langchain` or `plain`. See `memory.formats.export_messages`.
+        """Return the messages in a format; see `memory.formats.export_messages`.
+
+        Args:
+            format: `"openai"`, `"anthropic"`, `"langchain"` or `"plain"`.
+            foreign_reasoning: As in `export_messages`.
+            strict: As in `export_messages`.
         """
         return export_messages(
             [item.message for item in self.items], format, foreign_reasoning=foreign_reasoning, strict=strict
@@ -280,8 +285,12 @@ class Context(ResultMixin):
     def to(
         self, format: str, *, foreign_reasoning: bool = True, strict: bool = False
     ) -> list[dict[str, Any]]:
-        """Return the messages in the format of a library: `openai`, `anthropic`,
-        `langchain` or `plain`. See `memory.formats.export_messages`.
+        """Return the messages in a format; see `memory.formats.export_messages`.
+
+        Args:
+            format: `"openai"`, `"anthropic"`, `"langchain"` or `"plain"`.
+            foreign_reasoning: As in `export_messages`.
+            strict: As in `export_messages`.
         """
         return export_messages(self.messages, format, foreign_reasoning=foreign_reasoning, strict=strict)
 

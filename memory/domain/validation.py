@@ -1,8 +1,7 @@
-"""The one input check: everything a caller hands in passes here before any store is
-touched, on every path.
+"""The input check: every value of a caller is checked here before a store is used.
 
-Each function returns the value as it will be stored or raises `InvalidInput` naming the
-field.
+Each function returns the value as it will be stored, or raises `InvalidInput` with the
+name of the field.
 """
 
 from __future__ import annotations
@@ -31,27 +30,26 @@ MAX_TITLE_CHARS = 200
 MAX_SOURCE_CHARS = 200
 MAX_NAME_CHARS = 200
 MAX_TAGS, MAX_TAG_CHARS = 32, 64
-_MAX_TAGS_GIVEN = 1_000  # duplicates included, which are dropped
+_MAX_TAGS_GIVEN = 1_000  # including duplicates, which are dropped
 MAX_METADATA_BYTES = 64 * 1024
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
-MAX_ROW_BYTES = 1024 * 1024  # of a message, its large texts aside
-LARGE_TEXT_BYTES = 64 * 1024  # texts of a message above this are stored apart from it
+MAX_ROW_BYTES = 1024 * 1024  # of a message, without its large texts
+LARGE_TEXT_BYTES = 64 * 1024  # larger texts of a message are stored separately
 MAX_DEPTH = 32
 MAX_LIMIT = 1_000
 MAX_SCOPES = 1_000
 INT64 = 2**63
 MOMENT_FIELDS = ("at", "time", "timestamp", "created_at", "createdAt", "create_time", "ts", "date")
-"""Names under which a message says when it was said, in sessions, imports and exports.
-Of several the first listed counts.
+"""Names under which a message has its time, in sessions, imports and exports.
+
+If several are given, the first one listed counts.
 """
 _EARLIEST_EXPIRY = 10**8
-"""Seconds: March 1973. A smaller number as an expiry was hardly meant as a moment, but
-as a length of time.
-"""
+"""March 1973, in seconds. A smaller number as an expiry is probably a duration."""
 _NUMBER = re.compile(r"\d{9,}(\.\d+)?")
 """A text that is a number of seconds or milliseconds, and no date."""
 LONGEST = timedelta(days=366_000)
-_MILLISECONDS_FROM = 10**12  # numbers above this are milliseconds
+_MILLISECONDS_FROM = 10**12  # larger numbers are milliseconds
 _LATEST = datetime(9999, 12, 31, tzinfo=UTC)
 
 
@@ -63,12 +61,12 @@ def text(
     max_bytes: int | None = None,
     min_chars: int = 0,
 ) -> str:
-    """Text without NUL and lone surrogates, within its limits."""
+    """Validate text: no NUL, no lone surrogates, within its limits."""
     if not isinstance(value, str):
         raise InvalidInput(field, f"must be text, not {type(value).__name__}")
     if "\x00" in value:
         raise InvalidInput(field, "must not hold a NUL character")
-    if max_bytes is not None and len(value) > max_bytes:  # nobody reads a gigabyte to count it
+    if max_bytes is not None and len(value) > max_bytes:  # avoid encoding a very large text to count it
         raise InvalidInput(
             field, f"exceeds {max_bytes} bytes ({len(value)}{'' if value.isascii() else ' or more'})"
         )
@@ -84,9 +82,7 @@ def text(
 
 
 def identifier(field: str, value: object) -> str:
-    """An opaque name of a tenant, a scope or a key: not empty, at most 512 bytes,
-    otherwise as it is.
-    """
+    """Validate the name of a tenant, a scope or a key: 1 to 512 bytes of any text."""
     checked = text(field, value, max_bytes=MAX_ID_BYTES)
     if not checked:
         raise InvalidInput(field, "must not be empty")
@@ -94,8 +90,9 @@ def identifier(field: str, value: object) -> str:
 
 
 def name(field: str, value: object) -> str:
-    """A line that people read: of a rule's name, of why there is a hold. Not blank,
-    without control characters, at most 200 characters.
+    """Validate a line for people, such as the name of a rule or the reason of a hold.
+
+    It must not be blank, has no control characters, and at most 200 characters.
     """
     checked = text(field, value, max_chars=MAX_NAME_CHARS, min_chars=1)
     if not checked.strip():
@@ -106,7 +103,7 @@ def name(field: str, value: object) -> str:
 
 
 def tags(value: object, field: str = "tags") -> list[str]:
-    """Whole tags, duplicates removed in first-seen order."""
+    """Validate tags, and remove duplicates in first-seen order."""
     if not isinstance(value, list | tuple):
         raise InvalidInput(field, f"must be a list of strings, not {type(value).__name__}")
     if len(value) > _MAX_TAGS_GIVEN:
@@ -122,7 +119,7 @@ def tags(value: object, field: str = "tags") -> list[str]:
 
 
 def is_large(value: str) -> bool:
-    """Whether a text of a message is stored apart from it."""
+    """Return whether a text of a message is stored separately."""
     return (
         4 * len(value) > LARGE_TEXT_BYTES
         and len(value if value.isascii() else value.encode()) > LARGE_TEXT_BYTES
@@ -130,8 +127,9 @@ def is_large(value: str) -> bool:
 
 
 PLACEHOLDER = "$unserializable"
-"""The only key of the object that stands for a value which JSON cannot hold; its value
-names the type.
+"""The only key of the placeholder for a value that JSON cannot hold.
+
+Its value names the type.
 """
 _USE = "use JSON values, dates, UUIDs, decimals, enums, dataclasses or pydantic models"
 
@@ -144,20 +142,30 @@ def json_object(
     large_texts: int = 0,
     may_replace: Callable[[str], bool] | None = None,
 ) -> dict[str, Any]:
-    """A deep copy of a JSON object: string keys, finite numbers, integers within 64
-    bits, at most 32 levels.
+    """Return a deep copy of a JSON object.
 
-    Datetimes, dates, UUIDs, decimals, enums, dataclasses and pydantic models become
-    JSON. Anything else is refused by its path; where `may_replace` accepts the path, a
-    placeholder with the type's name is kept instead. With `large_texts`, texts over 64
-    KiB may have so many bytes in all, beside what the rest may have.
+    Keys are text, numbers are finite, integers have at most 64 bits, and there are at
+    most 32 levels. Datetimes, dates, UUIDs, decimals, enums, dataclasses and pydantic
+    models become JSON.
+
+    Args:
+        field: The name of the value in errors.
+        value: A mapping, a dataclass or a pydantic model.
+        max_bytes: The largest size, without large texts.
+        large_texts: The largest total size of texts over 64 KiB; with 0 they count
+            towards `max_bytes`.
+        may_replace: Called with the path of a value that JSON cannot hold. If it
+            returns True, a placeholder with the type's name is stored.
+
+    Raises:
+        InvalidInput: With the path of a value that cannot be stored.
     """
     if not is_object(value):
         raise InvalidInput(
             field, f"must be a dict, a dataclass or a pydantic model, not {type(value).__name__}"
         )
     copied = _Copy(field, max_bytes, large_texts, may_replace).of(value, 1)
-    if not isinstance(copied, dict):  # a model of one value alone
+    if not isinstance(copied, dict):  # a pydantic model of a single value
         raise InvalidInput(
             field, f"must be an object, and {type(value).__name__} is a {type(copied).__name__} in JSON"
         )
@@ -165,12 +173,12 @@ def json_object(
 
 
 def is_object(value: object) -> bool:
-    """Whether it has named values, as a JSON object has."""
+    """Return whether the value has named values, as a JSON object has."""
     return isinstance(value, Mapping | BaseModel) or (is_dataclass(value) and not isinstance(value, type))
 
 
 def placeholders(field: str, value: object) -> list[str]:
-    """The paths at which a copy by `json_object` holds a placeholder."""
+    """Return the paths at which a copy by `json_object` has a placeholder."""
     if isinstance(value, dict):
         if value.keys() == {PLACEHOLDER}:
             return [field]
@@ -187,8 +195,9 @@ def placeholders(field: str, value: object) -> list[str]:
 
 
 def _to_json_value(value: object) -> Any:
-    """The value as JSON would have it, its parts perhaps not yet; the same value where
-    it is of no known type.
+    """Convert a value to JSON, without its parts.
+
+    A value of an unknown type is returned unchanged.
     """
     if isinstance(value, Enum):
         return value.value
@@ -201,7 +210,7 @@ def _to_json_value(value: object) -> Any:
     if isinstance(value, BaseModel):
         try:
             return value.model_dump(mode="json")
-        except Exception:  # noqa: BLE001 - a field that is no JSON, or a caller's serializer that fails: judged field by field
+        except Exception:  # noqa: BLE001 - not JSON, or a failing serializer: check each field
             return dict(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in fields(value)}
@@ -209,8 +218,9 @@ def _to_json_value(value: object) -> Any:
 
 
 class _Copy:
-    """Copies JSON until it has taken more room than it may have: a million nodes are
-    not looked at to be refused.
+    """Copies JSON until it exceeds its size limit.
+
+    So an object that is much too large is not read to its end.
     """
 
     def __init__(
@@ -294,7 +304,7 @@ class _Copy:
         return self._may_replace is not None and self._may_replace(self._where())
 
     def _instead_of(self, value: object, problem: str) -> Any:
-        """The placeholder for a value that JSON cannot hold, where one may be kept."""
+        """Return the placeholder for a value that JSON cannot hold, if allowed."""
         if not self._is_replaceable():
             raise InvalidInput(self._where(), problem)
         said = f" {value}" if isinstance(value, float) else ""
@@ -304,7 +314,7 @@ class _Copy:
     def _of_text(self, value: str) -> Any:
         large = self._most_large and 4 * len(value) > LARGE_TEXT_BYTES
         if not large:
-            self._take(len(value) + 3)  # as JSON has it, and before it is encoded
+            self._take(len(value) + 3)  # its size as JSON, checked before it is encoded
         elif len(value) > self._room_large:
             raise InvalidInput(self._field, self._size_message())
         try:
@@ -337,7 +347,7 @@ class _Copy:
 
 
 def sequence(field: str, value: object, *, at_most: int | None = None) -> list[Any]:
-    """Several things. One text is not several: it would be taken for its letters."""
+    """Validate a list. A text is refused, because it would be a list of its letters."""
     if isinstance(value, str | bytes | bytearray | Mapping) or not isinstance(value, Iterable):
         raise InvalidInput(field, f"must be a list, not {type(value).__name__}")
     taken = list(value if at_most is None else islice(value, at_most + 1))
@@ -347,7 +357,7 @@ def sequence(field: str, value: object, *, at_most: int | None = None) -> list[A
 
 
 def number(field: str, value: object) -> float:
-    """A finite number."""
+    """Validate a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput(field, f"must be a number, not {type(value).__name__}")
     if isinstance(value, int) and not -INT64 <= value < INT64:
@@ -361,11 +371,12 @@ _MOMENTS = "write a datetime with a zone, ISO 8601 text such as 2026-01-31T09:30
 
 
 def time(field: str, value: object) -> datetime:
-    """A moment in UTC, from an aware datetime, ISO 8601 text with a zone, or a number
-    of seconds since 1970.
+    """Convert to a moment in UTC.
 
-    Numbers above 10^12 are milliseconds. A number may be text of 9 digits or more.
-    As an expiry a number below 10^8 is refused, since it was meant as a length of time.
+    The value is an aware datetime, ISO 8601 text with a zone, or a number of seconds
+    since 1970. Numbers above 10^12 are milliseconds. A number may be text of 9 digits
+    or more. As an expiry, a number below 10^8 is refused, because it is probably a
+    duration.
     """
     if isinstance(value, bool):
         raise InvalidInput(field, "must be a moment in time, not a truth value")
@@ -390,7 +401,7 @@ def time(field: str, value: object) -> datetime:
     if not isinstance(value, datetime):
         is_placeholder = isinstance(value, dict) and value.keys() == {
             PLACEHOLDER
-        }  # as messages keep what is no JSON
+        }  # messages store this for a value that is not JSON
         kind = value[PLACEHOLDER] if is_placeholder else type(value).__name__  # type: ignore[index]
         raise InvalidInput(field, f"must be a moment in time, not {kind}: {_MOMENTS}")
     if value.utcoffset() is None:
@@ -402,14 +413,12 @@ def time(field: str, value: object) -> datetime:
 
 
 def named_moment(fields: Mapping[str, Any]) -> str | None:
-    """The first of the names in `MOMENT_FIELDS` under which something is said; None
-    without.
-    """
+    """Return the first name in `MOMENT_FIELDS` that has a value; None if none has."""
     return next((name for name in MOMENT_FIELDS if fields.get(name) not in (None, "")), None)
 
 
 def _too_small(field: str, seconds: float) -> str:
-    """What to write instead of a small number, which would be a moment long past."""
+    """Return the error for a small number, which would be a moment long ago."""
     said = f"a number is a moment in seconds since 1970, and {seconds:.6g} would be before {1973 if seconds >= 0 else 1970}; "
     if field == "expires_at":
         return (
@@ -420,7 +429,7 @@ def _too_small(field: str, seconds: float) -> str:
 
 
 def length(value: timedelta) -> timedelta:
-    """How long an entry is to be seen: more than nothing, and not a thousand years."""
+    """Validate the lifetime of an entry: above zero, and below a thousand years."""
     if not timedelta(0) < value <= LONGEST:
         raise InvalidInput(
             "expires_at", f"must be a moment, or a duration above zero and of at most {LONGEST.days} days"
@@ -430,7 +439,7 @@ def length(value: timedelta) -> timedelta:
 
 def _parse_time(field: str, value: str) -> datetime:
     try:
-        return datetime.fromisoformat(text(field, value))  # which reads on past a NUL as if nothing followed
+        return datetime.fromisoformat(text(field, value))  # it would ignore a NUL and the text after it
     except ValueError as exc:
         raise InvalidInput(
             field, f"{value[:40]!r} is not an ISO 8601 moment such as 2026-01-31T09:30:00Z"
@@ -438,8 +447,9 @@ def _parse_time(field: str, value: str) -> datetime:
 
 
 def whole_limit(value: object, *, default: int) -> int:
-    """How many results at most: 1 to 1,000; None means the default. Out of range is an
-    error, never clamped.
+    """Validate a limit of 1 to 1,000; None means the default.
+
+    A value out of range is an error, never clamped.
     """
     if value is None:
         return default
@@ -451,14 +461,14 @@ def whole_limit(value: object, *, default: int) -> int:
 
 
 def whole(field: str, value: object, *, least: int = 0) -> int:
-    """A whole number, not below the least."""
+    """Validate a whole number that is not below `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidInput(field, f"must be a whole number, not below {least}")
     return value
 
 
 def share(field: str, value: object) -> float:
-    """A part of a whole: above 0 and at most 1."""
+    """Validate a share: above 0 and at most 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
         raise InvalidInput(field, "must be a number above 0 and at most 1")
     return float(value)
@@ -474,8 +484,9 @@ def one_of(field: str, value: object, allowed: Iterable[str]) -> str:
 
 
 class ValidatedModel(BaseModel):
-    """A model whose values come from callers: whatever is wrong with them becomes one
-    `InvalidInput` that names the field.
+    """A model for values of callers.
+
+    Any wrong value becomes one `InvalidInput` that names the field.
     """
 
     def __init__(self, **values: Any) -> None:

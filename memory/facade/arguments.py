@@ -1,4 +1,4 @@
-"""What callers give, checked and made the engine's own: scopes, ids, moments, drafts."""
+"""Validate and convert arguments of callers: scopes, ids, moments and drafts."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ class _Dataclass(Protocol):
 
 
 Metadata: TypeAlias = Mapping[str, Any] | BaseModel | _Dataclass
-"""A dict, a pydantic model or a dataclass. Its values are JSON, dates, UUIDs, decimals,
-enums, dataclasses and models.
+"""A dict, a pydantic model or a dataclass.
+
+Its values are JSON, dates, UUIDs, decimals, enums, dataclasses and models.
 """
 
 Moment = datetime | str | int | float
-"""An aware datetime, ISO 8601 text with a zone, or a number of seconds since 1970, not
-below 10^8.
-"""
+"""An aware datetime, ISO 8601 text with a zone, or seconds since 1970, from 10^8."""
 
 _AGENT = re.compile(r"[A-Za-z0-9_-]{1,64}")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,7 +40,7 @@ _LENGTH: TypeAdapter[timedelta] = TypeAdapter(Duration)
 
 
 def scope_of(value: object) -> Scope:
-    """A scope, or its text."""
+    """Convert a scope or its text to a scope."""
     if isinstance(value, Scope):
         return value
     if isinstance(value, str):
@@ -52,14 +51,14 @@ def scope_of(value: object) -> Scope:
 
 
 def draft_of(given: EntryDraft | Mapping[str, Any]) -> EntryDraft:
-    """A draft, or the arguments of `write`."""
+    """Convert a draft, or the arguments of `write`, to a draft."""
     if not isinstance(given, EntryDraft | Mapping):
         raise InvalidInput(
             "draft", f"must be an EntryDraft or the arguments of write, not {type(given).__name__}"
         )
     parts = (
         given if isinstance(given, EntryDraft) else given.items()
-    )  # a draft is checked again: its lists may have been changed since
+    )  # check a draft again: its lists may have changed
     values = {validation.text("draft", name): value for name, value in parts}
     if "scope" not in values:
         raise InvalidInput("scope", "is missing")
@@ -80,7 +79,7 @@ def function(field: str, value: F) -> F:
 
 
 def check_names(field: str, given: object, known: Collection[str], example: str) -> None:
-    """Refuse what is no dict, and one with a name that is not known."""
+    """Raise `InvalidInput` unless it is a dict with known names only."""
     if not isinstance(given, Mapping):
         raise InvalidInput(field, f"must be a dict such as {example}, not {type(given).__name__}")
     if unknown := [str(name) for name in given if name not in known]:
@@ -88,26 +87,26 @@ def check_names(field: str, given: object, known: Collection[str], example: str)
 
 
 def consistency_of(value: object) -> Consistency | None:
-    """When a write returns; None: as configured."""
+    """Validate when a write returns; None means as configured."""
     if value is None:
         return None
     return validation.one_of("consistency", value, CONSISTENCIES)  # type: ignore[return-value]
 
 
 def real(field: str, value: object) -> float:
-    """A finite number."""
+    """Validate a finite number."""
     return float(validation.number(field, value))
 
 
 def whole(field: str, value: object) -> int:
-    """A whole number."""
+    """Validate a whole number."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidInput(field, f"must be a whole number, not {type(value).__name__}")
     return value
 
 
 def length(field: str, value: object) -> timedelta:
-    """A length of time of more than nothing, as a configuration may give it."""
+    """Convert a positive length of time, in the formats of a configuration."""
     try:
         return _LENGTH.validate_python(value)
     except ValidationError as error:
@@ -115,7 +114,7 @@ def length(field: str, value: object) -> timedelta:
 
 
 def stages_of(rerank: object) -> int:
-    """In how many stages to rerank."""
+    """Return the number of reranking stages."""
     if isinstance(rerank, bool):
         return int(rerank)
     if rerank != "two-stage":
@@ -124,7 +123,10 @@ def stages_of(rerank: object) -> int:
 
 
 def id_of(value: object) -> str:
-    """The id of an entry, an artifact or a relation. No such id looks like a scope."""
+    """Validate the id of an entry, an artifact or a relation.
+
+    A text that looks like a scope is refused, because no such id looks like one.
+    """
     if isinstance(value, Scope):
         value = value.text
     elif not isinstance(value, str) and isinstance(getattr(value, "id", None), str):
@@ -140,8 +142,10 @@ def id_of(value: object) -> str:
 
 
 def user_of(value: object) -> str:
-    """The id of a user. A text that looks like a scope is refused; `Scope.user(id)`
-    names a user whose id really looks like one.
+    """Validate the id of a user.
+
+    A text that looks like a scope is refused. Pass `Scope.user(id)` for a user whose id
+    really looks like one.
     """
     if isinstance(value, Scope):
         if value.kind is not ScopeKind.USER:
@@ -166,7 +170,7 @@ def user_of(value: object) -> str:
 
 
 def agent_of(value: object) -> str | None:
-    """The agent whose scratchpad is meant; None: the one that all share (D132)."""
+    """Validate the agent of a scratchpad; None means the scratchpad that all share."""
     if value is None:
         return None
     name = validation.text("agent", value)
@@ -184,14 +188,14 @@ def moment(field: str, value: Moment | None) -> datetime | None:
 
 
 CHANGEABLE = ("content", "reasoning", "tool_calls", "usage", "finish_reason", "metadata", "name")
-"""What of a message can be changed."""
+"""The fields of a message that can be changed."""
 
 
 def changes_of(changes: Mapping[str, Any], called: str = "Session.update") -> dict[str, Any]:
-    """Changes of a message as it takes them, by the checks that every message passes.
+    """Validate changes of a message as every message is validated.
 
-    A whole message, told by its role and its content, is one too: what of it cannot be
-    changed stays as it is stored (decision B26).
+    A whole message, with role and content, is accepted too. Its fields that cannot be
+    changed stay as they are stored.
     """
     if changes.keys() >= {"role", "content"}:
         changes = {

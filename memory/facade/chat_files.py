@@ -1,10 +1,9 @@
-"""A conversation as a file: messages of any of the common frameworks, carried into a
-session and out of it.
+"""Import chat files of common frameworks into a session, and export a session.
 
-A message without an id gets one that derives from it and all before it. So the same
-file can be imported again, or after it has grown, and no message is stored twice. A
-file that begins as the session does, in whichever shape, is aligned with it message by
-message: only the messages behind are new (`_unstored`).
+A message without an id gets one that is derived from it and all messages before it. So
+a file can be imported again, or after it has grown, and no message is stored twice. A
+file in any shape may begin like the session does. Then it is aligned with it message by
+message, and only the messages after that are new (`_find_unstored`).
 """
 
 from __future__ import annotations
@@ -32,14 +31,15 @@ from memory.facade.transfer.lines import BadLine, objects
 from memory.policies.window import arrange
 
 BATCH = 200
-"""Messages that are written together."""
+"""The number of messages that are written together."""
 DERIVED = "file:"
-"""How an id begins that derives from what a file says."""
+"""The prefix of ids that are derived from a file's content."""
 
 
 _IN_IDS = ("at", "time", None)
-"""Names of moments that count twice in a derived id. Files that were imported before
-there were others keep their ids.
+"""Names of moments that are included in a derived id.
+
+Later names are not, so files that were imported earlier keep their ids.
 """
 
 
@@ -47,9 +47,9 @@ there were others keep their ids.
 class ChatImport(ResultMixin):
     """The result of importing a chat file into a session.
 
-    `messages` were read, `new` of them were appended, `already_there` were stored
-    before. `left_out` were erased or edited in the session, or their session was
-    deleted; `revive` writes them.
+    `messages` is the number of messages read. `new` were appended, and `already_there`
+    were stored before. `left_out` were erased or edited in the session, or their
+    session was deleted; `revive` writes them.
     """
 
     session_id: str
@@ -60,8 +60,10 @@ class ChatImport(ResultMixin):
 
 
 def read_messages(stream: IO[bytes], name: str) -> list[Message]:
-    """The messages of JSON Lines, or of one JSON array, each with an id. The first bad
-    line is a `BadLine`, which says what is wrong with it.
+    """Read the messages of JSON Lines or of one JSON array, each with an id.
+
+    Raises:
+        BadLine: For the first line that cannot be imported, with its problem.
     """
     found: dict[str, Message] = {}
     said = blake2b(digest_size=16)
@@ -96,16 +98,20 @@ async def import_chat(
     namespace: str | None = None,
     revive: bool = False,
 ) -> ChatImport:
-    """Append what of the messages the session does not have. Where there is none it is
-    created, and a system message at the beginning is its own.
+    """Append the messages that the session does not have.
 
-    It is created with this user, agent and namespace. `SessionOwnerMismatch` is raised
-    before anything is read if it exists with others.
+    A new session gets this user, agent and namespace, and its system message is the
+    first message of the file, if that is one. A message with the id of a stored message
+    and other content replaces that one. Messages that were erased or edited in the
+    session stay so, and a deleted session is not created again, unless `revive`.
 
-    What has an id that the session has, and says something else, replaces it there.
-    Messages that were erased or edited in the session stay so, and a session that was
-    deleted is not created again, unless `revive`. `told` hears after each batch how
-    many are safe, and of how many.
+    Args:
+        told: Called after each batch with the number of stored messages and the total.
+        revive: Write erased and edited messages again, and create a deleted session
+            again.
+
+    Raises:
+        SessionOwnerMismatch: If the session exists with another owner; before any read.
     """
     first = messages[0] if messages else None
     system = (
@@ -139,11 +145,11 @@ async def import_chat(
 async def _find_unstored(
     messages: Sequence[Message], session: Session, *, revive: bool
 ) -> tuple[list[Message], int]:
-    """The messages that the session may lack, and how many of the others were erased or
-    edited there.
+    """Return the messages that the session may lack.
 
-    Messages without an id of their own are compared with the session's, one by one from
-    the beginning, until they differ.
+    Also return how many of the others were erased or edited there. Messages without an
+    id of their own are compared with the session's messages, one by one from the first,
+    until they differ.
     """
     left: list[Message] = []
     at, changed = 0, 0
@@ -170,7 +176,7 @@ async def _find_unstored(
 
 
 def _content(message: Message, shape: str) -> tuple[object, ...]:
-    """The content of a message as an export in this shape has it."""
+    """Return the content of a message as an export in this shape has it."""
     content = content_as(message, shape)
     parts: Sequence[dict[str, Any]] = [{"text": content}] if isinstance(content, str) else content
     texts = "\n".join(text for part in parts if (text := text_of(part)))
@@ -184,12 +190,13 @@ def _content(message: Message, shape: str) -> tuple[object, ...]:
         texts,
         others,
         [call.name for call in message.tool_calls],
-    )  # an export makes the ids of calls distinct
+    )  # without the ids of calls, which an export makes distinct
 
 
 async def all_said(session: Session) -> AsyncIterator[HistoryItem]:
-    """Every message of a session, in order; without summaries, which stand for what is
-    there itself.
+    """Yield every message of a session in order, without summaries.
+
+    Summaries repeat messages that are yielded themselves.
     """
     cursor, more = None, True
     while more:
@@ -201,21 +208,20 @@ async def all_said(session: Session) -> AsyncIterator[HistoryItem]:
 
 
 async def export_chat(session: Session, shape: str) -> list[dict[str, Any]]:
-    """Every message of the session in this shape. Anthropic's list begins with the
-    system's text, as a message of its own.
+    """Return every message of the session in this shape.
 
-    Each message has its moment under `at`: when it was said or, if nobody told that,
-    when it was stored, which is when a file was imported. Where a shape joins several
-    messages, only those of one moment are joined. A result that names its tool alone
-    has the id of its call, and OpenAI's messages are as OpenAI's own API wants them. A
-    call without a result stays one.
+    Anthropic's list begins with the system text, as a message of its own. Each message
+    has a time under `at`: when it was said, or else when it was stored or imported. If
+    a shape joins messages, only messages of the same time are joined. A result that
+    only names its tool gets the id of its call. OpenAI's messages are as its API
+    accepts them. A call without a result stays.
     """
     messages: list[Message] = []
     async for item in all_said(session):
         message = _as_given(item)
         if (
             messages and item.message.at is None and message.extra.get("joined")
-        ):  # it came in one message with the one before
+        ):  # it was part of the message before
             message = message.model_copy(update={"at": messages[-1].at})
         messages.append(message)
     answers = arrange(messages).answers
@@ -233,8 +239,9 @@ async def export_chat(session: Session, shape: str) -> list[dict[str, Any]]:
 
 
 def _as_given(item: HistoryItem) -> Message:
-    """The message with its moment. The system message has neither moment nor id: it is
-    its session's.
+    """Return the message with its time.
+
+    The system message has neither time nor id: it belongs to its session.
     """
     message = item.message
     if message.id == SYSTEM:

@@ -1,4 +1,4 @@
-"""What an erasure would reach, and what it leaves: counted without erasing anything."""
+"""Count what an erasure would erase and leave, without erasing anything."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PAGE = 200
 
 
 async def sessions_left(engine: Engine, tenant: str, scope: Scope) -> list[str]:
-    """The sessions that an erasure of the scope does not reach.
+    """Return the sessions that an erasure of the scope leaves.
 
-    Those are the sessions with the user of a `user:` scope, and the conversation of a
+    These are the sessions with the user of a `user:` scope, and the conversation of a
     `session:` scope.
     """
     try:
@@ -41,7 +41,7 @@ async def _find_sessions_left(engine: Engine, tenant: str, scope: Scope) -> list
 
 
 async def erase_scope(engine: Engine, tenant: str, scope: Scope, *, dry_run: bool) -> ErasedScope:
-    """Erase the entries of a scope, or count them; with the sessions that stay."""
+    """Erase the entries of a scope, or count them. Also list the sessions that stay."""
     if dry_run:
         return await would_erase_scope(engine, tenant, scope)
     entries = await engine.erasure.erase_scope(tenant, scope)
@@ -49,7 +49,11 @@ async def erase_scope(engine: Engine, tenant: str, scope: Scope, *, dry_run: boo
 
 
 async def would_erase_scope(engine: Engine, tenant: str, scope: Scope) -> ErasedScope:
-    """How many entries `admin.erase` would erase. Raises `LegalHoldActive` where it would."""
+    """Count the entries that `admin.erase` would erase.
+
+    Raises:
+        LegalHoldActive: If `admin.erase` would raise it.
+    """
     partition = Partition(tenant, scope.text)
     await engine.erasure.holds.refuse_partition(partition)
     entries = 0
@@ -59,7 +63,11 @@ async def would_erase_scope(engine: Engine, tenant: str, scope: Scope) -> Erased
 
 
 async def would_erase_user(engine: Engine, tenant: str, user: str) -> ErasedUser:
-    """How much `admin.erase_user` would erase. Raises `LegalHoldActive` where it would."""
+    """Count what `admin.erase_user` would erase.
+
+    Raises:
+        LegalHoldActive: If `admin.erase_user` would raise it.
+    """
     await engine.erasure.holds.refuse_user(tenant, user)
     sessions = await _sessions_of(engine, tenant, user)
     own, messages = set(sessions), 0
@@ -76,7 +84,7 @@ async def would_erase_user(engine: Engine, tenant: str, user: str) -> ErasedUser
 
 
 async def would_erase_tenant(engine: Engine, tenant: str) -> ErasedTenant:
-    """How much `admin.erase_tenant` would erase: scopes, and records by kind and store."""
+    """Count the scopes and records that `admin.erase_tenant` would erase."""
     scopes, records = set[str](), Counter[tuple[str, str]]()
     for store in engine.topology.homes:
         async for partition, _ in engine.placement.partitions("forget.scopes", store, Tenant(tenant)):

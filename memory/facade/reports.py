@@ -1,6 +1,4 @@
-"""What the facade says about itself: where things are, how much there is, how the
-stores are.
-"""
+"""Reports of the facade: locations of copies, counts, sizes, health of the stores."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ from memory.ports.store import Store
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CopyLocation(ResultMixin):
-    """One place where something stands for an entry: a live copy in its role, a mark or
-    a tombstone.
-    """
+    """A place where an entry has a copy with its role, a mark or a tombstone."""
 
     tier: str
     store: str
@@ -38,13 +34,14 @@ class CopyLocation(ResultMixin):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TierStats(ResultMixin):
-    """How many entries have their home in a tier, and how many bytes they take;
-    `replicas` are copies kept there for searching.
+    """The number of entries with their home in a tier, and their bytes.
 
-    How far these are behind: `owed` counts the entries that owe a step and have their
-    replica here; of them `queued` are about to be delivered by this process, the oldest
-    of which has waited for `behind_seconds`. The others wait for the process that wrote
-    them, or for a sweep.
+    - `replicas`: copies that are kept in the tier for searches.
+    - `owed`: entries with a pending step whose replica is in this tier.
+    - `queued`: those of them that this process is about to deliver.
+    - `behind_seconds`: how long the oldest of these has waited.
+
+    The other pending entries wait for the process that wrote them, or for a sweep.
     """
 
     tier: str
@@ -59,15 +56,15 @@ class TierStats(ResultMixin):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Stats(ResultMixin):
-    """One tenant's numbers, expired and retired entries included.
+    """One tenant's numbers, including expired and retired entries.
 
-    `owed` counts what waits for maintenance, of every tenant; `stuck` says what of it
-    could not be done, and what could not be moved, when this process last tried, and
-    why. `degraded` names stores that did not answer and are not counted. `evicted`: by
-    quota, how many entries this process has evicted. `rolled_back_stores`
-    names stores that were rolled back alone and not repaired since. `quarantined`: by store, how many damaged
-    records of every tenant somebody has met there, until they are deleted; `memory
-    doctor --audit` looks for others.
+    - `owed`: pending maintenance steps, of every tenant.
+    - `stuck`: steps and moves that failed when this process last tried, with reasons.
+    - `degraded`: stores that did not answer and are not counted.
+    - `evicted`: entries that this process has evicted, by quota.
+    - `rolled_back_stores`: stores that were rolled back alone and are not repaired.
+    - `quarantined`: damaged records that were found, by store, until they are deleted;
+      of every tenant. `memory doctor --audit` looks for others.
     """
 
     tiers: list[TierStats]
@@ -82,7 +79,7 @@ class Stats(ResultMixin):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoreReport(ResultMixin):
-    """How one store is: what `memory doctor` shows."""
+    """The state of one store, as `memory doctor` shows it."""
 
     store: str
     tiers: tuple[str, ...]
@@ -95,19 +92,17 @@ class StoreReport(ResultMixin):
     embedder: str | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     quarantined: int = 0
-    """Damaged records, of every tenant, that somebody has met in the store, until they
-    are deleted.
-    """
+    """Damaged records of every tenant that were found in the store and not deleted."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoreAudit(ResultMixin):
-    """What came of comparing what a store derives from its records with the records.
-    `repaired`: what differed was made anew.
+    """The comparison of a store's records with the data that it derives from them.
 
-    `problems` says what differed, a sentence each; `damaged` names records that cannot
-    be read, by collection, id and tenant, at most 100; `error` says why the store could
-    not be looked through, empty when it was.
+    - `problems`: one sentence for each difference.
+    - `repaired`: whether differing data was rebuilt.
+    - `damaged`: unreadable records by collection, id and tenant, at most 100.
+    - `error`: why the store could not be checked; empty if it was.
     """
 
     store: str
@@ -119,14 +114,13 @@ class StoreAudit(ResultMixin):
 
     @property
     def ok(self) -> bool:
+        """Whether the audit found no problem."""
         return not self.error and not self.problems and not self.damaged
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class VacuumReport(ResultMixin):
-    """The bytes that a store gave back; `error` says why it could not be asked, empty
-    when it was.
-    """
+    """The bytes that a store released; `error` says why it could not, or is empty."""
 
     store: str
     bytes: int
@@ -134,7 +128,7 @@ class VacuumReport(ResultMixin):
 
 
 async def audit(engine: Engine, *, repair: bool) -> list[StoreAudit]:
-    """Compare, store by store; one that fails is reported, not raised."""
+    """Audit every store; failures are reported, not raised."""
     return [await _audit_store(store, repair) for store in engine.topology.leaves]
 
 
@@ -147,8 +141,9 @@ async def _audit_store(store: Store, repair: bool) -> StoreAudit:
 
 
 async def vacuum(engine: Engine) -> list[VacuumReport]:
-    """Have every store give back the room that deleted content takes; one that fails is
-    reported, not raised.
+    """Let every store release the space of deleted content.
+
+    Failures are reported, not raised.
     """
     given_back = []
     for store in engine.topology.leaves:
@@ -160,7 +155,7 @@ async def vacuum(engine: Engine) -> list[VacuumReport]:
 
 
 async def where(engine: Engine, tenant: str, entry_id: str) -> list[CopyLocation]:
-    """Everything that stands under an entry's id, store by store."""
+    """Return every copy, mark and tombstone of an entry, store by store."""
     found: list[CopyLocation] = []
     if not is_id(entry_id):
         return found
@@ -177,8 +172,9 @@ async def where(engine: Engine, tenant: str, entry_id: str) -> list[CopyLocation
 
 
 async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
-    """Counts and sizes of one tenant, tier by tier. A store that does not answer is
-    left out and named.
+    """Return counts and sizes of one tenant, tier by tier.
+
+    A store that does not answer is left out and named.
     """
     tiers, by_type, owed, degraded = list[TierStats](), dict.fromkeys(types, 0), 0, list[str]()
     in_quarantine: dict[str, int] = {}
@@ -221,7 +217,7 @@ async def stats(engine: Engine, tenant: str, types: list[str]) -> Stats:
 
 
 async def _count_pending(engine: Engine, tenant: str, tier: str) -> int:
-    """How many entries owe a step whose replica stands in this tier."""
+    """Count the entries with a pending step whose replica is in this tier."""
     kinds, home = engine.placement.kinds, engine.topology.home
     sources = [
         source
@@ -236,7 +232,7 @@ async def _count_pending(engine: Engine, tenant: str, tier: str) -> int:
 
 
 async def stuck_work(engine: Engine, tenant: str) -> tuple[str, ...]:
-    """What this process tried for the tenant and could not do, a sentence each."""
+    """Return a sentence for each failed step or move of the tenant in this process."""
     owed = [
         f"{p.step} of {p.record_id}: {p.said}" for p in await engine.outbox.still_owed() if p.tenant == tenant
     ]
@@ -250,35 +246,37 @@ async def stuck_work(engine: Engine, tenant: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Examination(ResultMixin):
-    """Every store of a configuration, also those that do not open, and what keeps them
-    from working together.
+    """The state of every store, including those that do not open.
+
+    `problems` says what keeps the stores from working together.
     """
 
     stores: list[StoreReport]
     problems: list[str]
     audits: list[StoreAudit] = field(default_factory=list)
-    """Of the stores that open, where an audit was asked for."""
+    """Audits of the stores that open, if requested."""
     owed: int = 0
-    """How many records owe a step still, of every tenant, after what could be done was
-    done; asked where every store is there.
+    """Records of every tenant with pending steps, after all possible steps were run.
+
+    It is only counted if every store answers.
     """
     overdue: list[str] = field(default_factory=list)
-    """What could not be done, a sentence each with why; the first twenty."""
+    """The first twenty steps that failed, one sentence each with the reason."""
     reindex: str | None = None
-    """That vectors are being made anew, and how many are left; None where they are not."""
+    """The state of a reindex and its remaining vectors; None if none is running."""
     healed: list[str] = field(default_factory=list)
-    """Stores that were found behind the others on the way, restored or replaced, and
-    what became of what stood in them.
+    """Stores that were behind the others, after a restore or a replacement.
+
+    Each text says what became of their records.
     """
     rolled_back_stores: list[RolledBackStore] = field(default_factory=list)
-    """Stores that were set back alone, and are not healed."""
+    """Stores that were rolled back alone and are not repaired."""
     compared: StoreComparison | None = None
-    """What came of comparing the stores with each other, where an audit was asked for
-    and every store is there.
-    """
+    """The comparison of the stores, if an audit was requested and all answer."""
 
     @property
     def ok(self) -> bool:
+        """Whether every store works, and all work together."""
         sound = all(store.ok for store in self.stores) and all(audit.ok for audit in self.audits)
         return (
             sound
@@ -289,7 +287,7 @@ class Examination(ResultMixin):
 
 
 async def check(engine: Engine) -> list[StoreReport]:
-    """Ask every store how it is; one that fails is reported, not raised."""
+    """Check every store; failures are reported, not raised."""
     return [await _check_store(engine, store) for store in engine.topology.leaves]
 
 
@@ -301,11 +299,10 @@ async def examine(
     absent: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Examination:
-    """Open every store of an engine that is not open, alone and then together, ask how
-    it is, try what is owed, and close it again.
+    """Open every store of a closed engine, check it, run pending steps, and close it.
 
-    The stores in `absent` are not opened, which would make them: what is said there of
-    each stands in its report.
+    The stores are opened alone and then together. Stores in `absent` are not opened,
+    because that would create them. Their reports contain the given texts.
     """
     absent = absent or {}
     stores, problems, audits = (

@@ -1,6 +1,4 @@
-"""Why a record goes where it goes: the route, the store behind each tier, and what may
-move it onward.
-"""
+"""Explain where a record goes: its route, stores, and the rules that may move it."""
 
 from __future__ import annotations
 
@@ -28,8 +26,9 @@ from memory.ports.store import Store
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RouteReport(ResultMixin):
-    """Where a new record would be born, where copies of it would stand, and why, a
-    sentence a decision.
+    """The store of a new record, the stores of its copies, and the reasons.
+
+    Each reason is one sentence.
     """
 
     collection: str
@@ -37,14 +36,14 @@ class RouteReport(ResultMixin):
     tier: str
     store: str
     replicas: dict[str, str]
-    """The store of each tier that gets a whole copy for searching."""
+    """The store of each tier that gets a full copy for searches."""
     because: tuple[str, ...]
 
 
 def explain_route(
     engine: Engine, rules: Sequence[PromotionRule], tenant: str, scope: Scope, collection_name: str
 ) -> RouteReport:
-    """The decisions for one new record of this scope and collection."""
+    """Explain the decisions for a new record of this scope and collection."""
     kind = _kind(collection_name)
     collection = kind.collection
     partition = Partition(tenant, scope.text)
@@ -75,10 +74,11 @@ def explain_route(
 
 
 async def explain_unopened(config: MemoryConfig, scope: Scope, collection_name: str) -> RouteReport:
-    """The same for a memory that is not open: stores that are there are asked what they
-    can do, and none is made.
+    """Explain the decisions for a memory that is not open.
+
+    Existing stores are opened to read their capabilities. No store is created.
     """
-    _kind(collection_name)  # refused before a store is touched
+    _kind(collection_name)  # raises before a store is touched
     engine, absent = (
         build_engine(config, embedder=None, clock=system_clock, prepared=False),
         not_there_yet(config),
@@ -112,7 +112,7 @@ def _split_reasons(whole: Store, part: Store, tier: str) -> list[str]:
 
 
 def _search_reason(collection: Collection, home: Store, replicas: dict[str, str], engine: Engine) -> str:
-    """How a search will find it."""
+    """Explain how a search finds the record."""
     there = [
         home,
         *(leaf for leaf in engine.topology.leaves if leaf.name in replicas.values() and leaf is not home),
@@ -127,7 +127,7 @@ def _search_reason(collection: Collection, home: Store, replicas: dict[str, str]
 
 
 def messages_by_meaning(engine: Engine) -> str:
-    """Which store serves meaning for what is said in sessions, or why none does."""
+    """Return the store that serves semantic search of messages, or why none does."""
     passages = engine.conversations.passages
     return (
         f"not found by meaning: {passages.lexical_only_reason}"
@@ -137,7 +137,7 @@ def messages_by_meaning(engine: Engine) -> str:
 
 
 def by_meaning(indexed: Sequence[Store], home: Store, engine: Engine) -> str:
-    """Which store serves meaning, or what is done where none has an index for it."""
+    """Return the stores that serve semantic search, or how it works without one."""
     if not engine.embeddings.on:
         return "not found by meaning: no embedder is configured"
     if indexed:
@@ -146,8 +146,9 @@ def by_meaning(indexed: Sequence[Store], home: Store, engine: Engine) -> str:
 
 
 def meaning_by_tier(engine: Engine) -> dict[str, str]:
-    """For each tier, how its entries are found by meaning. The stores need be settled,
-    not open.
+    """Explain for each tier how its entries are found by meaning.
+
+    The stores must be settled, not open.
     """
     said = {}
     for tier in TIERS:
@@ -159,9 +160,7 @@ def meaning_by_tier(engine: Engine) -> dict[str, str]:
 
 
 def rules_by_kind(engine: Engine) -> dict[str, list[str]]:
-    """What acts by itself on what is stored, by kind: the names of the rules, in the
-    order they are asked.
-    """
+    """Return the names of the automatic rules by kind, in the order they are asked."""
     return {
         "promotion": [rule.name for rule in engine.rule_evaluator.rules],
         "policies": [policy.name for policy in engine.rule_evaluator.policies],

@@ -1,4 +1,4 @@
-"""What the rules will do with one entry, and what keeps it where it is."""
+"""Report what the rules will do with one entry, and what keeps it in its place."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from memory.ports.record import Key
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WhyReport(ResultMixin):
-    """Where an entry is and what becomes of it there. `next` is the rule that a sweep
-    follows first, if it stays as it is; `rules` are all, in order; `held` says what
-    keeps it, whatever the rules say.
+    """The place of an entry, and what the rules will do with it.
+
+    - `next`: the rule that a sweep applies first, if the entry does not change.
+    - `rules`: the forecasts of all rules, in order.
+    - `held`: reasons that keep the entry in place, regardless of rules.
     """
 
     entry_id: str
@@ -31,7 +33,11 @@ class WhyReport(ResultMixin):
 
 
 async def why(engine: Engine, tenant: str, entry_id: str) -> WhyReport:
-    """Raises `NotFound` where there is no such entry."""
+    """Report on one entry.
+
+    Raises:
+        NotFound: If there is no such entry.
+    """
     await engine.accesses.tell()
     key = Key(tenant, entry_id)
     home = (await engine.placement.locate(ENTRIES, key)).home() if is_id(entry_id) else None

@@ -1,5 +1,6 @@
-"""A worker: maintenance round after round, in a process of its own or in yours, until
-it is asked to stop.
+"""A worker that runs maintenance in rounds until it is stopped.
+
+It runs in its own process, or in yours.
 """
 
 from __future__ import annotations
@@ -22,15 +23,22 @@ FIRST_PAUSE = timedelta(seconds=1)
 
 
 class Worker:
-    """Does maintenance in rounds of at most `budget`, one every `every`, and at once
-    again where a round left something to do; at most `rate` records a second.
+    """Runs maintenance in rounds.
 
-    As many workers as wanted may run, on as many machines: of those that have something
-    to do one does it, under a lease, and the others try again when the lease of one
-    that died has run out. Where a round fails or a store does not answer, the pause
-    before the next doubles, from a second up to `every`. The memory is an open one,
-    best with `durations.sweep_every` of zero, so that it does not do maintenance
-    beside.
+    Any number of workers may run, on any number of machines. Only one works at a time,
+    under a lease. If it dies, another takes over when the lease ends.
+
+    If a round fails or a store does not answer, the pause before the next one doubles,
+    from one second up to `every`.
+
+    Args:
+        memory: An open memory. Set its `durations.sweep_every` to zero, so that it does
+            not run maintenance itself.
+        every: The time between rounds. A round that leaves work is followed by another
+            at once.
+        budget: The longest time of a round.
+        rate: The maximum number of records per second.
+        told: Called with the report of each round.
     """
 
     def __init__(
@@ -49,13 +57,14 @@ class Worker:
         self._told = told
 
     def stop(self) -> None:
-        """Ask it to end: what it has begun with some records it ends, and gives the
-        lease back. To be called on its event loop.
+        """Stop after the current records, and release the lease.
+
+        Call it on the worker's event loop.
         """
         self._stop.set()
 
     async def run(self) -> None:
-        """Until stopped."""
+        """Run until `stop` is called."""
         self._memory._access.check_process()
         rebuilding = asyncio.create_task(self._rebuild_words(), name="memory-words")
         try:
@@ -78,7 +87,7 @@ class Worker:
     async def _rebuild_words(self) -> None:
         try:
             await self._memory._engine.word_indexes.rebuild_outdated()
-        except Exception as error:  # noqa: BLE001 - the next start tries again, whatever it was
+        except Exception as error:  # noqa: BLE001 - the next start tries again after any error
             log.warning("word indexes were not rebuilt: %s", error)
 
     async def _round(self) -> SweepReport | None:
@@ -86,7 +95,7 @@ class Worker:
             report = await self._memory._engine.maintain(self._allowance)
         except ForkedProcess:
             raise
-        except Exception as error:  # noqa: BLE001 - the next round tries again, whatever it was
+        except Exception as error:  # noqa: BLE001 - the next round tries again after any error
             log.warning("maintenance failed and is tried again: %s", error)
             return None
         if self._told is not None:
@@ -98,12 +107,12 @@ class Worker:
             return timedelta(0)
         if (
             not report.ran
-        ):  # another worker is at it: should it die, this one takes over within the length of a lease
+        ):  # another worker is active; if it dies, this one takes over within the length of a lease
             return min(self._memory.config.durations.lease / LOOKS, self._every)
         return self._every
 
     async def _rest(self, wait: timedelta) -> None:
-        """Workers that were started together do not go on together."""
+        """Wait, with a random variation, so that workers do not run in step."""
         seconds = wait.total_seconds() * random.uniform(0.9, 1.1)  # noqa: S311
         try:
             async with asyncio.timeout(seconds):

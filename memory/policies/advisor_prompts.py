@@ -1,7 +1,7 @@
-"""What goes into a prompt to an advisor, and what of its answer is read. Pure.
+"""Build prompts for an advisor, and read its replies. Pure.
 
-What users said and what is stored is always quoted, and never a line of its own: it
-cannot look like what the prompt itself says.
+Texts of users and stored texts are always quoted, and never form a line of their own.
+So they cannot pass for instructions of the prompt.
 """
 
 from __future__ import annotations
@@ -10,18 +10,16 @@ import json
 import re
 
 QUESTION_BYTES = 2_000
-"""Of a question, what an advisor is shown."""
+"""The maximum number of bytes of a question that an advisor is shown."""
 REPLY_CHARS = 16_000
-"""Of a reply, what is read."""
+"""The maximum number of characters of a reply that are read."""
 _ENDS_A_LINE = {ord(char): f"\\u{ord(char):04x}" for char in "\x7f\x85\u2028\u2029"}
-"""What JSON may leave as it is, and some take for the end of a line."""
+"""Characters that JSON leaves unescaped, but some programs treat as line ends."""
 _ERROR = re.compile(r"\s*ERR(?::|\s*$)")
 
 
 def quote_text(text: str, max_bytes: int) -> str:
-    """The text, or as many whole characters of its beginning as are so many bytes, as
-    one line of JSON.
-    """
+    """Return the text as a line of JSON, cut to whole characters in `max_bytes`."""
     begun = text[:max_bytes].encode()[:max_bytes].decode(errors="ignore")
     return json.dumps(begun, ensure_ascii=False).translate(_ENDS_A_LINE)
 
@@ -31,7 +29,9 @@ def in_one_line(text: str) -> str:
 
 
 def read_reply(reply: object) -> str | None:
-    """What is read of a reply; None for what is no text, and for `ERR` and `ERR: why`,
-    by which some say that they failed.
+    """Return the readable part of a reply, or None.
+
+    It is None for a value that is not text, and for `ERR` and `ERR: why`, by which some
+    advisors report a failure.
     """
     return reply[:REPLY_CHARS] if isinstance(reply, str) and not _ERROR.match(reply) else None

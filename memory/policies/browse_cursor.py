@@ -1,6 +1,4 @@
-"""Where browsing goes on: behind the last entry that was shown, by the moment that
-orders, its sequence and its id.
-"""
+"""Cursors of browsing: the time, sequence and id of the last entry that was shown."""
 
 from __future__ import annotations
 
@@ -12,13 +10,11 @@ from memory.policies.entry_query import EntryQuery
 from memory.ports.query import Order, decode_cursor, encode_cursor
 
 _HELD = (Order("moment"), Order("sequence"), Order("seal"))
-"""What a cursor holds beside the id."""
+"""The values of a cursor besides the id."""
 
 
 def cursor_behind(asked: EntryQuery, moment: datetime, sequence: int, entry_id: str) -> str:
-    """The cursor of an answer that ends with this entry. It goes on with the same
-    question only, with any limit.
-    """
+    """Return the cursor after this entry. It fits the same query, with any limit."""
     question = (
         asked.tenant,
         [scope.text for scope in asked.scopes],
@@ -32,9 +28,10 @@ def cursor_behind(asked: EntryQuery, moment: datetime, sequence: int, entry_id: 
 
 
 def place_of(cursor: str, asked: EntryQuery) -> tuple[datetime, int, str]:
-    """The moment, the sequence and the id of the entry behind which a cursor goes on.
+    """Return the time, the sequence and the id of the entry that a cursor follows.
 
-    A damaged one, or one of another question, is refused as `InvalidInput`.
+    Raises:
+        InvalidInput: If the cursor is damaged or belongs to another query.
     """
     position = decode_cursor(cursor, _HELD)
     moment, sequence, _ = position.values

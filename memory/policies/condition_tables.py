@@ -1,7 +1,8 @@
-"""Conditions as a table of TOML or of Python says them: a key is a condition, several
-keys all of them.
+"""Read conditions from tables of TOML or Python; each key is one condition.
 
-when = { all = [ { older_than = "7d" }, { not = { tag = "pinned" } } ] }
+A table with several keys needs all of them.
+
+    when = { all = [ { older_than = "7d" }, { not = { tag = "pinned" } } ] }
 """
 
 from __future__ import annotations
@@ -27,14 +28,17 @@ from memory.policies.single_conditions import (
 
 MOST_LEVELS = 10
 MOST_CONDITIONS = 100
-"""How deep the conditions of one rule nest, and how many there are: stores are asked
-all of them as one filter.
+"""Limits on the nesting and number of conditions in a rule.
+
+Stores receive all conditions of a rule as one filter.
 """
 
 
 def condition_of(given: object, path: str) -> RuleCondition:
-    """A condition as it is, or as a table says it, of several keys: all of them. What
-    cannot be read is refused by its path.
+    """Return a condition, or read it from a table; several keys must all hold.
+
+    Raises:
+        InvalidInput: With the path of a value that cannot be read.
     """
     condition = given if isinstance(given, RuleCondition) else _read(given, path, MOST_LEVELS)
     if _levels(condition) > MOST_LEVELS:
@@ -105,4 +109,4 @@ _OF_NAMES: Mapping[str, Callable[..., RuleCondition]] = {
     kind.key: kind for kind in (TypeIs, HasTag, TierIs, ScopeKindIs, TenantIs)
 }
 NAMES = (*_OF_A_VALUE, *_OF_NAMES, "scope_over", "all", "any", "not")
-"""What a table of conditions may say."""
+"""The keys of a table of conditions."""

@@ -1,6 +1,4 @@
-"""What of a window is read out for a model. Pure: a window and what its messages cost
-in, a `Context` out.
-"""
+"""Select the messages of a window for a model. Pure."""
 
 from __future__ import annotations
 
@@ -24,14 +22,14 @@ from memory.policies.window import (
 from memory.ports.tokens import TokenCounter
 
 LAYERED = 80
-"""Messages of a layered read-out that are neither system nor summary, unless told.
-"""
+"""The default number of messages in a layered read, without system and summaries."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextRequest:
-    """What of a window is asked for: see `Session.context`. `budget` is what there is
-    for messages and tools together.
+    """The request for a context; see `Session.context`.
+
+    `budget` is the number of tokens for messages and tools together.
     """
 
     budget: int | None = None
@@ -41,13 +39,13 @@ class ContextRequest:
     layered: bool = False
     start: Literal["any", "user"] = "any"
     completes: bool = False
-    """Whether calls without a result get a stand-in, as a model needs it."""
+    """Whether calls without a result get a placeholder result, as models require."""
     earlier: Sequence[Message] = field(default_factory=tuple)
-    """Summaries that were archived, for a layered read-out."""
+    """Archived summaries for a layered read."""
 
     @property
     def newest(self) -> int | None:
-        """How many of the newest messages there are at most; None for no limit."""
+        """The maximum number of newest messages; None for no limit."""
         return LAYERED if self.layered and self.last is None else self.last
 
 
@@ -61,8 +59,10 @@ def read_out(
     counter: TokenCounter,
     tools_tokens: int = 0,
 ) -> Context:
-    """The window as it is asked for, of which this is the end, and which has `count`
-    messages in all; for `said_by_then` see `fitted_in_steps`.
+    """Return the requested context of a window.
+
+    The messages are the end of the window, which has `count` messages in all. For
+    `said_by_then` see `fit_in_steps`.
     """
     places = {id(message): at for at, message in enumerate(window.messages)}
     if asked.completes:
@@ -113,11 +113,11 @@ def read_out(
 
 
 def _newest(window: MessageArrangement, last: int) -> list[Message]:
-    """The newest so many, and what is pinned, in order."""
+    """Return the `last` newest messages and the pinned ones, in order."""
     within = {*window.pinned_positions, *newest(window, last)}
     return [window.messages[at] for at in window.order if at in within]
 
 
 def layer_of(message: Message) -> str:
-    """Which layer a message is of."""
+    """Return the layer of a message."""
     return "summary" if message.is_summary else "system" if message.role is Role.SYSTEM else "recent"

@@ -1,5 +1,6 @@
-"""Cues: which words of a question tell what its answer shows or is. Tables as data, by
-language; a language without one is asked without cues.
+"""Cues: words of a question that predict marks or types of its answer.
+
+The tables are data, by language. Other languages are searched without cues.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ SHOWN: Mapping[str, tuple[tuple[str, int, float], ...]] = {
         ("photo|photos|picture|pictures|image|images|show|shown|showed", HAS_PICTURE, 0.2),
     )
 }
-"""How much a cue adds to texts that show its mark. Weights: `retrieval.md`.
-"""
+"""The bonus of texts with a mark, for questions with a cue. Weights: `retrieval.md`."""
 
 INTENTS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "en": (
@@ -37,11 +37,11 @@ INTENTS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ),
     )
 }
-"""Which types of entries answer a question with the cue."""
+"""The types of entries that answer a question with the cue."""
 
 
 def _compile_cue(cue: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w)(?:{cue})(?!\w)", re.IGNORECASE)  # on word boundaries, next to whatever sign
+    return re.compile(rf"(?<!\w)(?:{cue})(?!\w)", re.IGNORECASE)  # on word boundaries, next to any sign
 
 
 _SHOWN = tuple((_compile_cue(cue), mark, weight) for table in SHOWN.values() for cue, mark, weight in table)
@@ -49,15 +49,14 @@ _INTENTS = tuple((_compile_cue(cue), types) for table in INTENTS.values() for cu
 
 
 def expected_marks(question: str) -> tuple[tuple[int, float], ...]:
-    """The marks that an answer to this question probably shows, each with what that is
-    worth.
-    """
+    """Return the marks that an answer to this question probably has, with weights."""
     return tuple((mark, weight) for cue, mark, weight in _SHOWN if cue.search(question))
 
 
 def intents(question: str) -> frozenset[str]:
-    """The types of entries that probably answer; several groups may fire, and none is
-    no boost.
+    """Return the types of entries that probably answer the question.
+
+    Several groups may match. If none does, there is no boost.
     """
-    plain = question.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")  # which phones and word processors write
+    plain = question.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")  # phones and word processors write it
     return frozenset(kind for cue, types in _INTENTS if cue.search(plain) for kind in types)

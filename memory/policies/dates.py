@@ -1,5 +1,6 @@
-"""When a question is about: the days it names, by the calendar or from now. Tables as
-data, by language; figures as in 2023-05-07 in any.
+"""Find the days that a question names, by date or relative to now.
+
+The tables are data, by language. Dates such as 2023-05-07 work in any language.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 BEFORE = 3
-"""A day before counts as so many after: of what happened people speak later
-(retrieval.md).
+"""A day before the period counts as this many days after it.
+
+People speak about an event after it happened (retrieval.md).
 """
 DAY = timedelta(days=1)
 
@@ -49,14 +51,17 @@ _NUMBERS = {
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """From the first of these days to the last; `yearly`, of whichever year."""
+    """The days from `first` to `last`; with `yearly` in any year."""
 
     first: date
     last: date
     yearly: bool = False
 
     def away(self, day: date) -> int:
-        """How many days lie between, those before counted more; none within."""
+        """Return the distance of a day in days; 0 within the period.
+
+        Days before the period count more.
+        """
         if not self.yearly:
             return self._away(day)
         return min(
@@ -75,9 +80,7 @@ def _in_year(period: Period, year: int) -> Period:
 
 
 def period_of(text: str, today: date) -> Period | None:
-    """The days a question names first; None where it names none, or none that there
-    are.
-    """
+    """Return the first period that a question names; None without a valid one."""
     for pattern, period in _TOLD:
         if found := pattern.search(text):
             return period(found, today)
@@ -106,11 +109,11 @@ def _of_month(year: int, month: int, *, yearly: bool = False) -> Period | None:
 
 
 LEAP = 2000
-"""The year in which days of any year are told."""
+"""The year of dates that are given without a year."""
 
 
 def _with_month_name(found: re.Match[str], today: date) -> Period | None:
-    """A day, a month or both, with a year or without."""
+    """Return the period of a day, a month or both, with or without a year."""
     said = found.groupdict()
     month = _MONTH_NUMBERS[said["month"].lower()]
     year = said.get("year")
@@ -140,7 +143,7 @@ def _so_long_ago(found: re.Match[str], today: date) -> Period | None:
 
 
 def _last(found: re.Match[str], today: date) -> Period | None:
-    """The week, month or year before this one, or this one until today."""
+    """Return the week, month or year before this one, or this one until today."""
     unit, this = found["unit"].lower(), found["which"].lower() == "this"
     first = {
         "week": today - DAY * today.weekday(),
@@ -187,4 +190,4 @@ _TOLD: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], date], Period | Non
     (re.compile(r"\b(?P<which>this|last) (?P<unit>week|month|year)\b", re.IGNORECASE), _last),
     (re.compile(r"\b(?P<day>today|yesterday)\b", re.IGNORECASE), _near),
 )
-"""How days are named, the most exact first."""
+"""The patterns of periods, the most exact first."""

@@ -1,5 +1,6 @@
-"""Enrichment of an entry by an advisor: tags for it, and which older entries it takes
-the place of. Pure: what to ask, and what to make of the answer.
+"""Enrichment of an entry by an advisor: tags, and older entries that it supersedes.
+
+Pure: it builds the prompts and reads the replies.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from memory.policies.rerank import numbered_lines, parse_places
 from memory.ports.advisor import Prompt
 
 EXCERPT_BYTES = 1_500
-"""Of an entry's content, what an advisor is shown."""
+"""The maximum number of bytes of an entry's content that an advisor is shown."""
 CANDIDATE_BYTES = 800
 MOST_TAGS = 4
 SHORTEST_TAG, LONGEST_TAG = 2, 32
 CANDIDATES = 5
-"""Older entries that are shown at most."""
+"""The maximum number of older entries that an advisor is shown."""
 LOOKED_AT = 16
-"""Hits among which they are looked for: some may be younger than the entry, or have
-changed.
+"""The hits among which older entries are looked for.
+
+Some may be newer than the entry, or have changed.
 """
 NOTE_CHARS = 300
-"""Of what an advisor says besides, what is kept."""
+"""The maximum number of characters of an advisor's comment that are kept."""
 
 NO_TAGS = "(auto-tag advisor gave no usable tags — caller tags only)"
 TOO_MANY_TAGS = f"(auto-tags would make more than {MAX_TAGS} — caller tags only)"
@@ -58,9 +60,7 @@ _NONE = re.compile(r"\bnone\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class SupersedeReply:
-    """Which of those that were shown an advisor named, by their places, and what it
-    said besides.
-    """
+    """The places of shown entries that an advisor named, and its comment."""
 
     places: tuple[int, ...] = ()
     note: str | None = None
@@ -74,9 +74,7 @@ def tag_prompt(entry: Entry) -> Prompt:
 
 
 def tags(reply: str, given: Sequence[str]) -> list[str]:
-    """The tags of a reply, at most four, without those that are among the given ones
-    but for their case.
-    """
+    """Return at most four tags of a reply, without those already given in any case."""
     known = {tag.casefold() for tag in given}
     found: list[str] = []
     for part in re.split(r"[\n,;]", "\n".join(_NAMED.sub("", line) for line in reply.splitlines())):
@@ -88,9 +86,7 @@ def tags(reply: str, given: Sequence[str]) -> list[str]:
 
 
 def merge_tags(given: Sequence[str], found: Sequence[str]) -> list[str] | None:
-    """The given tags, then those that were found and are not among them; None where
-    they would be too many.
-    """
+    """Return the given tags and the new ones; None if there would be too many."""
     known = {tag.casefold() for tag in given}
     both = [*given, *(tag for tag in found if tag not in known)]
     return both if len(both) <= MAX_TAGS else None
@@ -102,34 +98,34 @@ def _as_tag(said: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", letters).strip("-")
 
 
-# -- what it takes the place of --------------------------------------------------------
+# -- superseding -----------------------------------------------------------------------
 
 
 def near_text(entry: Entry) -> str:
-    """What is searched for: the title or, where there is none, the beginning of
-    the text.
-    """
+    """Return the text to search for: the title, or the beginning of the content."""
     return entry.title or entry.content.encode()[:EXCERPT_BYTES].decode(errors="ignore")
 
 
 def is_older(one: tuple[datetime, str], other: tuple[datetime, str]) -> bool:
-    """Whether of two entries, by `created_at` and id, the one is older: so that of two
-    at once only one can take the other's place.
+    """Return whether an entry is older than another, by `created_at` and id.
+
+    So of two entries at the same time, only one can supersede the other.
     """
     return one < other
 
 
 def supersede_prompt(entry: Entry, candidates: Sequence[Entry], now: datetime) -> Prompt:
-    """The entry, and the older ones under the numbers 1 to n."""
+    """Return the prompt with the entry, and the older ones numbered from 1."""
     return Prompt(
         _SUPERSEDE, "\n".join([*_entry_lines(entry), *numbered_lines(candidates, now, CANDIDATE_BYTES)])
     )
 
 
 def parse_supersede_reply(reply: str, count: int) -> SupersedeReply:
-    """What a reply names of so many that were shown. Lines of nothing but numbers
-    count, and the rest is the note; where there are none, all of it is both, unless it
-    says "none". A number that was not shown is none.
+    """Return the places that a reply names, and its comment.
+
+    Lines with only numbers count, and the rest is the comment. Without such lines, the
+    whole reply is both, unless it says "none". Other numbers are ignored.
     """
     lines = [line for line in reply.splitlines() if line.strip()]
     numbers = [line for line in lines if re.search(r"\d", line) and not _BESIDE_NUMBERS.sub("", line)]
@@ -154,6 +150,6 @@ def _entry_lines(entry: Entry) -> list[str]:
 
 
 def unavailable(of: str, why: str) -> str:
-    """The note where an advisor did not answer."""
+    """Return the note for an advisor that did not answer."""
     stays = "caller tags only" if of == "auto_tag" else "all of them stand"
     return f"({of.replace('_', '-')} advisor unavailable: {why} — {stays})"

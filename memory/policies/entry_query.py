@@ -1,4 +1,4 @@
-"""What is asked of many records at once."""
+"""Queries for many records."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from memory.ports.record import Partition
 SearchMode: TypeAlias = Literal["hybrid", "lexical", "semantic"]
 """How a search finds: by shared words, by embeddings, or by both."""
 Scalar: TypeAlias = str | int | float | bool | None
-"""A JSON value that holds no other."""
+"""A JSON value without nested values."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryQuery:
-    """What is wanted: scopes of one tenant and filters, all of which apply before the
-    limit. Browsing without one is of the whole tenant.
+    """A query for entries: scopes of one tenant, and filters, applied before the limit.
+
+    Browsing without a scope covers the whole tenant.
     """
 
     tenant: str
@@ -34,30 +35,31 @@ class EntryQuery:
     limit: int = 20
     mode: SearchMode = "hybrid"
     min_relevance: float | None = None
-    """The least `hit.relevance` that a search shows, 0 to 1. None shows all hits.
-    """
+    """The minimum `hit.relevance` that a search shows, 0 to 1. None shows all hits."""
     preferred: Preferences = field(default_factory=Preferences)
     any_tags: tuple[str, ...] = ()
-    """Of which an entry has one at least."""
+    """An entry has at least one of these tags."""
     metadata: tuple[tuple[str, Scalar], ...] = ()
-    """Keys of an entry's metadata, each with its value. Stores do not index them: they
-    are judged on the record.
+    """Keys of an entry's metadata with their values.
+
+    Stores do not index them: they are checked on the record.
     """
     before: datetime | None = None
     pinned_to: str | None = None
-    """The conversation whose own entries alone are asked for."""
+    """Only entries of this conversation are returned."""
     messages: bool = False
-    """Whether what was said in the sessions of these scopes is asked for too."""
+    """Whether messages of the sessions of these scopes are searched too."""
     along: Literal["created_at", "updated_at"] = "created_at"
-    """The moment by which browsing orders."""
+    """The time by which browsing orders."""
     updated_before: datetime | None = None
     conversation: str | None = None
-    """Entries of any other conversation are left out; those of none are not."""
+    """Entries of other conversations are left out; those without one are not."""
     include_retired: bool = False
-    """Whether browsing shows entries whose validity has ended too."""
+    """Whether browsing also shows entries whose validity has ended."""
     after: tuple[datetime, int, str] | None = None
-    """That moment, the sequence (-1 for none) and the id of the entry behind which a
-    browse goes on, in its order.
+    """The place after which browsing continues, in its order.
+
+    It is the time, the sequence (-1 for none) and the id of an entry.
     """
 
     trusted: Condition | None = None
@@ -69,7 +71,9 @@ class EntryQuery:
 
     @property
     def where(self) -> Where:
-        """The partitions, or all of the tenant's where no scope is named, or a
-        conversation is: its entries are few, and an index finds those.
+        """The partitions to search, or the whole tenant.
+
+        It is the tenant if no scope is named. It is also the tenant if a conversation
+        is named: its entries are few, and an index finds them.
         """
         return within(*self.partitions) if self.scopes and self.pinned_to is None else Tenant(self.tenant)

@@ -1,5 +1,6 @@
-"""Query expansion: a question searched for in other words too. Pure: what to
-ask an advisor, and what to make of its answer.
+"""Query expansion: search for paraphrases of a question too.
+
+Pure: it builds the prompt and reads the reply.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from memory.ports.advisor import Prompt
 
 PARAPHRASES = 2
 ORIGINAL, PARAPHRASE = 1.0, 0.7
-"""What the ranking of a question, and that of each paraphrase, weighs."""
+"""The weights of the ranking of a question and of each paraphrase."""
 SHORTEST, LONGEST = 3, 1_000
-"""Characters of a line that is taken for a paraphrase."""
+"""The minimum and maximum number of characters of a paraphrase."""
 
 UNAVAILABLE = "(query expansion advisor unavailable — searching original only)"
 UNUSABLE = "(query expansion produced no usable paraphrases — searching original only)"
@@ -31,9 +32,7 @@ _LISTED = re.compile(r"^\s*(?:[-*+–—•]\s+|\(?\d{1,3}[.):]\s+)")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Expansion(ResultMixin):
-    """What became of expanding a query: the paraphrases that were searched for
-    too, and why there are none.
-    """
+    """The result of expanding a query: its paraphrases, or why there are none."""
 
     model: str | None
     applied: bool = False
@@ -42,7 +41,7 @@ class Expansion(ResultMixin):
 
     @property
     def summary_line(self) -> str:
-        """The same in a line before the hits, for an agent."""
+        """The same as one line before the hits, for an agent."""
         queries = " | ".join(f"'{query}'" for query in self.queries)
         return f"(also searched: {queries})" if self.applied else self.note or ""
 
@@ -52,8 +51,9 @@ def prompt(question: str) -> Prompt:
 
 
 def paraphrases(reply: str, question: str) -> list[str]:
-    """Those of a reply: one a line, without what numbers or lists them. Too short, too
-    long, said before or no text to search for: left out.
+    """Return the paraphrases of a reply, one per line, without numbering.
+
+    Lines that are too short, too long, repeated or not searchable are left out.
     """
     known = {_fold(question)}
     found: list[str] = []
@@ -66,7 +66,7 @@ def paraphrases(reply: str, question: str) -> list[str]:
 
 
 def fuse_rankings(question: str, rankings: Mapping[str, Sequence[str]]) -> list[tuple[str, float]]:
-    """One ranking of those of a question and of its paraphrases, each by its text."""
+    """Merge the rankings of a question and of its paraphrases, each under its text."""
     return fuse(rankings, {text: ORIGINAL if text == question else PARAPHRASE for text in rankings})
 
 

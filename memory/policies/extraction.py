@@ -1,6 +1,4 @@
-"""Facts out of what was said: what of a message counts, what a model is asked, and what
-is read of its answer. Pure.
-"""
+"""Extract facts from messages: filter them, build a prompt, read the answer. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ class EveryTurn:
 
 @dataclass(frozen=True, slots=True)
 class EveryNTurns:
-    """Saves after each so many turns."""
+    """Saves after every `turns` turns."""
 
     turns: int
 
@@ -55,9 +53,9 @@ class EveryNTurns:
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """What of a message is left out before it is extracted from: kinds of parts, among
-    them calls of tools and their results. Messages of which nothing is left are left
-    out.
+    """Leaves out parts of messages before extraction, by kind.
+
+    The kinds include tool calls and their results. Empty messages are left out too.
     """
 
     exclude: Sequence[str] = (TOOL_USE, TOOL_RESULT)
@@ -70,7 +68,7 @@ class MessageFilter:
         )
 
     def __call__(self, message: Message) -> Message | None:
-        """A copy without what is excluded; None where that leaves nothing."""
+        """Return a copy without the excluded parts; None if nothing is left."""
         if message.role is Role.TOOL and TOOL_RESULT in self.exclude:
             return None
         content: str | list[dict[str, Any]] = message.content
@@ -91,8 +89,9 @@ class MessageFilter:
 
 
 def prompt_of(messages: Sequence[Message], system: str = SYSTEM) -> Prompt:
-    """What a model is asked. What one said is one line, so that nobody speaks for
-    another.
+    """Return the prompt for a model.
+
+    Each message is one line, so no message can pass for one of another speaker.
     """
     return Prompt(
         system,
@@ -106,8 +105,9 @@ def prompt_of(messages: Sequence[Message], system: str = SYSTEM) -> Prompt:
 
 
 def read_facts(reply: object) -> list[ExtractedFact]:
-    """What a model's answer holds: the objects of its first array with a content that
-    is text, whatever stands around it.
+    """Return the facts in the first JSON array of a model's answer.
+
+    Facts are objects with a text `content`. Text around the array is ignored.
     """
     text = reply if isinstance(reply, str) else ""
     begin, end = text.find("["), text.rfind("]")
@@ -123,9 +123,10 @@ def read_facts(reply: object) -> list[ExtractedFact]:
 
 
 def _keepable(fact: ExtractedFact) -> ExtractedFact | None:
-    """A fact without metadata that nobody may keep, None where its content is such:
-    refused once it would be refused for ever, and whatever was said behind it would
-    never be learnt.
+    """Return a fact that can be stored, without invalid metadata.
+
+    None if the content is invalid. Such a fact would be refused on every retry, and
+    block all later messages.
     """
     try:
         content = validation.text("content", fact.content, max_bytes=validation.MAX_CONTENT_BYTES)
@@ -142,8 +143,9 @@ def _keepable(fact: ExtractedFact) -> ExtractedFact | None:
 
 
 def fact_of(item: object) -> ExtractedFact | None:
-    """A fact from a text, or an object with a content and perhaps metadata; None for
-    anything else, and for what is blank.
+    """Return the fact of a text, or of an object with content and optional metadata.
+
+    None for any other value, and for blank text.
     """
     if isinstance(item, ExtractedFact):
         return item
@@ -155,7 +157,8 @@ def fact_of(item: object) -> ExtractedFact | None:
 
 
 def key_of(run_id: str, of: range, content: str) -> str:
-    """The key of an extracted fact: the run, the range of what it was extracted from,
-    and its words.
+    """Return the key of an extracted fact.
+
+    It has the run, the range of the source messages, and a digest of the text.
     """
     return f"{run_id}:{of[0]}-{of[-1]}:{sha256(content.encode()).hexdigest()[:24]}"

@@ -1,6 +1,4 @@
-"""What of memory is shown to a model, and where among its messages. Pure: messages are
-looked at, and what is given back is new.
-"""
+"""Add known facts to the messages for a model. Pure: given messages are not changed."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ Placement = Literal["prepend", "append"]
 
 
 class StoreHit(Protocol):
-    """What was found in a store of that name."""
+    """A result of a named store."""
 
     @property
     def content(self) -> str: ...
@@ -27,18 +25,19 @@ class StoreHit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MessageTraits:
-    """What of a given message decides about injection."""
+    """The properties of a message that decide about injection."""
 
     of_user: bool
     of_assistant: bool
     has_result: bool
-    """Whether the result of a tool is in it."""
+    """Whether it contains the result of a tool."""
     text: str
 
 
 def looked_at(given: object) -> MessageTraits:
-    """A message of any shape; one of the user may hold results of tools, as Anthropic's
-    do.
+    """Read a message of any shape.
+
+    A user message may contain results of tools, as in Anthropic's format.
     """
     said = import_message(given)
     speaks = given.get("role") if isinstance(given, Mapping) else getattr(given, "role", None)
@@ -52,7 +51,7 @@ def looked_at(given: object) -> MessageTraits:
 
 
 def is_user_turn(messages: Sequence[object]) -> bool:
-    """Whether the last message is one of the user, and no result of a tool."""
+    """Return whether the last message is a user message without tool results."""
     if not messages:
         return False
     last = looked_at(messages[-1])
@@ -60,8 +59,9 @@ def is_user_turn(messages: Sequence[object]) -> bool:
 
 
 def query_of(messages: Sequence[object]) -> str:
-    """What memory is asked: on a turn of the user what the user says, else what the
-    assistant said last; empty where that is no text.
+    """Return the query: the user's text, or else the assistant's last text.
+
+    It is empty if that is not text.
     """
     for behind, looked in enumerate(map(looked_at, reversed(messages))):
         if looked.of_assistant or (behind == 0 and looked.of_user and not looked.has_result):
@@ -70,8 +70,9 @@ def query_of(messages: Sequence[object]) -> str:
 
 
 def render_block(found: Sequence[StoreHit]) -> str:
-    """The entries as one block of XML, every text escaped, so that none can end it or
-    pass for another.
+    """Render the entries as one block of XML.
+
+    All texts are escaped, so that none can end the block or pass for another entry.
     """
     lines = [f"<entry{_source_of(one)}>{_escape_xml(one.content)}</entry>" for one in found]
     return "\n".join(["<memory>", *lines, "</memory>"])
@@ -90,11 +91,10 @@ def _escape_xml(text: str) -> str:
 
 
 def with_block(messages: Sequence[object], block: str, placement: Placement) -> list[object]:
-    """The messages with the block in the latest one of the user, before what it says or
-    behind it; as they are where there is none.
+    """Add the block to the latest user message, before or after its text.
 
-    Among parts it is a part of its own and stands behind results of tools and images;
-    with a text it is one text.
+    Without a user message, the messages are returned as given. In a list of parts the
+    block is a part after tool results and images. A text is joined with it.
     """
     at = next((n for n in range(len(messages) - 1, -1, -1) if looked_at(messages[n]).of_user), None)
     return (
@@ -108,7 +108,7 @@ def _message_with_block(given: Any, block: str, placement: Placement) -> object:
     if isinstance(given, Mapping):
         if "content" not in given and isinstance(
             data := given.get("data"), Mapping
-        ):  # as LangChain writes messages down
+        ):  # the form of LangChain's dictionaries
             return {**given, "data": _message_with_block(data, block, placement)}
         return {**given, "content": _insert_block(given.get("content"), block, placement)}
     content = _insert_block(given.content, block, placement)

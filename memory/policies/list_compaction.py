@@ -138,8 +138,10 @@ def format_token_count(count: int) -> str:
 
 
 def summary_of(messages: Sequence[Message]) -> Message:
-    """A summary made without a model: the first sentence of each of the first five
-    messages. The same messages give the same summary.
+    """Make a summary without a model.
+
+    It has the first sentence of each of the first five messages. The same messages give
+    the same summary.
     """
     sentences = [
         sentence
@@ -155,11 +157,10 @@ def compact_messages(
     counter: TokenCounter,
     summarise: Summarise | None = None,
 ) -> CompactionResult:
-    """The list brought down to the target where it has reached the threshold, else as
-    it is.
+    """Compact the list to the target if it has reached the threshold.
 
-    Neither what is removed nor what is kept is changed. A summary that would cost no
-    less than what it stands for is not used.
+    Neither removed nor kept messages are changed. A summary is only used if it costs
+    less than the messages that it replaces.
     """
     before = context_tokens(messages, counter)
     if not messages or before < settings.threshold * settings.max_tokens:
@@ -218,8 +219,9 @@ class _Work:
         ]
 
     def deduplicate(self) -> bool:
-        """Of messages much alike the earliest stays; so does what is protected, asks a
-        tool or shows more than text.
+        """Remove messages that are very similar to an earlier one.
+
+        Protected messages, calls and messages with more than text stay.
         """
         takable = {block for block in self._free if len(block) == 1 and _is_only_text(self._all[block[0]])}
         alike = {(at,) for later in duplicates(self._all, self._settings.similarity).values() for at in later}
@@ -228,7 +230,7 @@ class _Work:
         return bool(alike & takable)
 
     def drop_least(self) -> bool:
-        """Blocks below the importance that is kept, the least important first."""
+        """Remove blocks below the minimum importance, the least important first."""
         weighed = sorted((self._weight(block), block) for block in self._free)
         least = [block for weight, block in weighed if weight < self._settings.min_importance]
         return self._remove_while_over(least)
@@ -249,8 +251,9 @@ class _Work:
         return True
 
     def trim(self) -> bool:
-        """The oldest first, earlier summaries last, while more than the recent ones and
-        one are there. What is protected stays.
+        """Remove the oldest blocks first, and earlier summaries last.
+
+        Protected messages stay, and at least `keep_recent` + 1 messages remain.
         """
         return self._remove_while_over(
             [*sorted(self._free), *self._summaries], fewest=self._settings.keep_recent + 1
@@ -319,9 +322,7 @@ def _as_summary(text: str, sources: Sequence[Message]) -> Message:
 
 
 def _first_sentence(text: str) -> str:
-    """Up to the first full stop, question or exclamation mark, or line's end; below 200
-    characters.
-    """
+    """Return the text to the first end of a sentence or line, below 200 characters."""
     first = _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
     return first if len(first) < _SENTENCE_CHARS else first[: _SENTENCE_CHARS - 2] + "…"
 

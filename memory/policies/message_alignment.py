@@ -1,9 +1,8 @@
-"""Which of the messages that are handed in are stored already, and what several lists
-of the same talk come to together. Pure.
+"""Match given messages with stored ones, and merge lists of a conversation. Pure.
 
-A message is the same when its id is; without ids, when it says the same at the same
-place of a common run. What it says is its role, its content, its calls and
-the call that it answers.
+Messages are equal if their ids are. Without ids, they are equal if they have the same
+content at the same place of a common run. The content is the role, the text, the calls
+and the id of the answered call.
 """
 
 from __future__ import annotations
@@ -14,14 +13,13 @@ from memory.domain.message import Message
 
 
 def align_messages(written: Sequence[Message], known: Sequence[Message]) -> list[int | None]:
-    """For each message that was written, the position of the known one that it is; None
-    where it is new.
+    """Return the position of the known message for each one; None for new ones.
 
-    First by id. Then those without one by what they say: the longest common run, the
-    one nearest to the end where there are several, then what is on either side of it.
-    Repeated equal messages are told apart by where they stand. A known message can only
-    be followed by known ones if the written order is to be that of the log: what comes
-    behind the first new one without an id is new too.
+    Ids are matched first. Messages without one are matched by content: first the
+    longest common run, of several the one nearest to the end, then the messages on both
+    sides of it. Repeated equal messages are distinguished by their place. After the
+    first new message without an id, all others are new too. Otherwise the written order
+    would differ from the order of the log.
     """
     by_id = {message.id: at for at, message in enumerate(known) if message.id is not None}
     found = [None if message.id is None else by_id.get(message.id) for message in written]
@@ -37,11 +35,10 @@ def align_messages(written: Sequence[Message], known: Sequence[Message]) -> list
 
 
 def behind(written: Sequence[Message], shown: Sequence[Message]) -> list[Message]:
-    """What of a written list is new where lists are appended: what stands behind
-    the last message of it that is known.
+    """Return the new messages of a list: those after its last known message.
 
-    Known is what has the id of one that was shown; without ids, what is aligned with
-    it, and that only where the list begins as what was shown does.
+    A message is known if it has the id of a shown one. Messages without ids are aligned
+    with the shown ones, but only if both lists begin with the same message.
     """
     named = {message.id for message in shown if message.id is not None}
     found = (
@@ -53,8 +50,9 @@ def behind(written: Sequence[Message], shown: Sequence[Message]) -> list[Message
 
 
 def begins_at(written: Sequence[Message], known: Sequence[Message]) -> bool:
-    """Whether the written list begins with the first of the known messages: then it is
-    the whole talk, else what is new of it.
+    """Return whether both lists begin with the same message.
+
+    Then the written list is the whole conversation; otherwise it has only new messages.
     """
     return bool(written and known) and (
         written[0].id == known[0].id if written[0].id else _content_key(written[0]) == _content_key(known[0])
@@ -62,8 +60,10 @@ def begins_at(written: Sequence[Message], known: Sequence[Message]) -> bool:
 
 
 def merge_messages(lists: Iterable[Sequence[Message]]) -> list[Message]:
-    """The lists behind each other, each message once: by id, and without ids each as
-    often as the list has it that has it most.
+    """Concatenate the lists, with each message once.
+
+    Messages are compared by id. A message without an id occurs as often as in the list
+    that repeats it most.
     """
     whole: list[Message] = []
     of: dict[str, list[int]] = {}
@@ -85,8 +85,10 @@ def merge_messages(lists: Iterable[Sequence[Message]]) -> list[Message]:
 
 
 def _runs(written: Sequence[str], known: Sequence[str]) -> dict[int, int]:
-    """Positions that are the same: of the longest common run, then of the longest ones
-    on either side of it.
+    """Return equal positions of both lists.
+
+    They are those of the longest common run, then of the longest runs on both sides of
+    it.
     """
     found: dict[int, int] = {}
     where: dict[str, list[int]] = {}
@@ -106,11 +108,10 @@ def _runs(written: Sequence[str], known: Sequence[str]) -> dict[int, int]:
 def _longest(
     written: Sequence[str], where: Mapping[str, Sequence[int]], low: int, high: int
 ) -> tuple[int, int, int]:
-    """Where the longest run begins that stands in `written` and between the known
-    positions, and how long it is.
+    """Return the start of the longest common run in both lists, and its length.
 
-    Of equal ones the first that was written, and the last that is known: a talk that is
-    written back begins as it did, and goes on at its end.
+    Of equally long runs it is the first written and the last known one. A conversation
+    that is written back begins as before, and continues at its end.
     """
     start, there, size = 0, low, 0
     lengths: dict[int, int] = {}

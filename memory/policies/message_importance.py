@@ -1,6 +1,4 @@
-"""What a message weighs among others: its importance, and how much it says the same as
-another. Pure.
-"""
+"""Weigh messages: their importance, and their similarity to others. Pure."""
 
 from __future__ import annotations
 
@@ -28,9 +26,9 @@ TASK_WORDS = (
     "deadline",
     "important",
 )
-"""Words by which a message is taken to speak of the work itself."""
+"""Words of messages about the work itself."""
 SHORT = 50
-"""Characters below which a message says little."""
+"""A message with fewer characters counts as short."""
 
 _ACKNOWLEDGES = re.compile(
     r"\s*(ok|okay|yes|yep|yeah|sure|thanks|thank you|got it|great|perfect|understood|alright|cool|nice|sounds good|no problem)\b",
@@ -39,11 +37,12 @@ _ACKNOWLEDGES = re.compile(
 
 
 def importance(message: Message, index: int, total: int, task_words: Iterable[str] = ()) -> float:
-    """How much a message matters, 0 to 100: later ones more, what sets the frame or
-    speaks of the work more, mere assent less.
+    """Return the importance of a message, from 0 to 100.
 
-    `metadata["importance"]`, a number, is what the caller thinks: the mean of both
-    then.
+    Later messages count more. So do system messages, summaries, questions and messages
+    about the work. Mere acknowledgements count less. A number in
+    `metadata["importance"]` is the caller's opinion; then the result is the mean of
+    both.
     """
     text = message.text
     score = 50 + 20 * index / max(1, total)
@@ -61,18 +60,20 @@ def importance(message: Message, index: int, total: int, task_words: Iterable[st
 
 
 def similarity(one: str, other: str) -> float:
-    """How many of their words two texts share, 0 to 1: Jaccard over lower-cased words
-    of more than two characters; 0 where one has none.
+    """Return the share of common words of two texts, from 0 to 1.
+
+    It is the Jaccard index of lower-cased words of more than two characters; 0 if a
+    text has none.
     """
     return _alike(_words(one), _words(other))
 
 
 def duplicates(messages: Sequence[Message], threshold: float = 0.85) -> dict[int, tuple[int, ...]]:
-    """The positions of messages that say much the same as an earlier one, by the
-    position of the earliest; each is named once.
+    """Return the positions of messages that are similar to an earlier one.
 
-    Two texts of which more than a part is the same share one of their rarest words:
-    only those that do are compared.
+    They are grouped by the position of the earliest, and each occurs once. Two texts
+    with enough common words share one of their rarest words, so only those are
+    compared.
     """
     said = [_words(message.text) for message in messages]
     frequency = Counter(word for words in said for word in words)
@@ -102,7 +103,7 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def _rarest(words: frozenset[str], frequency: Mapping[str, int], threshold: float) -> list[str]:
-    """So many of the words that a text alike enough cannot do without all of them."""
+    """Return the rarest words, of which every similar enough text has at least one."""
     spared = len(words) - ceil(threshold * len(words) - 1e-9)
     return sorted(words, key=lambda word: (frequency[word], word))[: spared + 1]
 

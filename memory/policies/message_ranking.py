@@ -1,4 +1,4 @@
-"""Which of some messages answer a question best, a call never without its results."""
+"""Select the messages that answer a question best, a call never without its results."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def best_of(
     costs: Sequence[int] = (),
     budget: int | None = None,
 ) -> list[Message]:
-    """Return the messages of the best ranks, in the order in which they stand.
+    """Return the messages of the best ranks, in their original order.
 
     Args:
         ranks: The rank of each message that answers, by its position, the best first.
-        most: How many messages there is room for. A block without room is skipped.
-        costs: What each message takes of the budget.
-        budget: How many tokens there is room for.
+        most: The maximum number of messages. A block that does not fit is skipped.
+        costs: The tokens of each message.
+        budget: The maximum number of tokens.
     """
     ranked = [
         (min(ranks[at] for at in block if at in ranks), block)
@@ -42,6 +42,7 @@ def best_of(
 
 def ranks_by_words(messages: Sequence[Message], query: str) -> dict[int, int]:
     """Return the ranks of the messages that hold words of the query, by position.
+
     Results of tools are not found, as in a search.
     """
     wanted = frozenset(query_words(query))

@@ -1,45 +1,45 @@
-"""How a text is cut into the parts that are found by meaning each on its own. Pure: the
-same text is always cut alike.
-"""
+"""Split texts into parts that are embedded separately. Pure and deterministic."""
 
 from __future__ import annotations
 
 import re
 
 PART = 1_000
-"""Characters of the longest part: a vector is the mean over its words, and of a longer
-text means little.
+"""The maximum number of characters of a part.
+
+A vector is the mean over its words, so the vector of a longer text means little.
 """
 FINE = 250
-"""Those of the longest part of a text that has a vector of the whole besides: some
-sentences, so that one of them still tells.
+"""The maximum number of characters of a fine part.
+
+Texts with fine parts also have a vector of the whole. A fine part has some
+sentences, so that a single one still counts.
 """
 _SENTENCE = re.compile(r"[.!?…。！？]+[\"'”’)\]]*\s|\n")
 _GAP = re.compile(r"\s")
 
 
 def parts_of(text: str) -> list[str]:
-    """The parts of a text, in order: about equal, none longer than `PART`, each ending
-    with a sentence where there is one to end with, else with a word. A text of white
-    space has none.
+    """Return the parts of a text, in order.
+
+    They have similar lengths up to `PART`. Each ends with a sentence if possible, else
+    with a word. A text of white space has none.
     """
     return [text[start:end] for start, end in _spans(text, PART)]
 
 
 def fine_parts_of(text: str) -> list[str]:
-    """The parts of a text that is longer than `PART`, none longer than `FINE`; of a
-    shorter one none.
-    """
+    """Return fine parts, up to `FINE`, of a text longer than `PART`; else none."""
     return [text[start:end] for start, end in fine_spans_of(text)]
 
 
 def fine_spans_of(text: str) -> list[tuple[int, int]]:
-    """Where these begin and end."""
+    """Return the start and end of each fine part."""
     return _spans(text, FINE) if is_long(text) else []
 
 
 def is_long(text: str) -> bool:
-    """Whether there are any, which takes no cutting to tell."""
+    """Return whether the text has fine parts, without splitting it."""
     return len(text) > PART and len(text.strip()) > PART
 
 
@@ -55,15 +55,13 @@ def _spans(text: str, most: int) -> list[tuple[int, int]]:
 
 
 def _end(gap: re.Pattern[str], text: str, start: int, aim: int, most: int) -> int:
-    """Where the gap ends that leaves most nearly `aim` characters before it; 0 where
-    none leaves about so many.
-    """
+    """Return the end of the gap nearest to `aim` characters; 0 if none is near."""
     ends = [found.end() for found in gap.finditer(text, start + aim // 2, start + min(aim + aim // 2, most))]
     return min(ends, key=lambda end: abs(end - start - aim), default=0)
 
 
 def _strip_span(text: str, start: int, end: int) -> tuple[int, int]:
-    """The same without the white space at its ends."""
+    """Return the span without white space at its ends."""
     while start < end and text[start].isspace():
         start += 1
     while start < end and text[end - 1].isspace():

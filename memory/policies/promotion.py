@@ -132,7 +132,7 @@ class PromotionRule(NamedModel):
             )
         if (
             self.on != "session_end"
-        ):  # else each sweep would look for the copies of before, and make anew what was deleted
+        ):  # else each sweep would look for the earlier copies, and repeat deleted ones
             raise self._field_error("to_scope", f"entries are copied on session_end, not on {self.on}")
         if to_scope != USER:
             try:

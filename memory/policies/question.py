@@ -1,6 +1,4 @@
-"""A question as it is searched for: its words, the names in it, the text that is
-embedded, its cues. Pure.
-"""
+"""Prepare a question for a search: its words, names, embedded text and cues. Pure."""
 
 from __future__ import annotations
 
@@ -17,37 +15,36 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 MOST_STEMS = 128
-"""Content words by which a question is searched for and ranked: one as long as a page
-has hundreds, and each is looked up in every store.
+"""The maximum number of content words by which a question is searched and ranked.
+
+A question as long as a page has hundreds, and each is looked up in every store.
 """
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked. What ranking alone asks of it is read when it does."""
+    """A question of a search. Values for ranking are computed when they are needed."""
 
     text: str
     embedded: str
-    """The text without what is taken for names, where as much is left as leaves: a name
-    says little of what is meant, and a vector much of the name (retrieval.md: 41 to 57
-    for vectors alone).
+    """The text without names, unless names are more than half of it.
+
+    A name says little about the meaning of a question, but influences its vector much
+    (retrieval.md: 41 to 57 for vectors alone).
     """
     corrections: Mapping[str, str] = field(default_factory=dict)
-    """Which folded words of what was asked are taken for others, which stand in this
-    text instead.
-    """
+    """The corrections of folded words. The text already has the corrected words."""
 
     @cached_property
     def stems(self) -> tuple[str, ...]:
-        """The content words it is ranked by, names among them; of a question as long as
-        a page the first.
-        """
+        """The content words for ranking, with names; of a long question the first."""
         return tuple(query_words(self.text)[:MOST_STEMS])
 
     @property
     def search_text(self) -> str:
-        """The text whose words stores are asked for: all of it, or of one as long as a
-        page its first content words.
+        """The text whose words are searched in stores.
+
+        Of a question as long as a page, it has only the first content words.
         """
         words = cut(self.text)
         if len(words) <= MOST_STEMS:
@@ -65,33 +62,36 @@ class Question:
 
     @property
     def correction_mask(self) -> tuple[bool, ...]:
-        """Which of the stems stand for words that were asked otherwise."""
+        """Whether each stem is a correction of another word."""
         meant = {stem(word) for word in self.corrections.values()}
         return tuple(one in meant for one in self.stems)
 
 
 def read(text: str) -> Question:
-    """The question, before anything is known of who speaks in the asked scopes:
-    capitalised words, but the first of a sentence, may be names.
+    """Read a question before the speakers in its scopes are known.
+
+    Capitalised words may be names, except at the beginning of a sentence.
     """
     named = _capitalised_words(text)
     return Question(text, _without(text, named) if named else text)
 
 
 def read_as(question: Question, corrections: Mapping[str, str]) -> Question:
-    """The question with other words in place of what are probably typos."""
+    """Return the question with the probable typos corrected."""
     return replace(read(apply_corrections(question.text, corrections)), corrections=corrections)
 
 
 def mentioned_speakers(question: Question, speakers: Iterable[str]) -> frozenset[str]:
-    """The speakers that the question names, by their first word, in whatever case."""
+    """Return the speakers whose first word occurs in the question, in any case."""
     said = frozenset(cut(question.text))
     return frozenset(speaker for speaker in speakers if (words := cut(speaker)) and words[0] in said)
 
 
 def _without(text: str, named: frozenset[str]) -> str:
-    """The text without the names. Whole where more would leave than stays: of "What is
-    Kubernetes?" nothing does, and a title has a capital in every word.
+    """Return the text without the names, or the whole text if too little would remain.
+
+    Of "What is Kubernetes?" nothing would remain, and every word of a title has a
+    capital.
     """
     said = text.split()
     leaves = {word for word in set(said) if _is_name(word, named)}
@@ -104,7 +104,7 @@ def _content(text: str) -> int:
 
 
 def _is_name(word: str, named: frozenset[str]) -> bool:
-    """Whether the word is a name, its genitive and the signs around it aside."""
+    """Return whether the word is a name, ignoring a genitive and punctuation."""
     parts = cut(word)
     return bool(parts) and parts[0] in named and parts[1:] in ([], ["s"])
 

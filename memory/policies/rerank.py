@@ -1,5 +1,6 @@
-"""Reranking what was found by a model that reads it, in one stage or two.
-Pure: what to ask, and what to make of the answer.
+"""Rerank hits with a model that reads them, in one stage or two.
+
+Pure: it builds the prompts and reads the replies.
 """
 
 from __future__ import annotations
@@ -18,19 +19,21 @@ from memory.policies.advisor_prompts import QUESTION_BYTES, in_one_line, quote_t
 from memory.ports.advisor import Prompt
 
 POOL = 25
-"""Hits that are searched for at least, however few are to be shown."""
+"""The minimum number of hits to search for, even if fewer are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What one stage looks at, and what it says where nothing comes of it: nobody was
-    there to ask, who was did not answer, or named none.
+    """One stage of reranking, and its notes for failures.
+
+    The notes are for no advisor, an advisor that did not answer, and one that named
+    none.
     """
 
     most: int
-    """Hits, the best; those behind them keep their places."""
+    """The number of best hits that are reranked. Others keep their places."""
     excerpt_bytes: int
-    """Of each, what an advisor is shown."""
+    """The maximum number of bytes of each hit that an advisor is shown."""
     nobody: str
     unavailable: str
     unusable: str
@@ -60,8 +63,10 @@ _DIGITS = re.compile(r"[0-9]+")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Rerank(ResultMixin):
-    """What became of reranking. `stages` is how many were asked for; a second is
-    tried only where the first was applied.
+    """The result of reranking.
+
+    `stages` is the number of requested stages. A second one only runs if the first was
+    applied.
     """
 
     model: str | None
@@ -73,28 +78,26 @@ class Rerank(ResultMixin):
 
 
 def pool(limit: int) -> int:
-    """How many hits to search for where so many are to be shown."""
+    """Return the number of hits to search for if `limit` are shown."""
     return max(limit, POOL)
 
 
 def said_in(one: Entry | HistoryItem) -> tuple[str, str]:
-    """The title and the text that models read; a message's title is its speaker."""
+    """Return the title and text for models; a message's title is its speaker."""
     if isinstance(one, Entry):
         return one.title or "", one.content
     return one.message.name or one.message.role.value, one.message.text
 
 
 def prompt(question: str, found: Sequence[Entry | HistoryItem], now: datetime, excerpt_bytes: int) -> Prompt:
-    """What was found under the numbers 1 to n, retired or not as it is
-    now.
-    """
+    """Return the prompt with the hits, numbered from 1, as active or retired now."""
     return Prompt(
         _SYSTEM, "\n".join([quote_text(question, QUESTION_BYTES), *numbered_lines(found, now, excerpt_bytes)])
     )
 
 
 def numbered_lines(found: Sequence[Entry | HistoryItem], now: datetime, excerpt_bytes: int) -> list[str]:
-    """Each under its number, in two lines: what is known of it, and its text."""
+    """Return two lines for each hit: its number with what is known, and its text."""
     return [
         f"{_head(number, one, now)}\n{quote_text(said_in(one)[1], excerpt_bytes)}"
         for number, one in enumerate(found, start=1)
@@ -102,17 +105,16 @@ def numbered_lines(found: Sequence[Entry | HistoryItem], now: datetime, excerpt_
 
 
 def parse_places(reply: str, count: int) -> list[int]:
-    """The places of the entries that a reply names by their numbers, each once, in its
-    order. What was not shown as a number is none.
+    """Return the places of the entries that a reply names, each once, in its order.
+
+    Numbers that were not shown are ignored.
     """
     places = {str(number): number - 1 for number in range(1, count + 1)}
     return list(dict.fromkeys(places[digits] for digits in _DIGITS.findall(reply) if digits in places))
 
 
 def by_scores(scores: Sequence[float], count: int) -> list[int]:
-    """The places of texts by their scores, the best first; equal ones stay as they
-    stood.
-    """
+    """Return the places by score, best first; equal ones keep their order."""
     numbers = [float(score) for score in scores]
     if len(numbers) != count or not all(map(math.isfinite, numbers)):
         raise InvalidInput("reranker", f"must return {count} finite numbers for {count} texts")
@@ -120,15 +122,13 @@ def by_scores(scores: Sequence[float], count: int) -> list[int]:
 
 
 def complete_order(order: Sequence[int], count: int) -> list[int]:
-    """Every place once: those that were picked, then the rest as they stood."""
+    """Return every place once: the chosen ones, then the others in order."""
     chosen = set(order)
     return [*order, *(place for place in range(count) if place not in chosen)]
 
 
 def _head(number: int, one: Entry | HistoryItem, now: datetime) -> str:
-    """`[id=1] (context · 2026-03-01 · superseded 2026-04-01) title`, one line
-    whatever the title holds.
-    """
+    """Return one line such as `[id=1] (context · 2026-03-01 · superseded …) title`."""
     if isinstance(one, Entry):
         known = [one.type.value, f"{one.valid_from:%Y-%m-%d}"]
         known += (

@@ -1,5 +1,6 @@
-"""Where a record is born and what is replicated: decided by what never changes (its
-kind and the kind of its scope).
+"""Routes of new records, decided by the kind of a record and of its scope.
+
+These never change.
 """
 
 from __future__ import annotations
@@ -9,14 +10,12 @@ from dataclasses import dataclass
 from memory.domain.scope import ScopeKind
 
 TIERS = ("short", "mid", "long")
-"""The tiers, in the direction records move."""
+"""The tiers, in the direction in which records move."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The tier that is a new record's home, the tiers that get a whole copy for
-    searching, and why.
-    """
+    """The home tier of a new record, the tiers with copies for searches, and why."""
 
     tier: str
     replicas: tuple[str, ...]
@@ -26,8 +25,10 @@ class Route:
 def route(
     collection: str, home: str | None, scope_kind: ScopeKind | None = None, *, replicated: bool = False
 ) -> Route:
-    """The default routes: what has no `home` tier of its own starts in `short` where it
-    belongs to one session, everything else in `mid`.
+    """Return the default route.
+
+    A record whose kind has no fixed `home` tier starts in `short` if it belongs to one
+    session, else in `mid`.
     """
     records = collection.replace("_", " ")
     tier = home or ("short" if scope_kind is ScopeKind.SESSION else "mid")
@@ -44,12 +45,10 @@ def route(
 
 
 def replicas_of(tier: str) -> tuple[str, ...]:
-    """The tiers that hold replicas of a record that is replicated, while `tier` is its
-    home.
-    """
+    """Return the tiers with replicas of a replicated record, by its home tier."""
     return ("long",) if tier == "mid" else ()
 
 
 def is_later_tier(source: str, target: str) -> bool:
-    """Whether `target` comes after `source`: entries move to later tiers only."""
+    """Return whether `target` comes after `source`. Entries only move that way."""
     return TIERS.index(target) > TIERS.index(source)

@@ -1,5 +1,6 @@
-"""What a text shows at a glance, as bits of one integer, made when it is written: so
-that ranking reads no text.
+"""Marks of a text, as bits of one integer that is stored when it is written.
+
+So ranking does not read texts.
 """
 
 from __future__ import annotations
@@ -7,8 +8,10 @@ from __future__ import annotations
 import re
 
 ASKS, ENDS_ASKING, HAS_NUMBER, HAS_PICTURE, HAS_PLACE, HAS_TIME = 1, 2, 4, 8, 16, 32
-"""It has a question mark; ends with one; has a number; shows a picture; names something
-with a capital after in, at, to, near, from; tells a time.
+"""The marks of a text.
+
+In order: it has a question mark, ends with one, has a number, shows a picture, names a
+place, tells a time. A place is a capitalised word after in, at, to, near or from.
 """
 
 _WORD = re.compile(r"\w+")
@@ -29,14 +32,16 @@ _MAY_OR_YEAR = re.compile(r"\bMay\b|\b(?:19|20)\d\d\b")
 
 
 LOOKED_AT = 2_000
-"""Characters of a text that are searched for numbers, pictures, places and times: a
-longer one has them all, or is about something else.
+"""The characters of a text that are searched for marks other than questions.
+
+A longer text either has them all, or is about something else.
 """
 
 
 def marks_of(text: str) -> int:
-    """The bits of a text. English words; of other languages the signs and the figures
-    alone.
+    """Return the marks of a text.
+
+    Words are English. In other languages only punctuation and digits count.
     """
     shown = ASKS if "?" in text or "？" in text else 0
     shown |= ENDS_ASKING if text.rstrip(" \"'”’)").endswith(("?", "？")) else 0

@@ -1,4 +1,4 @@
-"""Token counts of messages and tools, by a counter that can be replaced. Pure."""
+"""Count tokens of messages and tools, by a replaceable counter. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from memory.ports.tokens import TokenCounter
 MESSAGE_TOKENS = 4
 """The tokens that each message costs besides its content."""
 PART_TOKENS = 1_000
-"""What an image or another part that is not text counts as: about a picture of a
-megapixel. No bytes are looked at.
+"""The tokens of an image or another part that is not text.
+
+It is about an image of one megapixel. The bytes are not read.
 """
 
 UNIT = 100
@@ -27,14 +28,18 @@ UNIT = 100
 _ASCII, _LINE_BREAK = 25, 10
 """A letter or a space; a line break or another control character."""
 _SIGN, _NEXT_SIGN, _CLOSING_SIGN = 65, 45, 10
-"""The first of several punctuation marks in a row, each one behind it, and the second
-of an empty pair of brackets.
+"""Weights of punctuation marks.
+
+The first of several in a row, each later one, and the second of an empty pair of
+brackets.
 """
 _DIGIT, _NUMBER = 50, 70
 """A digit, and each number besides its digits."""
 _MIXED, _MIXED_CASE, _RUN = 64, 78, 40
-"""A character of a run of letters and digits, in one case and in both, and each run
-besides: identifiers, hexadecimal and Base64 texts.
+"""Weights of runs of letters and digits: identifiers, hexadecimal and Base64 texts.
+
+A character of a run in one case, a character of a run in both cases, and each run
+besides.
 """
 _BEGINS_AT: tuple[tuple[int, int], ...] = (
     (0x80, 100), (0xC0, 200), (0x250, 200), (0x300, 150), (0x370, 105), (0x400, 62), (0x530, 225), (0x590, 115), (0x600, 88),
@@ -44,8 +49,9 @@ _BEGINS_AT: tuple[tuple[int, int], ...] = (
     (0x3100, 150), (0x3400, 250), (0x4E00, 145), (0xA000, 280), (0xAC00, 130), (0xD7B0, 280), (0xF900, 200), (0xFE00, 150), (0xFF00, 150),
     (0x10000, 400), (0x1F000, 290), (0x20000, 300), (0x40000, 400),
 )  # fmt: skip
-"""From which code point on a character weighs how much. Blocks of Unicode; measured
-over texts of 100 languages by cl100k.
+"""The weight of characters from each code point on, by blocks of Unicode.
+
+Measured over texts of 100 languages with cl100k.
 """
 _STARTS, _WEIGHTS = zip(*_BEGINS_AT, strict=True)
 _RUN_WITH_DIGIT = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]*+[0-9][A-Za-z0-9]*+")
@@ -57,12 +63,12 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 
 @lru_cache(maxsize=16_384)
 def _weight(character: str) -> int:
-    """What a character outside ASCII weighs."""
+    """Return the weight of a character outside ASCII."""
     return int(_WEIGHTS[bisect_right(_STARTS, ord(character)) - 1])
 
 
 def _ascii_weight(text: str, length: int) -> int:
-    """What the `length` characters of ASCII in a text weigh."""
+    """Return the weight of the `length` ASCII characters of a text."""
     weight = _ASCII * length - (_ASCII - _LINE_BREAK) * len(_CONTROLS.findall(text))
     for signs in _SIGNS.findall(text):
         weight += _SIGN - _NEXT_SIGN + (_NEXT_SIGN - _ASCII) * len(signs)
@@ -165,8 +171,9 @@ def _texts_of(message: Message) -> Iterator[str]:
 
 
 def _text_of_part(part: Mapping[str, Any]) -> str | None:
-    """The text of a part, also of a document that is given as text; None where it is
-    something else.
+    """Return the text of a part, also of a document that is given as text.
+
+    None for other parts.
     """
     source = part.get("source")
     if isinstance(source, Mapping) and source.get("type") == "text" and isinstance(source.get("data"), str):

@@ -1,8 +1,7 @@
-"""Words of a question that nothing holds, and what was probably meant: a word of the
-texts that is a slip of the hand away. Pure.
+"""Correct probable typos of a question by words of the texts. Pure.
 
-For words of five letters or more that match nothing, and never by adding or dropping an
-ending.
+It only corrects words of five letters or more that match nothing. It never adds or
+removes an ending.
 """
 
 from __future__ import annotations
@@ -14,22 +13,20 @@ from collections.abc import Collection, Iterable, Mapping
 from memory.ports.text import STOPWORDS, cut, fold, stem
 
 SHORTEST = 5
-"""Letters of a word that is corrected."""
+"""The minimum number of letters of a word that is corrected."""
 LONG = 9
-"""Letters from which two slips are thought of."""
+"""The letters from which two typos are assumed."""
 MOST_WORDS = 8
-"""Words of one question that are corrected."""
+"""The maximum number of words of one question that are corrected."""
 LOOKED_AT = 1_000
-"""Characters of each text that are searched for what was meant."""
+"""The maximum number of characters of each text that are searched for corrections."""
 ENDING = 2
-"""Letters at the end that make another ending of a word."""
+"""The letters at the end of a word that count as its ending."""
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 def unknown_words(text: str, unknown: Collection[str]) -> tuple[str, ...]:
-    """The folded words of the text whose stems are among the unknown, as far as they
-    may be slips.
-    """
+    """Return the folded words whose stems are unknown and that may be typos."""
     return tuple(
         dict.fromkeys(
             word
@@ -40,8 +37,9 @@ def unknown_words(text: str, unknown: Collection[str]) -> tuple[str, ...]:
 
 
 def corrections(words: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
-    """For each of these words the word of the texts that is nearest, the most frequent
-    of such; those without one are left out.
+    """Return the nearest word of the texts for each word, if there is one.
+
+    Of equally near words it is the most frequent.
     """
     words = list(words)
     firsts = {word[0] for word in words}
@@ -70,13 +68,14 @@ def _in_letters(word: str) -> bool:
 
 
 def apply_corrections(text: str, corrections: Mapping[str, str]) -> str:
-    """The text with these words in place of those."""
+    """Return the text with the corrections applied."""
     return _WORD.sub(lambda found: corrections.get(fold(found[0]), found[0]), text)
 
 
 def _away(word: str, other: str, slips: int) -> int | None:
-    """How many slips lie between, where they are no more, the first letter is the same
-    and not the ending alone is another.
+    """Return the number of typos between two words, or None.
+
+    It is None for more than `slips`, another first letter, or only another ending.
     """
     if word[0] != other[0] or abs(len(word) - len(other)) > slips or word == other:
         return None
@@ -84,16 +83,16 @@ def _away(word: str, other: str, slips: int) -> int | None:
         (n for n, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other))
     )
     if alike >= max(len(word), len(other)) - ENDING and len(word) != len(other):
-        return None  # another ending, or one more
+        return None  # another or an additional ending
     one, another = _apart(word[alike:], other[alike:])
     if slips == 1 and max(len(one), len(another)) > 2:
-        return None  # one slip is in two letters side by side at most
+        return None  # one typo changes at most two adjacent letters
     away = distance(one, another)
     return away if away <= slips else None
 
 
 def _apart(one: str, other: str) -> tuple[str, str]:
-    """Both without the end that they share, which takes no slip."""
+    """Return both without their common end."""
     shared = next(
         (n for n, (a, b) in enumerate(zip(reversed(one), reversed(other), strict=False)) if a != b),
         min(len(one), len(other)),
@@ -102,8 +101,9 @@ def _apart(one: str, other: str) -> tuple[str, str]:
 
 
 def distance(one: str, other: str) -> int:
-    """Letters to put in, take out, put in place of another, or two neighbours to swap:
-    the optimal string alignment distance (Damerau, 1964).
+    """Return the optimal string alignment distance (Damerau, 1964).
+
+    It counts inserted, removed and replaced letters, and swaps of neighbours.
     """
     before: list[int] = []
     row = list(range(len(other) + 1))

@@ -1,12 +1,12 @@
-"""What is visible at which moment: expiry, the window of validity, and which version
-was stored by then; and what is asked for besides.
+"""Decide which records are visible at which time.
 
-Records carry the moments of their writers' clocks. One that lies ahead of the reader's
-clock was written by a clock that is ahead: it has come to pass, and nobody can say
-when. So it counts as passed for who asks about the present, which is the last second
-before the reader's now and all after it; and for who asks about an earlier moment it
-has not come yet. Otherwise an entry that a plain read shows would not be known now, for
-as long as that clock was ahead.
+It checks expiry, validity, the version stored at the time, and the filters of a query.
+
+Records have times of their writers' clocks. A time later than the reader's clock comes
+from a clock that is ahead: it has passed, but nobody can say when. So it counts as
+passed in queries about the present, which is the last second before the reader's now
+and any later time. In queries about an earlier time, it has not passed yet. Otherwise
+an entry that a plain read shows would not be known now, as long as that clock is ahead.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from memory.ports.query import And, Condition, Eq, Ge, Gt, Has, In, IsNull, Le, 
 from memory.ports.record import FieldValue, Record
 
 PRESENT = timedelta(seconds=1)
-"""How long ago a moment may be that is asked about as now: the time from a caller's
-look at its clock to ours.
+"""How old a time may be that is queried as now.
+
+It covers the time from reading the caller's clock to reading ours.
 """
 
 
@@ -42,64 +43,62 @@ FILTERED = frozenset(
         "origins",
     }
 )
-"""The fields that `filter_of` names where nothing is asked of what was known at a
-moment.
-"""
+"""The fields that `filter_of` uses in queries without `known_at`."""
 
 
 def is_expired(record: Record, now: datetime) -> bool:
-    """Strictly past its expiry: at that very moment it is still visible."""
+    """Return whether the expiry has passed; at its exact time it has not."""
     return record.expires_at is not None and record.expires_at < now
 
 
 def is_current(record: Record, now: datetime) -> bool:
-    """Whether the window contains now, for reads that name no moment.
+    """Return whether the validity includes now, for reads without a time.
 
-    No window begins in the future (writing refuses it), so only the end counts: a
-    reader whose clock is a little behind the writer's sees what was acknowledged.
+    No validity begins in the future, because writes refuse it. So only the end counts.
+    A reader whose clock is slightly behind the writer's sees acknowledged entries.
     """
     end = record.fields.get("valid_to")
     return end is None or now < end  # type: ignore[operator]
 
 
 def is_active(record: Record, at: datetime, now: datetime) -> bool:
-    """Whether the validity window contains the moment."""
+    """Return whether the validity includes the time `at`."""
     start: Any = record.fields["valid_from"]
     end: Any = record.fields.get("valid_to")
     return is_past(micros(start), at, now) and (end is None or at < end)
 
 
 def is_past(moment: int, at: datetime, now: datetime) -> bool:
-    """Whether a moment, in microseconds, had come to pass at the one asked about."""
+    """Return whether a time, in microseconds, has passed at the time `at`."""
     return moment <= micros(at) or (_asks_for_the_present(at, now) and moment > micros(now))
 
 
 def past_filter(
     field: str, at: datetime, now: datetime, value: Callable[[datetime], FieldValue] = lambda moment: moment
 ) -> Condition:
-    """`passed` as stores are asked it, of a field that holds moments or, given how to
-    write one, something else that grows with them.
+    """Return `is_past` as a filter for a field of times.
+
+    `value` converts a time for fields with other values that grow with time.
     """
     come = Le(field, value(at))
     return Or((come, Gt(field, value(now)))) if _asks_for_the_present(at, now) else come
 
 
 def was_stored(record: Record, known_at: datetime, now: datetime) -> bool:
-    """Whether the record's version was stored at that moment, and for a kept one had
-    not been replaced: versions are moments.
+    """Return whether this version was stored at `known_at` and not yet replaced.
+
+    Versions are times.
     """
     replaced: Any = record.fields.get("replaced_version")
     if record.version == micros(known_at):
-        return True  # asked about at its own moment
+        return True  # queried at its own time
     return is_past(record.version, known_at, now) and (
         replaced is None or not is_past(replaced, known_at, now)
     )
 
 
 def stored_filter(collection: Collection, known_at: datetime, now: datetime) -> Condition:
-    """`was_stored` as stores are asked it: of kept versions, and of records as they
-    are.
-    """
+    """Return `was_stored` as a filter, for kept versions and for current records."""
     if collection.field("replaced_version") is None:
         return past_filter("version", known_at, now, micros)
     moment = micros(known_at)
@@ -114,7 +113,7 @@ def _asks_for_the_present(at: datetime, now: datetime) -> bool:
 
 
 def filter_of(asked: EntryQuery, collection: Collection, now: datetime) -> Condition | None:
-    """What a store is asked for: what is visible of it, by the moment asked about."""
+    """Return the filter for visible records at the queried time."""
     at = asked.as_of or asked.known_at
     return all_of(
         Or((IsNull("expires_at"), Ge("expires_at", asked.known_at or now))),
@@ -149,8 +148,9 @@ def predicate_of(asked: EntryQuery, collection: Collection, now: datetime) -> Ca
 
 
 def notes(record: Record, wanted: Sequence[tuple[str, Scalar]]) -> bool:
-    """Whether the entry's metadata hold each of these keys with exactly its value: 1 is
-    1.0, and neither is true.
+    """Return whether the metadata has each of these keys with exactly its value.
+
+    1 equals 1.0, but neither equals true.
     """
     if not wanted:
         return True

@@ -1,8 +1,8 @@
-"""What of a conversation a model is shown. Pure: messages in, their positions out.
+"""Select the messages of a conversation that a model is shown. Pure.
 
-A call and its results are never parted, and stand together whoever wrote in between.
-System messages and summaries stand outside of blocks and turns: they are kept whatever
-the budget.
+The functions take messages and return their positions. A call and its results stay
+together, even if others wrote in between. System messages and summaries are outside of
+blocks and turns: they are kept regardless of the budget.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes.tool_calls import is_made_up
 
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
-"""Text of the result that stands in for one that never came."""
+"""The text of a placeholder for a missing result."""
 _STAND_IN = "interrupted:"
-"""How the id of a stand-in begins."""
+"""The prefix of a placeholder's id."""
 RECALLED = "recalled"
-"""Id of the message that tells a model what memory found."""
+"""The id of the message that shows a model the results of a memory search."""
 _RECALLED_HEADING = "What is remembered that may help:\n"
 
 Block = tuple[int, ...]
@@ -32,22 +32,22 @@ Block = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """A call that no result answers, and the position of the message that made it."""
+    """A call without a result, and the position of the message that made it."""
 
     position: int
     call: ToolCall
     number: int = 0
-    """Position of the call in its message."""
+    """The position of the call in its message."""
 
 
 @dataclass(frozen=True)
 class MessageArrangement:
-    """Messages in the order in which a model takes them, told by their positions.
-    `units` are those that stay together, pinned ones too.
+    """Messages in the order for a model, as positions.
 
-    `invalid_response` are results that answer no call, or one that had its result: they
-    leave the window and stay in the history under that reason. `interrupted` are
-    calls without a result, to be mended before a model is asked.
+    `units` are messages that stay together, including pinned ones. `invalid_response`
+    are results without a call, or with a call that already had its result. They leave
+    the window and stay in the history for that reason. `interrupted` are calls without
+    a result, which need one before a model is called.
     """
 
     messages: Sequence[Message]
@@ -55,8 +55,9 @@ class MessageArrangement:
     invalid_response: tuple[int, ...]
     interrupted: tuple[OpenCall, ...]
     answers: Mapping[int, str] = field(default_factory=dict)
-    """Of results that came without the id of their call, by position: that id, found by
-    the tool's name and the order of calls.
+    """Call ids of results that came without one, by position.
+
+    They are found by the name of the tool and the order of calls.
     """
 
     @cached_property
@@ -65,22 +66,24 @@ class MessageArrangement:
 
     @cached_property
     def pinned_positions(self) -> Block:
-        """System messages, then summaries."""
+        """The positions of system messages, then of summaries."""
         pinned = [at for at, message in enumerate(self.messages) if is_pinned(message)]
         return tuple(sorted(pinned, key=lambda at: self.messages[at].is_summary))
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """What is never parted: a call with its results, or one message. Results that
-        answer nothing are in no block.
+        """Messages that stay together: a call with its results, or one message.
+
+        Results without a call are in no block.
         """
         always = set(self.pinned_positions)
         return [unit for unit in self.units if unit[0] not in always]
 
     @cached_property
     def turns(self) -> list[Block]:
-        """Turns end at an assistant's message without calls; what follows the last one
-        is a turn that is not complete.
+        """The turns; each ends at an assistant message without calls.
+
+        Later messages form a last, incomplete turn.
         """
         found: list[Block] = []
         turn: Block = ()
@@ -93,7 +96,7 @@ class MessageArrangement:
         return [*found, turn] if turn else found
 
     def among(self, units: Sequence[Block]) -> int | None:
-        """The number of the unit in which the user spoke last."""
+        """Return the number of the unit with the last user message."""
         spoken = (
             number
             for number in range(len(units) - 1, -1, -1)
@@ -103,20 +106,17 @@ class MessageArrangement:
 
 
 Messages: TypeAlias = Sequence[Message] | MessageArrangement
-"""What the functions here take: messages, or what they come to, where that is asked
-several things.
-"""
+"""Messages, or their arrangement if it is used several times."""
 
 
 def arrange(messages: Messages) -> MessageArrangement:
-    """The messages with each result directly behind the call it answers, in the order
-    in which results came.
+    """Arrange messages: put each result after its call, in the order of the results.
 
-    A result belongs to the nearest earlier call of its id that has none.
-    Then a result without an id belongs to the first call of its name, or of any name
-    where it has none, that is still open in the last message with calls before it: a
-    call that another result names by its id is not open, whichever came first. A real
-    result takes the place of a stand-in.
+    A result belongs to the nearest earlier call with its id that has no result. After
+    that, results without an id are matched in the last earlier message with calls. Each
+    belongs to the first open call with its name, or to the first open call if it has no
+    name. A call that another result names by id is not open, in any order. A real
+    result replaces a placeholder.
     """
     if isinstance(messages, MessageArrangement):
         return messages
@@ -164,8 +164,9 @@ def arrange(messages: Messages) -> MessageArrangement:
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """A call, the unit it is in, and the position of its answer. It is open until a
-    result comes that is no stand-in.
+    """A call with its unit and the position of its result.
+
+    It is open until a real result is found.
     """
 
     unit: list[int]
@@ -187,7 +188,7 @@ def _called_by_name(message: Message, slots: Sequence[_Slot]) -> _Slot | None:
 
 
 def stand_in(message: Message, found: OpenCall) -> Message:
-    """The result that stands in for one of an open call of this message."""
+    """Return the placeholder result for an open call of this message."""
     call, is_unnamed = found.call, is_made_up(found.call.id, found.call.name)
     return Message(
         id=stand_in_id(f"{message.id}:{found.number}" if is_unnamed else call.id),
@@ -201,7 +202,7 @@ def stand_in(message: Message, found: OpenCall) -> Message:
 
 
 def stand_in_id(call: str) -> str:
-    """The id of the stand-in for the result of a call, by the call's id."""
+    """Return the id of the placeholder for the result of a call."""
     return f"{_STAND_IN}{call}"
 
 
@@ -214,15 +215,16 @@ def is_stand_in(message: Message) -> bool:
 
 
 def recall_message(found: Sequence[str]) -> Message:
-    """The message that tells a model what memory found."""
+    """Return the message that shows a model the results of a memory search."""
     return Message(
         id=RECALLED, role=Role.SYSTEM, content=_RECALLED_HEADING + "\n".join(f"- {one}" for one in found)
     )
 
 
 def is_made_for_reading(message: Message) -> bool:
-    """Whether a read made this message up: it is shown and not stored, also when it is
-    handed back, with its id or without.
+    """Return whether a read made this message up.
+
+    Such a message is shown and not stored, even if it comes back without its id.
     """
     if message.id is None:
         is_recalled = message.role is Role.SYSTEM and message.text.startswith(_RECALLED_HEADING)
@@ -231,10 +233,9 @@ def is_made_for_reading(message: Message) -> bool:
 
 
 def add_stand_ins(messages: Messages) -> tuple[MessageArrangement, list[Message]]:
-    """The messages with a stand-in behind each call that no result answers, and the
-    stand-ins, which come last in the list.
+    """Add a placeholder after each call without a result; also return the placeholders.
 
-    Providers refuse a call without its result.
+    They are last in the list of messages. Providers refuse a call without its result.
     """
     it = arrange(messages)
     made = [stand_in(it.messages[found.position], found) for found in it.interrupted]
@@ -250,7 +251,7 @@ def add_stand_ins(messages: Messages) -> tuple[MessageArrangement, list[Message]
 
 
 def with_stand_ins(messages: Sequence[Message]) -> list[Message]:
-    """The messages with a stand-in behind each call that no result answers."""
+    """Return the messages with a placeholder after each call without a result."""
     it, made = add_stand_ins(messages)
     return [it.messages[at] for at in it.order] if made else list(messages)
 
@@ -265,10 +266,10 @@ def turns(messages: Messages) -> list[Block]:
 
 @dataclass(frozen=True, slots=True)
 class WindowFit:
-    """What of a list is shown under a budget. `kept` stands in the order in which it is
-    shown.
+    """The messages that fit a budget.
 
-    `over_budget` is by how much that which had to be kept exceeds the budget, mostly 0.
+    `kept` has the order in which they are shown. `over_budget` is the excess of
+    messages that must be kept; usually 0.
     """
 
     kept: tuple[int, ...]
@@ -284,12 +285,12 @@ def fit_to_budget(
     by: Literal["blocks", "turns"] = "blocks",
     keep_last_user: bool = True,
 ) -> WindowFit:
-    """The newest of the messages that fit, whole blocks or whole turns.
+    """Return the newest messages that fit, as whole blocks or whole turns.
 
-    System messages come first and are kept, then the summaries. Then blocks are taken
-    from the newest back, up to the first that does not fit: older ones are not pulled
-    in. With `keep_last_user` the block of the last user message has its room
-    before all others, and is kept even where there is none.
+    System messages come first and are kept, then summaries. Then blocks are added from
+    the newest backwards, up to the first that does not fit; no older ones are added.
+    With `keep_last_user` the block of the last user message is added before all others,
+    and is kept even if it does not fit.
     """
     it = arrange(messages)
     units = it.blocks if by == "blocks" else it.turns
@@ -317,14 +318,16 @@ def fit_in_steps(
     *,
     by: Literal["blocks", "turns"] = "blocks",
 ) -> WindowFit:
-    """As `fitted`, but older blocks go in steps: what is shown begins with the same
-    message until another step of so many tokens has to go.
+    """Return messages as `fit_to_budget` does, but drop older blocks in steps.
 
-    So the beginning of what a model is sent stays equal from one call to the next, and
-    its provider's prefix cache holds. Steps are counted from the beginning of the
-    session (`said_by_then`: how much had been said when each message was): who reads
-    only the end of a window, and another process, cut at the same place. Where no step
-    fits, it is cut as `fitted` cuts.
+    The shown messages start with the same message until another step of `step` tokens
+    must be dropped. So the beginning of the model's input stays equal between calls,
+    and the provider's prefix cache works.
+
+    Steps are counted from the beginning of the session: `said_by_then` has the tokens
+    of all messages up to each one. So every process cuts at the same place, even if it
+    has only read the end of a window. If no step fits, the result is that of
+    `fit_to_budget`.
     """
     it = arrange(messages)
     units = it.blocks if by == "blocks" else it.turns
@@ -340,8 +343,9 @@ def fit_in_steps(
 
 
 def from_user(messages: Messages, kept: Sequence[int]) -> tuple[int, ...]:
-    """What is kept, from its first message of the user on, beside what is pinned. Where
-    it has none, as it is.
+    """Return the kept messages from the first user message on, and the pinned ones.
+
+    Without a user message all are returned.
     """
     it = arrange(messages)
     pinned, users = (
@@ -353,11 +357,10 @@ def from_user(messages: Messages, kept: Sequence[int]) -> tuple[int, ...]:
 
 
 def newest(messages: Messages, most: int) -> tuple[int, ...]:
-    """The newest so many that are neither system nor summary, in the order in which
-    they are shown; none for 0 and below.
+    """Return the newest messages, without system messages and summaries.
 
-    Where the cut falls into a call's results, what is left of them goes too: never more
-    than `most`.
+    There are none for a limit of 0 or less. If the limit would split a call from its
+    results, the whole block is left out. So there are never more than `most`.
     """
     units, room = arrange(messages).blocks, most
     first = len(units)
@@ -375,13 +378,12 @@ def reaches_back(
     budget: int | None,
     by: Literal["blocks", "turns"] = "blocks",
 ) -> bool:
-    """Whether the end of a window is enough to know what of all of it is shown: what
-    stands before it would be left out, or change nothing.
+    """Return whether the end of a window is enough to decide what is shown.
 
-    The messages are the window's newest ones, and those that are pinned. With `last`,
-    so many are there; with `budget`, the oldest block there (or turn) has no room, and
-    the last user message is among the newer ones. In either case no result there is
-    without its call.
+    Then earlier messages would be left out, or change nothing. The messages are the
+    newest ones of the window, and the pinned ones. With `last`, this number of messages
+    must be present. With `budget`, the oldest block (or turn) must not fit, and the
+    last user message must be newer. In both cases, every result must have its call.
     """
     it = arrange(messages)
     if it.invalid_response or (last is None and budget is None):
@@ -393,8 +395,9 @@ def reaches_back(
 
 
 def layered_view(messages: Messages, summaries: Sequence[Message] = (), most: int = 80) -> list[Message]:
-    """System messages, all summaries (those given, archived ones too, and those among
-    the messages), and the newest `most` others.
+    """Return system messages, all summaries, and the newest `most` other messages.
+
+    The summaries are the given archived ones and those among the messages.
     """
     it = arrange(messages)
     pinned = [it.messages[at] for at in it.pinned_positions]
@@ -410,8 +413,10 @@ def layered_view(messages: Messages, summaries: Sequence[Message] = (), most: in
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What a compaction keeps: the window is then `system`, the new summary, `kept`,
-    and the summary stands for `archived`.
+    """The result of splitting a window for a compaction.
+
+    The new window is `system`, the new summary and `kept`. The summary replaces
+    `archived`.
     """
 
     system: tuple[int, ...]
@@ -420,20 +425,21 @@ class Split:
 
 
 def split_for_compaction(messages: Sequence[Message], keep_last: int) -> Split:
-    """Keeps the last so many that are neither system nor summary; below 0 means 0, more
-    than there are keeps all.
+    """Keep the last messages that are neither system messages nor summaries.
 
-    An earlier summary is archived in any case. Where the cut falls into a call's
-    results it moves back to the call: more are kept then. A message that is still
-    being said is kept, wherever it stands.
+    A number below 0 means 0, and a larger number than there are keeps all. An earlier
+    summary is always archived. A cut between a call and its results moves back to the
+    call, so more messages are kept. A message that is still being streamed is kept at
+    any place.
     """
     it = arrange(messages)
     return _split(it, range(_first_kept_block(it, keep_last), len(it.blocks)))
 
 
 def split_by_policy(messages: Sequence[Message], keep_last: int) -> Split:
-    """As `split_for_compaction`, with the cut moved back to the last user message where
-    that is earlier. It may leave nothing to archive.
+    """Split as `split_for_compaction`, but keep the last user message.
+
+    There may be nothing to archive.
     """
     it = arrange(messages)
     cut, of_user = _first_kept_block(it, keep_last), it.among(it.blocks)
@@ -442,11 +448,11 @@ def split_by_policy(messages: Sequence[Message], keep_last: int) -> Split:
 
 
 def split_by_tokens(messages: Messages, costs: Sequence[int], room: int) -> Split:
-    """Keep the newest blocks that fit the room, from the first of the user on, and
-    archive the others with every earlier summary.
+    """Keep the newest blocks that fit, from a user message on, and archive the others.
 
-    These stay even where there is no room: the block of the last user message, a last
-    call that waits for results, and messages that are still being said.
+    Earlier summaries are archived too. Some blocks are kept even if they do not fit:
+    that of the last user message, a last call that waits for results, and messages that
+    are still being streamed.
     """
     it = arrange(messages)
     waiting = {one.position for one in it.interrupted}
@@ -466,8 +472,9 @@ def split_by_tokens(messages: Messages, costs: Sequence[int], room: int) -> Spli
 
 
 def _first_of_user(it: MessageArrangement, kept: Set[int]) -> int:
-    """The number of the first of these blocks that is the user's, 0 where none is: a
-    context under a budget begins with it.
+    """Return the number of the first of these blocks that is the user's; 0 without one.
+
+    A context under a budget begins with it.
     """
     return next((n for n in sorted(kept) if _is_users(it.messages[it.blocks[n][0]])), 0)
 
@@ -481,8 +488,8 @@ class TokenThreshold:
     the tools leave free. The rest has room for the summary. So every message is in the
     summary or in a context of `max_tokens`.
 
-    `keep_last` keeps this number of messages instead, whatever they cost. Then a
-    context of `max_tokens` may leave some of them out.
+    `keep_last` keeps this number of messages instead, at any cost. Then a context of
+    `max_tokens` may leave some of them out.
 
     Raises:
         InvalidInput: a number is out of range, or `target` exceeds `share`.
@@ -512,17 +519,17 @@ class TokenThreshold:
         return max(1, self.max_tokens - self.max_output_tokens)
 
     def is_reached(self, messages: Sequence[Message], tokens: int) -> bool:
-        """Whether the tokens reach the share of what is usable, and there is more than
-        what would be kept.
+        """Return whether compaction is needed.
+
+        The tokens must reach the share of the usable ones, and there must be messages
+        besides the kept ones.
         """
         return tokens >= self.usable * self.share and sum(1 for m in messages if not is_pinned(m)) > (
             self.keep_last or 0
         )
 
     def split(self, messages: Sequence[Message], costs: Sequence[int], tokens: int) -> Split:
-        """What a compaction keeps of messages with these costs. `tokens` is what they
-        and the tools come to.
-        """
+        """Split messages with these costs. `tokens` includes the tools."""
         if self.keep_last is not None:
             return split_by_policy(messages, self.keep_last)
         pinned = [at for at, message in enumerate(messages) if is_pinned(message)]
@@ -535,7 +542,7 @@ class TokenThreshold:
 
 
 def _first_kept_block(it: MessageArrangement, keep_last: int) -> int:
-    """The number of the first block that is kept."""
+    """Return the number of the first block that is kept."""
     room, cut = keep_last, len(it.blocks)
     while cut > 0 and room > 0:
         cut -= 1
@@ -544,7 +551,7 @@ def _first_kept_block(it: MessageArrangement, keep_last: int) -> int:
 
 
 def _split(it: MessageArrangement, keep: Container[int]) -> Split:
-    """Keep the blocks of these numbers, and messages that are still being said."""
+    """Keep the blocks with these numbers, and messages that are being streamed."""
     messages = it.messages
     kept = tuple(
         at
@@ -558,7 +565,7 @@ def _split(it: MessageArrangement, keep: Container[int]) -> Split:
 
 
 def is_pinned(message: Message) -> bool:
-    """Whether it is kept whatever the budget."""
+    """Return whether the message is kept regardless of the budget."""
     return message.role is Role.SYSTEM or message.is_summary
 
 

@@ -1,4 +1,4 @@
-"""What the caller's `on_window_exit` gets and returns."""
+"""The argument and the result of the caller's `on_window_exit`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from memory.domain.provenance import origin
 from memory.domain.scope import Scope
 
 ELSEWHERE: Literal["elsewhere"] = "elsewhere"
-"""Instead of a callback: what leaves is kept for another process, which has one."""
+"""Replaces the callback: leaving messages wait for another process that has one."""
 MOST_MADE = 100
-"""Entries of one call of the callback."""
+"""The maximum number of entries of one call of the callback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _draft(made: object, leaving: ExitedMessages) -> EntryDraft:
     if isinstance(made, str):
         return _with_origin(EntryDraft(scope=leaving.scope, content=made), leaving)
     if isinstance(made, EntryDraft):
-        made = dict(made)  # checked again: its lists may have been changed since
+        made = dict(made)  # checked again: its lists may have changed
     if not isinstance(made, Mapping):
         raise InvalidInput(
             "on_window_exit",
@@ -94,9 +94,10 @@ def _draft(made: object, leaving: ExitedMessages) -> EntryDraft:
 
 
 def _with_origin(draft: EntryDraft, leaving: ExitedMessages) -> EntryDraft:
-    """The draft, whose metadata names the session as that of promoted entries does,
-    with the session's agent unless it names one, and the sources of what was said among
-    its origins.
+    """Return the draft with the session as its origin.
+
+    Its metadata names the session, as promoted entries do. Its agent is the session's,
+    unless it names one. Its origins include the sources of the messages.
     """
     heard = [
         origin("source", source) for message in leaving.messages if (source := source_of(message)) is not None

@@ -1,7 +1,7 @@
-"""The blocking twins of the public async classes, and of what these hand out.
+"""The blocking counterparts of the public async classes, and of objects they return.
 
-What type checkers see of this module stands in `blocking.pyi`, which
-`tools/blocking_stub.py` writes from the same classes.
+Type checkers read `blocking.pyi` instead. `tools/blocking_stub.py` generates it from
+the same classes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""A blocking class made of an async one: the same methods for scripts, notebooks and
-frameworks without an event loop.
+"""Make a blocking class from an async one, for code without an event loop.
 
-The calls run on an event loop in a thread of their own, which is started at the first
-of them. What an async class hands out of its kind (a view, a noun, a session) is handed
-out as its blocking twin, on the same loop, and what is made of a twin (a provider of a
-memory's) runs on its loop. So any class has its twin made by `blocking(TheClass)`,
-once.
+Scripts and notebooks call the same methods. The calls run on an event loop in a
+separate thread, which starts with the first call. If an async class returns another
+async object (a view, a resource, a session), the caller gets its blocking twin on the
+same loop. An object that is made from a twin, such as a provider, runs on the twin's
+loop. `blocking_class(TheClass)` makes the twin of any class, once.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ from memory.ports.fork_guard import ForkGuard
 
 
 class LoopThread:
-    """An event loop in a daemon thread, started at the first call. A forked child of
-    that process cannot use it: its calls raise `ForkedProcess`.
+    """An event loop in a daemon thread, started at the first call.
+
+    In a forked child of the process its calls raise `ForkedProcess`.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class LoopThread:
         return self._forks.is_inherited
 
     def run(self, call: Coroutine[Any, Any, Any]) -> Any:
-        """The call's result; a KeyboardInterrupt while waiting cancels it."""
+        """Run a call and return its result. A KeyboardInterrupt cancels it."""
         try:
             loop = self._running_loop()
         except ForkedProcess:
@@ -57,7 +57,7 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        """End the thread; the next call starts another."""
+        """Stop the thread; the next call starts another."""
         self._forks.check()
         with self._starting:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
@@ -81,8 +81,9 @@ class LoopThread:
 
 
 class SyncWrapper:
-    """What twins share: the async object they speak for, and the loop it runs on. One
-    that was made by calling its class ends the loop at `close`.
+    """The base class of blocking twins: an async object and the loop it runs on.
+
+    A twin that was made by calling its class stops the loop in `close`.
     """
 
     __wrapped__: ClassVar[type]
@@ -106,13 +107,13 @@ class SyncWrapper:
         )
 
     async def __aexit__(self, *_: object) -> None:
-        """Is never reached. Python looks it up before it enters."""
+        """Do nothing. Python looks this method up before it enters the context."""
 
     def __repr__(self) -> str:
         return repr(self._original).replace(type(self._original).__name__, type(self).__name__, 1)
 
     def _handed_out(self, value: Any) -> Any:
-        """A value as a caller of this twin gets it."""
+        """Wrap a value for the caller of this twin."""
         if value is self._original:
             return self
         if type(value) is list:
@@ -128,9 +129,7 @@ class SyncWrapper:
 
 @functools.cache
 def is_async(kind: type) -> bool:
-    """Whether a class has public methods to be awaited or iterated over, or is an async
-    context manager.
-    """
+    """Return whether a class has public async methods or an async context."""
     methods = [
         member for name, member in _members(kind).items() if not name.startswith("_") or name in CONTEXT
     ]
@@ -141,9 +140,7 @@ def is_async(kind: type) -> bool:
 
 @functools.cache
 def blocking_class(original: type) -> type[SyncWrapper]:
-    """The blocking twin of a class: its public methods and properties, and what else it
-    has of public attributes.
-    """
+    """Return the blocking twin of a class, with its public methods and attributes."""
     members: dict[str, Any] = {
         "__doc__": _doc(original),
         "__module__": original.__module__,
@@ -167,7 +164,7 @@ def _members(kind: type) -> dict[str, Any]:
 
 
 CONTEXT = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__call__": "__call__"}
-"""What of the names with underscores a twin has, and what it is called there."""
+"""The names with underscores that a twin has, and their names there."""
 
 
 def _init(original: type) -> Callable[..., None]:
@@ -182,8 +179,9 @@ def _init(original: type) -> Callable[..., None]:
 
 
 def _own(value: Any, loops: list[LoopThread]) -> Any:
-    """What an async class is made of: of twins, and lists of them, what they speak for.
-    Learns of their loops.
+    """Return an argument of an async class; twins become the objects that they wrap.
+
+    The loops of the twins are added to `loops`.
     """
     if isinstance(value, list | tuple):
         return [_own(item, loops) for item in value]
@@ -199,7 +197,7 @@ def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def call(self: SyncWrapper, *args: Any, **kwargs: Any) -> Any:
         if name == "__aexit__" and self._loop.is_inherited and args[0] is not None:
-            return None  # a child that leaves the block by an error, such as SystemExit, ends by that error
+            return None  # a child that leaves the block by an error, such as SystemExit, ends with it
         given = [_spoken_for(self, value) for value in args]
         made = getattr(self._original, name)(
             *given, **{name: _spoken_for(self, value) for name, value in kwargs.items()}
@@ -216,9 +214,7 @@ def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _spoken_for(twin: SyncWrapper, value: Any) -> Any:
-    """What a call is given: of another twin on the same loop, such as a session, what
-    it speaks for.
-    """
+    """Return an argument of a call; replace a twin on the same loop."""
     return value._original if isinstance(value, SyncWrapper) and value._loop is twin._loop else value
 
 

@@ -1,6 +1,4 @@
-"""A manager over named stores, as agents use it: search and add, tools for a model,
-memory shown to it, and learning from what is said.
-"""
+"""Manage named stores for an agent: search, add, tools, injection and extraction."""
 
 from memory.agents.manager.extraction import Extraction, ModelExtractor
 from memory.agents.manager.injection import Injection

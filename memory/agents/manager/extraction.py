@@ -1,5 +1,6 @@
-"""How a store learns from what is said: when, of what, and whether a model reads it or
-the store takes it as it is.
+"""How a store learns from messages: the triggers, the filter and the extractor.
+
+A model extracts facts, or the store takes the messages as they are.
 """
 
 from __future__ import annotations
@@ -25,28 +26,33 @@ from memory.policies.extraction import (
 from memory.ports.advisor import Prompt
 
 Model: TypeAlias = Callable[[Prompt], "str | Awaitable[str]"]
-"""A prompt in, the model's answer out; one that blocks runs in a thread."""
+"""Takes a prompt and returns the model's answer. A blocking one runs in a thread."""
 Extractor: TypeAlias = Callable[
     [Sequence[Message], Mapping[str, Any]], "Sequence[Any] | Awaitable[Sequence[Any]]"
 ]
-"""Messages in, facts out: texts, mappings with a `content`, or `ExtractedFact`. The context
-has `run_id`, `session_id` and the agent's `model`.
+"""Takes messages and a context and returns facts.
+
+A fact is a text, a mapping with a `content`, or an `ExtractedFact`. The context has
+`run_id`, `session_id` and the agent's `model`.
 """
 Trigger: TypeAlias = EveryTurn | EveryNTurns
 EVERY_FIFTH = EveryNTurns(5)
-"""When a save is asked for, unless told (E60)."""
+"""The default trigger: save after every fifth turn."""
 WITHOUT_TOOLS = MessageFilter()
 
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """When and how a store is told what was said (E60 to E62).
+    """Settings of when and how a store receives messages.
 
-    After every fifth turn unless `triggers` say otherwise, one or several, of which any
-    fires. `filter` leaves out what is not worth it: calls of tools and their results
-    unless told. A store with `add_messages` takes messages as they are, and no model is
-    asked; for one that has `add` alone `extractor` makes facts of them: a function, or
-    by default a `ModelExtractor`.
+    Args:
+        triggers: One or several; a save runs if any of them fires. The default is every
+            fifth turn.
+        filter: Leaves out messages. The default leaves out tool calls and their
+            results.
+        extractor: A function that turns messages into facts, for stores that only have
+            `add`. The default is a `ModelExtractor`. A store with `add_messages` takes
+            messages as they are, and no model is called.
     """
 
     triggers: Trigger | Sequence[Trigger] = EVERY_FIFTH
@@ -73,11 +79,11 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True)
 class ModelExtractor:
-    """Lets a model read what was said and note what is worth knowing.
+    """Extract facts from messages with a model.
 
-    Its own `model`, else the manager's, else the agent's (E86). An error of the model
-    is raised, so that the same is tried again (E87); an answer that is no JSON says
-    nothing (E83).
+    It uses its own `model`, else the manager's, else the agent's. An error of the model
+    is raised, so that the same messages are tried again. An answer that is not JSON
+    yields no facts.
     """
 
     model: Model | None = None
@@ -98,8 +104,9 @@ class ModelExtractor:
 def resolve_extraction(
     given: bool | Extraction, name: str, *, writable: bool, adds: bool, takes_messages: bool
 ) -> Extraction | None:
-    """What a store's `extraction` comes to: None for off; with an extractor where the
-    store takes single texts only (E59 to E61).
+    """Resolve the `extraction` setting of a store; None means off.
+
+    A store that only takes single texts gets an extractor.
     """
     if given is False:
         return None
@@ -126,6 +133,6 @@ def resolve_extraction(
 async def facts_of(
     extractor: Extractor, messages: Sequence[Message], context: Mapping[str, Any]
 ) -> list[ExtractedFact]:
-    """What an extractor makes of messages; what is no fact is left out."""
+    """Return the facts that an extractor finds, and leave out invalid ones."""
     made = await invoke(extractor, messages, context)
     return [one for item in made or () if (one := fact_of(item)) is not None]

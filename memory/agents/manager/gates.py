@@ -1,4 +1,4 @@
-"""The gates of a manager: as those of a memory, for stores of any kind."""
+"""The gates of a manager. They work like those of a memory, for any kind of store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHANGED = frozenset({"content", "metadata"})
 
 
 class StoreGates:
-    """What is asked of what goes into stores and of what comes out of them."""
+    """Runs the write gate and the recall gate of a manager."""
 
     def __init__(self, write: StoreWriteGate | None = None, recall: StoreRecallGate | None = None) -> None:
         for name, gate in (("write_gate", write), ("recall_gate", recall)):
@@ -40,8 +40,10 @@ class StoreGates:
         detect_conflicts: bool = False,
         resolve: Resolver | None = None,
     ) -> ConflictReport | None:
-        """Keep a text in a store as the write gate lets it in; see `NamedStore.add`.
-        Raises `RejectedByGate` where it does not.
+        """Add a text to a store as the write gate allows; see `NamedStore.add`.
+
+        Raises:
+            RejectedByGate: If the gate rejects the text.
         """
         if self._write is not None:
             entry = StoreEntry(content, store.name, None if metadata is None else dict(metadata))
@@ -55,7 +57,7 @@ class StoreGates:
         )
 
     async def let_out(self, entries: Sequence[StoreEntry]) -> list[StoreEntry]:
-        """Those that the recall gate lets out."""
+        """Return the entries that the recall gate allows."""
         if self._recall is None or not entries:
             return list(entries)
         answers = await self._recalling.answers_of(self._recall, [(entry,) for entry in entries])

@@ -1,4 +1,4 @@
-"""Memory shown to a model: when, what is asked, how it looks, and how much of it."""
+"""Show memory to a model: the trigger, the query, the format and the limits."""
 
 from __future__ import annotations
 
@@ -29,26 +29,32 @@ Search = Callable[[str, int], Awaitable[list[StoreEntry]]]
 MAX_ENTRIES = 5
 COUNTER = DefaultCounter()
 QUERY_CHARS = 4_000
-"""Of a query, what is searched for: what a user pastes may be a book."""
+"""The maximum number of characters of a query. Users may paste long texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """How memory is shown to a model.
+    """Settings of how memory is shown to a model.
 
-    `trigger`: on turns of the user, on every turn, or where a function of the messages
-    says so. `query`: a function of the messages that says what is asked; unless given,
-    what the user says, or on other turns what the assistant said last. `format` makes a
-    text of the entries, and escapes what is in them; unless given, it is XML. Of each
-    store, and of all together in the order of the stores, `max_entries` are shown at
-    most, and of these as many as cost `max_tokens` together, as `counter` counts.
-    `placement` says whether the block stands before the latest text of the user or
-    behind it. What takes longer than `deadline` is not shown.
-
-    `min_relevance`, from 0 to 1, leaves out entries that answer less well; 0 shows all.
-    Unless given it is 0.015, and entries whose relevance is unknown are shown. Given,
-    it is refused when the manager opens, if a scope of a memory has an embedder without
-    calibration.
+    Args:
+        trigger: `"user_turn"`, `"every_turn"`, or a function of the messages.
+        query: A function of the messages that returns the query. By default it is the
+            user's text; on other turns it is the assistant's last text.
+        format: A function that renders the entries and escapes their contents. The
+            default renders XML.
+        max_entries: The maximum number of entries of each store, and of all stores
+            together in their order.
+        max_tokens: The maximum number of tokens of the rendered block. Entries at the
+            end are dropped until it fits.
+        placement: Whether the block is put before (`"prepend"`) or after (`"append"`)
+            the latest user text.
+        deadline: The longest time that the injection may take. After it, nothing is
+            shown.
+        counter: Counts the tokens.
+        min_relevance: From 0 to 1; less relevant entries are left out, and 0 shows all.
+            The default is 0.015; entries of unknown relevance are always shown. Opening
+            the manager fails if it is set and a scope of a memory has an embedder
+            without calibration.
     """
 
     trigger: Trigger = "user_turn"
@@ -78,8 +84,9 @@ class Injection:
         object.__setattr__(self, "deadline", length("deadline", self.deadline))
 
     async def into(self, messages: Sequence[Any], search: Search) -> list[Any]:
-        """The messages with what memory knows, or as they are: whatever fails on the
-        way, the model is asked (E43, E58).
+        """Return the messages with the found entries, or as given if anything fails.
+
+        A failure never prevents the model call.
         """
         try:
             async with asyncio.timeout(self.deadline.total_seconds()):  # type: ignore[union-attr]
@@ -87,7 +94,7 @@ class Injection:
             return list(messages) if block is None else with_block(messages, block, self.placement)
         except ForkedProcess:
             raise
-        except Exception as error:  # noqa: BLE001 - functions and stores are anybody's
+        except Exception as error:  # noqa: BLE001 - functions and stores may raise anything
             log.warning("no memories were injected for the model: %s: %s", type(error).__name__, error)
             return list(messages)
 

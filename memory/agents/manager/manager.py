@@ -1,6 +1,4 @@
-"""`MemoryManager`: several named stores as an agent uses them: search and add, tools
-for the model, memory shown to it.
-"""
+"""`MemoryManager`: several named stores, used by an agent as one memory."""
 
 from __future__ import annotations
 
@@ -48,42 +46,48 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 _Name: TypeAlias = tuple[bool, str]
 _CAME_OF: ContextVar[Provenance | None] = ContextVar("came_of", default=None)
-"""What `dispatch` was told of where its arguments come from: no argument of a tool says
-so.
-"""
+"""Provenance of the running `dispatch` call. No tool argument carries it."""
 
 MOST_ENTRIES = 100
-"""Of one call of the tool that adds."""
+"""The maximum number of entries that one call of the add tool accepts."""
 NAMESPACE = "extraction"
-"""Of the sessions in which what is said waits for stores that have not learnt it."""
+"""The namespace of sessions that hold messages until every store has them."""
 KEPT = timedelta(days=7)
-"""How long such a session of a run that another process left behind stays once every
-store has it.
-"""
+"""How long a fully delivered session of a dead process is kept."""
 
 
 @explain_guesses
 class MemoryManager(AsyncContext):
     """Named stores as one memory for an agent.
 
-        manager = MemoryManager([NamedStore("ada", memory.scoped("user:ada"), description="What Ada likes", writable=True)], add_tool=True)
-        async with manager:
+        ada = NamedStore("ada", memory.scoped("user:ada"), writable=True)
+        async with MemoryManager([ada], add_tool=True) as manager:
             messages = await manager.inject(messages)
             answer = await model(messages, tools=manager.schemas("openai"))
             result = await manager.dispatch("search_memory", {"query": "tea"})
 
-    The stores stay their owner's: they are neither opened nor closed here.
-    `search_tool` is on unless it is False, `add_tool` off unless it is True or an
-    `AddTool`; `injection` is on with its defaults unless it is False or says otherwise
-    (E19, E41). In `memory` what is said waits, until every store has it that learns
-    from it (`record`); `model` reads it for stores that have no model of their own.
-    `attributes` (of the agent) stand on every span. `provenance` says who writes: what
-    is added, by a model's tool or by what is learnt, carries it, and no argument of a
-    tool changes it. `write_gate` and `recall_gate` are those of a `Memory`, asked of
-    `StoreEntry`s, whatever the store: of single texts, by tools, `add` and what is
-    learnt; a store that takes messages as they are is not asked about. Writes to a scope
-    of a memory look for conflicts (`Memory.write`) unless `detect_conflicts` is False.
-    `resolve` says what becomes of the entries found; without it all of them stay.
+    The caller owns the stores: the manager neither opens nor closes them.
+
+    Args:
+        stores: At least one store. Names must be distinct.
+        search_tool: On by default. False turns it off; a `SearchTool` configures it.
+        add_tool: Off by default. True or an `AddTool` turns it on.
+        injection: On with its defaults. False turns it off; an `Injection` configures
+            it.
+        memory: Holds recorded messages until every store with `extraction` has them.
+            See `record`.
+        model: Reads messages for stores that have no model of their own.
+        attributes: Attributes of the agent, set on every span.
+        provenance: Says who writes. Everything added by a tool or by extraction carries
+            it, and no tool argument changes it.
+        write_gate: Like the write gate of a `Memory`, but called with `StoreEntry`s of
+            any store. It checks single texts from tools, `add` and extraction. Messages
+            that a store takes unchanged are not checked.
+        recall_gate: Like the recall gate of a `Memory`, but called with `StoreEntry`s
+            of any store.
+        detect_conflicts: Whether writes to a scope of a memory look for conflicts, as
+            `Memory.write` does.
+        resolve: Decides about the conflicting entries. Without it all of them stay.
     """
 
     _blocking = "BlockingMemoryManager"
@@ -125,26 +129,27 @@ class MemoryManager(AsyncContext):
         self._learning = [store for store in self.stores if store.learns is not None]
         self._recordings: dict[_Name, Recording] = {}
         self._turns: WeakValueDictionary[_Name, asyncio.Lock] = WeakValueDictionary()
-        """None is begun while its session is let go."""
+        """Locks by recording. While its session is deleted, no recording begins."""
         self._resuming: set[_Name] = set()
-        """Those that nobody asked for but `resume`, which ends them."""
+        """Recordings that only `resume` asked for. It ends them."""
 
     def __repr__(self) -> str:
         return f"<MemoryManager of {', '.join(self._stores)}>"
 
     @property
     def stores(self) -> list[NamedStore]:
+        """The stores, in order."""
         return list(self._stores.values())
 
     @property
     def injection(self) -> Injection | None:
-        """How memory is shown to a model; None where it is not."""
+        """How memory is shown to a model; None if injection is off."""
         return self._injection
 
     async def open(self) -> None:
-        """Initialize the stores that ask for it, each once, in their order, and take
-        their tools; what one raises is raised, and opening again goes on with that one
-        (E6, E7).
+        """Initialize the stores in their order, each once, and collect their tools.
+
+        An error of a store is raised. Opening again continues with that store.
         """
         self._check_process()
         async with self._opening:
@@ -168,8 +173,9 @@ class MemoryManager(AsyncContext):
             self._run_behind(self._try_resume())
 
     async def close(self) -> None:
-        """Tell the stores what they have not, and wait for what is written behind. The
-        stores stay open: they are their owner's.
+        """Deliver pending messages to the stores, and wait for background writes.
+
+        The stores stay open: the caller owns them.
         """
         self._check_process()
         for recording in list(self._recordings.values()):
@@ -188,13 +194,23 @@ class MemoryManager(AsyncContext):
     async def search(
         self, query: str, *, stores: Sequence[str] | None = None, limit: int | None = None
     ) -> list[StoreEntry]:
-        """What the stores find, those named or all, asked at once: one store's behind
-        the other's in their order, each stamped with its name.
+        """Search the named stores, or all of them, at the same time.
 
-        Of each store `limit` at most, or what is configured for it, or 3. They are not
-        ranked among each other, and what two have comes twice (E25). A store that fails
-        is logged and left out; an unknown name is refused before any is asked. No
-        names, `[]`, find nothing (E20 to E24).
+        The results of each store follow those of the store before it, in configured
+        order. They are not ranked across stores, and duplicates remain. A store that
+        fails is logged and left out.
+
+        Args:
+            query: The text to search for.
+            stores: Names of stores. None means all; an empty list finds nothing.
+            limit: The maximum number of results per store. Without it the store's own
+                limit applies, or 3.
+
+        Returns:
+            The results, each with the name of its store.
+
+        Raises:
+            InvalidInput: For an unknown name, before any store is searched.
         """
         self._check_process()
         text = validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
@@ -220,14 +236,24 @@ class MemoryManager(AsyncContext):
         stores: Sequence[str] | None = None,
         provenance: Provenance | None = None,
     ) -> dict[str, ConflictReport]:
-        """Keep one text in the stores named, or in all that are writable and take
-        single texts, at once (E27). `provenance` says more than the manager's own of
-        where it comes from, to stores that take it.
+        """Add one text to the named stores, or to all that are writable and have `add`.
 
-        What is returned tells, by the name of the store, where something near it was
-        found, and what came of that. Every store is tried; `StoreAddFailure` names those that
-        failed and has what each raised (E30). `InvalidInput` where a name is unknown, a
-        store read-only or without `add`, or none is left (E28, E29).
+        The stores are written at the same time, and every store is tried.
+
+        Args:
+            content: The text.
+            metadata: JSON values to keep with it.
+            stores: Names of stores.
+            provenance: Extends the provenance of the manager. Only stores that take it
+                receive it.
+
+        Returns:
+            The conflicts found and their resolution, by name of the store.
+
+        Raises:
+            StoreAddFailure: Names the stores that failed, with the error of each.
+            InvalidInput: If a name is unknown, a store is read-only or has no `add`, or
+                no store is left.
         """
         self._check_process()
         text = content_of(content)
@@ -247,8 +273,9 @@ class MemoryManager(AsyncContext):
         return found
 
     async def flush(self) -> None:
-        """Tell the stores that learn everything that was said, and wait for what is
-        written behind; what fails is logged (E78).
+        """Deliver all pending messages to the stores, and wait for background writes.
+
+        Failures are logged.
         """
         self._check_process()
         for recording in list(self._recordings.values()):
@@ -259,7 +286,7 @@ class MemoryManager(AsyncContext):
         while self._behind:
             await asyncio.wait(self._behind)
 
-    # -- learning from what is said ----------------------------------------------------
+    # -- learning from messages --------------------------------------------------------
 
     async def record(
         self,
@@ -269,15 +296,20 @@ class MemoryManager(AsyncContext):
         user: str | None = None,
         model: Model | None = None,
     ) -> Recording:
-        """A recording of one run of an agent: what is said in it is told to every store
-        with `extraction`.
+        """Return a recording of one run of an agent, for every store with `extraction`.
 
-        Of a `session` its log is what is told: whatever is appended there, by anybody.
-        Without one the manager's `memory` keeps what is said until every store has it,
-        as a session of `user` that is erased with that user; without a memory this
-        process does. `run_id` names the run in keys and contexts, one's own or a new
-        one; by the session's id the same is given again. `model` is the agent's: it
-        reads what was said where neither the store nor the manager has another (E86).
+        The same session, or the same `run_id` without one, returns the same recording.
+
+        Args:
+            session: The session whose log is delivered, including messages of other
+                writers. Without it, the manager's `memory` holds the messages until
+                every store has them. They are then a session of `user`, erased with
+                that user. Without a memory this process holds them.
+            run_id: Names the run in keys and contexts. The default is the id of the
+                session, or a new id.
+            user: The owner of the messages if no `session` is given.
+            model: The model of the agent. It reads the messages if neither the store
+                nor the manager has one.
         """
         self._check_process()
         if session is not None and not isinstance(session, Session):
@@ -299,8 +331,9 @@ class MemoryManager(AsyncContext):
         return recording
 
     async def _begin_recording(self, session: Session | None, run_id: str) -> Recording:
-        """A recording, once it is noted that something may wait; or the one that was
-        begun meanwhile.
+        """Begin a recording after noting that messages may be pending.
+
+        Return the existing one if another call began it in the meantime.
         """
         name, names = _name(session, run_id), [store.name for store in self._learning]
         spool = Buffer(names) if session is None else Log(session, names)
@@ -315,8 +348,9 @@ class MemoryManager(AsyncContext):
                 del self._recordings[name]
 
         async def lets_go(kept_for: timedelta) -> bool:
-            """Whether nothing is left to be noted of the session: it is gone, or
-            somebody has begun to record it again.
+            """Delete or expire the session of the recording.
+
+            Return whether nothing is left to note: it is deleted, or recorded again.
             """
             assert session is not None and self._memory is not None  # noqa: S101, PT018 - of others nothing is the manager's
             async with self._turns.setdefault(name, asyncio.Lock()):
@@ -344,10 +378,13 @@ class MemoryManager(AsyncContext):
             return self._recordings.setdefault(name, recording)
 
     async def resume(self) -> int:
-        """Tell the stores what a process that died, or a store that failed, left untold
-        in the sessions of the manager's memory; in how many sessions there was
-        something. `open` does so, behind. A session that cannot be read is logged, and
-        looked at again the next time.
+        """Deliver messages that a dead process or a failing store left pending.
+
+        It covers the sessions of the manager's memory. `open` starts it in the
+        background. A session that cannot be read is logged, and tried again next time.
+
+        Returns:
+            The number of sessions with pending messages.
         """
         self._check_process()
         if self._memory is None:
@@ -358,7 +395,7 @@ class MemoryManager(AsyncContext):
         for session_id in left:
             try:
                 await self._resume(self._memory, session_id)
-            except Exception as error:  # noqa: BLE001 - there may be others
+            except Exception as error:  # noqa: BLE001 - go on with the other sessions
                 log.warning(
                     "pending messages of session '%s' could not be delivered: %s: %s",
                     session_id,
@@ -368,8 +405,9 @@ class MemoryManager(AsyncContext):
         return len(left)
 
     async def _resume(self, memory: Memory, session_id: str) -> None:
-        """Tell what is left in one session, and end that, unless somebody goes on with
-        it meanwhile.
+        """Deliver the pending messages of one session and end its recording.
+
+        The recording continues if another caller records the session in the meantime.
         """
         session = memory.session(session_id, create=False)
         if (name := _name(session, "")) in self._recordings:
@@ -379,7 +417,7 @@ class MemoryManager(AsyncContext):
         try:
             recording = await self._begin_recording(session, session_id.removeprefix(f"{NAMESPACE}/"))
             if is_own and name in self._resuming:
-                recording._stays = KEPT  # whoever died may yet turn out to be slow
+                recording._stays = KEPT  # the other process may be slow, not dead
             await recording.flush()
             if name not in self._resuming:
                 return
@@ -390,7 +428,7 @@ class MemoryManager(AsyncContext):
     async def _try_resume(self) -> None:
         try:
             await self.resume()
-        except Exception as error:  # noqa: BLE001 - it is tried again at the next opening
+        except Exception as error:  # noqa: BLE001 - the next opening tries again
             log.warning(
                 "messages left by an earlier process could not be delivered: %s: %s",
                 type(error).__name__,
@@ -401,23 +439,29 @@ class MemoryManager(AsyncContext):
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools for the model: those that search and add, as configured, then those
-        of the stores once the manager is open (E40).
+        """The tools for the model: the manager's own, then those of the stores.
+
+        Tools of stores are included once the manager is open.
         """
         return list(self._own_tools if self._tools is None else self._tools)
 
     def schemas(self, format: ToolFormat = "openai") -> list[dict[str, Any]]:
-        """The tools as an API takes them: `"openai"` or `"anthropic"`."""
+        """Return the tools in the format of an API: `"openai"` or `"anthropic"`."""
         return [tool.schema(format) for tool in self.tools]
 
     async def dispatch(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, provenance: Provenance | None = None
     ) -> Any:
-        """Do what a model asks of a tool, and return what it answers, as JSON can hold
-        it. An error's text is for the model to read.
+        """Run a tool call of a model and return its result as JSON values.
 
-        `provenance` says what the model had before it when it asked
-        (`Provenance(source="web:example.com", run="r1")`): what it adds carries that.
+        Error messages are written for the model to read.
+
+        Args:
+            name: The name of the tool.
+            arguments: The arguments that the model gave.
+            provenance: The sources that the model had read, such as
+                `Provenance(source="web:example.com", run="r1")`. Entries that the call
+                adds carry it.
         """
         self._check_process()
         came_of = _provenance(provenance)
@@ -434,10 +478,11 @@ class MemoryManager(AsyncContext):
             _CAME_OF.reset(told)
 
     async def inject(self, messages: Sequence[Any]) -> list[Any]:
-        """The messages, of any framework's shape, with what memory knows in the latest
-        one of the user. They are for one call of the model: what was given is not
-        changed, and what is returned is not to be stored (E51, E52). Where nothing is
-        known, or something fails, they are as given.
+        """Return the messages, with facts from memory in the latest user message.
+
+        The messages may have the shape of any framework. The result is for one model
+        call and must not be stored; the given messages are not changed. If nothing is
+        known, or something fails, the messages are returned as given.
         """
         self._check_process()
         if self._injection is None:
@@ -451,9 +496,7 @@ class MemoryManager(AsyncContext):
     # -- parts -------------------------------------------------------------------------
 
     def _check_process(self) -> None:
-        """Raise `ForkedProcess` if a memory of the manager's was opened before this
-        process was forked.
-        """
+        """Raise `ForkedProcess` if a memory was opened before the process forked."""
         for access in [store.access for store in self.stores] + [
             None if self._memory is None else self._memory._access
         ]:
@@ -489,7 +532,7 @@ class MemoryManager(AsyncContext):
             return shown
         except ForkedProcess:
             raise
-        except Exception as error:  # noqa: BLE001 - a store is anybody's
+        except Exception as error:  # noqa: BLE001 - stores may raise anything
             log.warning(
                 "memory store '%s' could not be searched: %s: %s", store.name, type(error).__name__, error
             )
@@ -501,8 +544,9 @@ class MemoryManager(AsyncContext):
         stores: Sequence[NamedStore],
         provenance: Provenance,
     ) -> dict[str, ConflictReport]:
-        """Keep every entry in every store, at once. What was found near the last of
-        them, by store.
+        """Add every entry to every store, all at the same time.
+
+        Return the conflicts of the last entry by store.
         """
 
         async def add_entry(
@@ -539,7 +583,7 @@ class MemoryManager(AsyncContext):
         }
 
     def _make_tools(self, searching: SearchTool | None, adding: AddTool | None) -> list[Tool]:
-        """The manager's own tools."""
+        """Return the manager's own tools."""
         made = []
         if searching is not None:
             tool_name("search_tool.name", searching.name)
@@ -567,7 +611,7 @@ class MemoryManager(AsyncContext):
         return distinct(made)
 
     def _tool_stores(self, field: str, given: Sequence[Any]) -> list[NamedStore]:
-        """Stores by name or as they are, each once."""
+        """Return the stores given by name or as objects, without duplicates."""
         found: dict[str, NamedStore] = {}
         for one in validation.sequence(field, given):
             same = [store for store in self.stores if one in (store.name, store) or one is store.store]
@@ -644,13 +688,13 @@ class MemoryManager(AsyncContext):
             try:
                 with span("create_memory", self._attributes):
                     await self._add_to_stores([(text, None) for text in texts], stores, provenance)
-            except Exception as error:  # noqa: BLE001 - nobody waits for it
+            except Exception as error:  # noqa: BLE001 - no caller waits for it
                 log.warning("entries that a model added were not stored: %s", error)
 
         self._run_behind(add_texts())
 
     def _run_behind(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it behind the caller's back; `flush` and `close` wait for it."""
+        """Run work in the background; `flush` and `close` wait for it."""
         try:
             self._check_process()
         except ForkedProcess:
@@ -662,7 +706,7 @@ class MemoryManager(AsyncContext):
 
 
 def _name(session: Session | None, run_id: str) -> _Name:
-    """By what a recording is known: its session, or the run of one that has none."""
+    """Return the key of a recording: its session, or its run without a session."""
     return (False, run_id) if session is None else (True, session.id)
 
 
@@ -699,14 +743,14 @@ def _provenance(given: object) -> Any:
 
 
 def _names(stores: Sequence[str]) -> list[str]:
-    """The names, each once."""
+    """Return the names without duplicates."""
     return list(
         dict.fromkeys(validation.text("stores", name) for name in validation.sequence("stores", stores))
     )
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
-    """What an error is made of, where it stands for several."""
+    """Return the single errors inside a group of errors."""
     several = (
         error.exceptions
         if isinstance(error, BaseExceptionGroup)
@@ -718,8 +762,9 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 def _within(scope: Sequence[NamedStore], stores: Sequence[str] | None) -> list[str]:
-    """Of the names a model gives those that its tool reaches; all where it gives none.
-    Others are dropped with a warning (E33, E34).
+    """Return the requested stores that the tool reaches; all if none is requested.
+
+    Other names are dropped with a warning.
     """
     reached = [store.name for store in scope]
     asked = _names(stores or ())

@@ -1,9 +1,8 @@
-"""Two small stores on plain files, which a hand may edit: one JSON file, and a folder
-of Markdown (E88 to E94).
+"""Two small stores on editable plain files: a JSON file and a folder of Markdown.
 
-For notes beside an agent, and as examples of a store of one's own. Their methods block,
-so a manager calls them in a thread; each call reads what is on the disk. One process at
-a time writes.
+Use them for notes beside an agent, and as examples of custom stores. Their methods
+block, so a manager calls them in a thread. Each call reads the files again. Only one
+process may write at a time.
 """
 
 from __future__ import annotations
@@ -33,8 +32,10 @@ _UNFIT = re.compile(r"\.\.+|[^\w.-]", re.ASCII)
 
 
 class Strategy(Protocol):
-    """Another way to search a store: it is told what is added, and asked for the ids of
-    what answers, the best first, each with its score (E94).
+    """A custom search for a store.
+
+    `index` receives every added text. `search` returns ids with their scores, the best
+    first.
     """
 
     def index(self, entry_id: str, content: str) -> object: ...
@@ -52,9 +53,9 @@ class _Text:
 
 
 class JsonStore:
-    """Entries in one JSON file; without a path they last as long as the object.
+    """A store in one JSON file, or in memory without a path.
 
-    `JsonStore.at_home("notes")` has its file in the home folder. No file is touched
+    `JsonStore.at_home("notes")` uses a file in the home folder. No file is touched
     before the first call.
     """
 
@@ -66,15 +67,16 @@ class JsonStore:
 
     @classmethod
     def at_home(cls, name: str, *, strategy: Strategy | None = None) -> JsonStore:
-        """The store of that name: `~/.memory-tiers/<name>.json`, whatever of the name
-        no file may have made `_`.
+        """Open the store at `~/.memory-tiers/<name>.json`.
+
+        Characters that a file name may not have become `_`.
         """
         if not validation.identifier("name", name).strip():
             raise InvalidInput("name", "must not be blank")
         return cls(FOLDER / f"{_UNFIT.sub('_', name).lstrip('.') or '_'}.json", strategy=strategy)
 
     def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> str:
-        """Keep a text, and return its id; the same text again has the same (E89)."""
+        """Add a text and return its id. The same text again returns the same id."""
         text = content_of(content)
         about = None if metadata is None else validation.json_object("metadata", metadata)
         with self._turn:
@@ -99,8 +101,10 @@ class JsonStore:
         return made
 
     def search(self, query: str, *, limit: int = 3) -> list[StoreEntry]:
-        """Entries by how many words of the query they have, among equals the newest;
-        none without one (E90). The score is in the metadata.
+        """Return entries by the number of query words that they have, best first.
+
+        Ties are ordered from the newest. Entries without any of the words are left out.
+        The score is in the metadata.
         """
         with self._turn:
             records = self._read()
@@ -122,7 +126,10 @@ class JsonStore:
         return [self._check_record(number, record) for number, record in enumerate(records)]
 
     def _check_record(self, number: int, record: object) -> dict[str, Any]:
-        """A record as a hand may have left it: without an id, a moment or metadata."""
+        """Check a record that a user may have edited.
+
+        A missing id, time or metadata gets a default.
+        """
         if not isinstance(record, dict) or not isinstance(record.get("content"), str):
             raise self._corrupt_record_error(number, "a record must be an object with a content that is text")
         if not isinstance(record.get("metadata"), dict | None):
@@ -157,10 +164,10 @@ class JsonStore:
 
 
 class MarkdownStore:
-    """Notes in a folder, one Markdown file for each first line (E93): what is added
-    under the same first line goes into the same file.
+    """Notes in a folder, one Markdown file for each distinct first line.
 
-    `namespace` is a folder within it: stores with different ones do not see each other.
+    Texts with the same first line go into the same file. `namespace` is a subfolder:
+    stores with different namespaces do not see each other's notes.
     """
 
     def __init__(
@@ -173,10 +180,10 @@ class MarkdownStore:
         self._turn = threading.Lock()
 
     def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> str:
-        """Keep a text: its first line names the file, the other lines go to the end of
-        it, or of a new one. Returns the file's name.
+        """Add a text to the note that its first line names, and return the file's name.
 
-        Metadata are not kept: the file is prose.
+        The other lines are appended to that file, which is created if needed. Metadata
+        is not stored: the file is prose.
         """
         heading, _, rest = content_of(content).strip().partition("\n")
         with self._turn:
@@ -192,15 +199,16 @@ class MarkdownStore:
         return path.name
 
     def _fallback_name(self) -> str:
-        """A name that no note has, for one whose first line makes none."""
+        """Return an unused file name for a first line that yields none."""
         at = time.time_ns() // 1_000_000
         while (self._folder / f"entry-{at}.md").exists():
             at += 1
         return f"entry-{at}"
 
     def search(self, query: str, *, limit: int = 10) -> list[StoreEntry]:
-        """Whole notes by how many words of the query they have, among equals the one
-        written last.
+        """Return notes by the number of query words that they have, best first.
+
+        Ties are ordered from the last written.
         """
         with self._turn:
             paths = sorted(self._folder.glob("*.md")) if self._folder.is_dir() else []
@@ -233,8 +241,9 @@ def _words(text: str) -> set[str]:
 
 
 def _in_order(text: str) -> list[str]:
-    """The words of a text, each whole: a mark, as a vowel sign of Devanagari, belongs
-    to its letter (E90).
+    """Return the words of a text in order.
+
+    A combining mark, such as a vowel sign of Devanagari, belongs to its letter.
     """
     kept = " "
     for c in unicodedata.normalize("NFC", text.casefold()):
@@ -245,15 +254,16 @@ def _in_order(text: str) -> list[str]:
 
 
 def _folder_of(namespace: str) -> str:
-    """A folder's name that no other namespace has: where some of it no folder may have,
-    a digest of all of it stands behind the rest.
+    """Return a folder name that is unique to the namespace.
+
+    If characters must be replaced, a digest of the whole namespace is appended.
     """
     fit = _UNFIT.sub("_", namespace).lstrip(".")
     return fit if fit == namespace else f"{fit}-{sha256(namespace.encode()).hexdigest()[:8]}"
 
 
 def _slug(heading: str) -> str:
-    """A file's name of a first line (E93); empty where there is no word in it."""
+    """Return the file name for a first line; empty if the line has no word."""
     return _full_slug(heading)[:LONGEST_SLUG].strip("-")
 
 
@@ -262,8 +272,9 @@ def _full_slug(heading: str) -> str:
 
 
 def _lines_to_add(heading: str, rest: str, note: str) -> str:
-    """What a text adds to the note of its name: the lines behind the first, and the
-    first too where only its beginning is the note's name and the note has it not.
+    """Return the lines that a text adds to the note with its name.
+
+    The first line is included if the file name truncates it and the note lacks it.
     """
     named = _full_slug(heading)
     is_there = len(named) <= LONGEST_SLUG or any(_full_slug(line) == named for line in note.splitlines())
@@ -271,7 +282,7 @@ def _lines_to_add(heading: str, rest: str, note: str) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file whole, or leave it as it was."""
+    """Replace a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:

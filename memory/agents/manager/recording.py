@@ -1,5 +1,6 @@
-"""What is said while an agent runs, told to every store that learns from it: each once,
-in order, behind the agent's back.
+"""Deliver messages of a running agent to the stores that learn from them.
+
+Each store receives each message once and in order, in the background.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from memory.policies.extraction import ExtractedFact, MessageFilter, key_of
 log = logging.getLogger(__name__)
 
 PATIENCE = 10
-"""Failures in a row after which a store is tried more seldom (E75)."""
+"""After this many failures in a row a store is tried less often."""
 SELDOM = 3
-"""Of so many requests one is tried then."""
+"""Then only one of this many requests is tried."""
 
 
 class Attachment:
-    """One store and one recording: how far the store has come, and how it fares."""
+    """The delivery state of one store in one recording."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class Attachment:
         provenance: Provenance = UNSAID,
         gates: StoreGates | None = None,
     ) -> None:
-        assert store.learns is not None  # noqa: S101 - others are not attached
+        assert store.learns is not None  # noqa: S101 - other stores are not attached
         self._store = store
         self._settings: Extraction = store.learns
         self._spool = spool
@@ -55,20 +56,20 @@ class Attachment:
         self._turns = 0
         self._come: Position | None = None
         self._owes_note = False
-        """Whether it has come further than is noted."""
+        """Whether the position has advanced beyond the stored one."""
         self._failures = 0
         self._waited = 0
 
     def fires(self) -> bool:
-        """Whether a turn that is over asks for a save (E62, E63)."""
+        """Count an ended turn and return whether a trigger asks for a save."""
         self._turns += 1
         return any(self._turns % trigger.turns == 0 for trigger in self._settings.triggers)  # type: ignore[union-attr]
 
     async def save(self, *, whatever: bool = False) -> None:
-        """Tell the store what it has not; never two at once, so nothing overtakes (E70,
-        E73). A failure is logged, and the same is told again the next time; a store
-        that failed ten times in a row is tried at every third request, or `whatever` is
-        (E75, E78).
+        """Deliver pending messages to the store, one call at a time and in order.
+
+        A failure is logged, and the same messages are delivered again next time. After
+        ten failures in a row only every third call tries, unless `whatever` is True.
         """
         async with self._turn:
             if not whatever and self._failures >= PATIENCE:
@@ -80,7 +81,7 @@ class Attachment:
                     describe("gen_ai.memory.record.count", await self._deliver_pending())
             except ForkedProcess:
                 raise
-            except Exception as error:  # noqa: BLE001 - a store and a model are anybody's
+            except Exception as error:  # noqa: BLE001 - stores and models may raise anything
                 self._failures += 1
                 why = f"{type(error).__name__}: {error}"
                 log.warning(
@@ -91,7 +92,7 @@ class Attachment:
                 )
 
     async def _deliver_pending(self) -> int:
-        """Tell everything since the mark; how many messages."""
+        """Deliver all messages after the position and return their number."""
         if self._come is None:
             self._come = await self._spool.position(self._store.name)
         count = 0
@@ -119,15 +120,18 @@ class Attachment:
             self._come, self._owes_note = Position(behind), True
 
     def _left_of(self, message: Message) -> Message | None:
-        """What the filter leaves: a copy, so that neither a filter nor a store changes
-        what others are told, or this one again (E64, E67).
+        """Return the filtered message, or None if the filter leaves it out.
+
+        The filter gets a copy, so it cannot change what other stores receive.
         """
         leaves = self._settings.filter
         return leaves(message if isinstance(leaves, MessageFilter) else message.model_copy(deep=True))
 
     def _came_of(self, heard: Sequence[Message]) -> Provenance:
-        """Where facts of these messages come from: what tools brought is among it also
-        where it is left out, for others repeat it.
+        """Return the provenance of facts from these messages.
+
+        It includes results of tools that the filter left out: other messages may repeat
+        them.
         """
         sources = [
             origin("source", source) for message in heard if (source := source_of(message)) is not None
@@ -152,8 +156,10 @@ class Attachment:
                 raise result
 
     async def _add_fact(self, fact: ExtractedFact, of: range, provenance: Provenance) -> None:
-        """Keep a fact; by a key where the store takes one, so that it is kept once
-        however often it is told (decision E71).
+        """Add a fact to the store.
+
+        If the store takes keys, the fact has one, so a repeated delivery stores it
+        once.
         """
         key = key_of(self._context["run_id"], of, fact.content) if self._store.takes_keys else None
         try:
@@ -172,17 +178,18 @@ class Attachment:
 
 @explain_guesses
 class Recording:
-    """One run of an agent, as `MemoryManager.record` gives it out: what is said is
-    added, and after each turn stores are told, as their triggers say.
+    """A recording of one run of an agent, returned by `MemoryManager.record`.
+
+    Add messages to it. After each turn the stores whose triggers fire receive them.
 
         recording = await manager.record(session=session)
         await recording.add([user_message, answer])
         await recording.turn_ended()
 
-    Stores are told behind the agent's back, and what fails is told again: no failure
-    reaches the agent (E72). What goes to one store goes in order, each message once
-    unless a failure leaves in doubt whether it arrived (E9); what another store does is
-    no matter (E74).
+    Delivery runs in the background, and failed deliveries are repeated. No failure
+    reaches the agent. Each store receives the messages in order, and each of them once.
+    Only a delivery that a failure left in doubt is repeated. Stores do not affect each
+    other.
     """
 
     def __init__(
@@ -202,33 +209,36 @@ class Recording:
         self._leaves = leaves
         self._lets_go = lets_go
         self._stays: timedelta | None = None
-        """How long its session is kept once every store has everything; None where that
-        is not for the manager to say.
+        """How long the session is kept after full delivery.
+
+        None if the manager does not own the session.
         """
 
     @property
     def run_id(self) -> str:
+        """The name of the run in keys and contexts."""
         return str(self._context["run_id"])
 
     def take(self, model: Model | None) -> None:
-        """Let this model read what is said, where there is no other."""
+        """Use this model to read messages if there is no other."""
         self._context["model"] = self._context["model"] or model
 
     async def add(self, message: MessageLike | Sequence[MessageLike]) -> None:
-        """Note what was said, a message or several, in any shape. Where the recording
-        is of a session it is appended there: do not do both.
+        """Add one or several messages, in any supported shape.
 
-        From here on nothing is lost, whatever becomes of the caller's own list (E65),
-        and where the manager has a memory, of this process. A call that failed can be
-        repeated, before anything else is added, as `Session.append` has it.
+        With a session they are appended to it, so do not append them yourself too.
+        Later changes of the caller's list have no effect. If the manager has a memory,
+        the messages also survive this process. A failed call can be repeated before
+        anything else is added, as with `Session.append`.
         """
         await self._spool.add(
             import_messages(message) if isinstance(message, list | tuple) else import_message(message)
         )
 
     async def turn_ended(self) -> None:
-        """A turn of the agent is over: stores whose triggers fire are told, behind its
-        back.
+        """Note that a turn has ended, and save to the stores whose triggers fire.
+
+        The saves run in the background.
         """
         self._behind(self._waits())
         for attachment in self._attachments:
@@ -236,13 +246,14 @@ class Recording:
                 self._behind(attachment.save())
 
     async def _is_of(self, session: Session | None) -> bool:
-        """Whether it is of the life that this session has, and not of one of its id
-        that was deleted.
+        """Return whether the recording is of this session.
+
+        A deleted session with the same id is another session.
         """
         return await self._spool.is_of(session)
 
     async def _waits(self) -> None:
-        """What is appended past the recording waits too."""
+        """Note that messages which others appended to the session are pending."""
         try:
             await self._spool.wait()
         except Exception as error:  # noqa: BLE001 - no failure reaches the agent
@@ -254,16 +265,20 @@ class Recording:
             )
 
     async def flush(self) -> None:
-        """Tell every store everything, whatever its triggers and its failures say;
-        comes back even where a store fails (E78, E79).
+        """Deliver everything to every store, despite triggers and earlier failures.
+
+        Failures are logged, not raised.
         """
         await asyncio.gather(*(attachment.save(whatever=True) for attachment in self._attachments))
 
     async def close(self) -> bool:
-        """Tell every store everything, and end; whether every store has it, and it was
-        noted. What one did not take waits in the session, or is gone where there is
-        none. Until it is closed a recording is kept by its manager, whose own `close`
-        closes it.
+        """Deliver everything to every store and end the recording.
+
+        Undelivered messages wait in the session; without a session they are lost. The
+        manager keeps a recording until it is closed, and closes it in its own `close`.
+
+        Returns:
+            Whether every store has everything and this was stored.
         """
         self._leaves()
         await self.flush()

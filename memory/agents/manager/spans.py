@@ -1,6 +1,4 @@
-"""A span for each operation of a manager, by OpenTelemetry where that is installed
-(E95).
-"""
+"""OpenTelemetry spans of a manager's operations, if OpenTelemetry is installed."""
 
 from __future__ import annotations
 
@@ -9,14 +7,15 @@ from contextlib import contextmanager
 from typing import Any
 
 Describe = Callable[[str, int], None]
-"""Notes a number on the span under way."""
+"""Sets a number on the current span."""
 SCOPE = "memory.agents.manager"
 
 
 @contextmanager
 def span(operation: str, attributes: Mapping[str, str]) -> Iterator[Describe]:
-    """One operation, with the agent's own attributes. Recorded are names and counts,
-    never a text; the span ends however the operation does.
+    """Open a span for one operation, with the agent's attributes.
+
+    It records names and counts, never texts. It always ends with the operation.
     """
     try:
         from opentelemetry import trace
@@ -36,5 +35,5 @@ def span(operation: str, attributes: Mapping[str, str]) -> Iterator[Describe]:
             yield lambda name, count: one.set_attribute(name, count)
         except BaseException as error:
             one.set_attribute("error.type", type(error).__name__)
-            one.set_status(StatusCode.ERROR)  # no message: it may name what a user said
+            one.set_status(StatusCode.ERROR)  # no message: it may contain user data
             raise

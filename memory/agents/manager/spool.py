@@ -1,6 +1,4 @@
-"""What was said and is not yet in every store: numbered, kept until it is, and how far
-each store has come.
-"""
+"""Messages that are not yet in every store, and the delivery position of each store."""
 
 from __future__ import annotations
 
@@ -22,11 +20,9 @@ from memory.orchestrator.storage.sources import MessageSource, track_source
 
 PREFIX = "extraction:"
 STREAMS = timedelta(minutes=5)
-"""After so long nothing is added any more to a message that is not final: it is taken
-as it stands.
-"""
+"""A message that is not final counts as complete after this long without an update."""
 BATCH = 200
-"""Messages of one save at most."""
+"""The maximum number of messages of one save."""
 PAGE = 500
 _SPEAK = (Role.USER, Role.ASSISTANT, Role.TOOL)
 
@@ -35,76 +31,84 @@ Numbered = tuple[int, Message]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a store has come."""
+    """The delivery position of a store."""
 
     mark: int = 0
-    """The number of the first message that it has not."""
+    """The number of the first message that the store has not received."""
     until: int | None = None
-    """Where a range ends that somebody began to tell it: whoever goes on tells that
-    range and no other. None where nobody did.
+    """The end of a range whose delivery has begun; None if none has.
+
+    Every process that continues must deliver exactly this range.
     """
     waits: bool = True
-    """Whether something may wait for it."""
+    """Whether messages may be pending for the store."""
     closing: str | None = None
-    """Who is about to note that nothing does."""
+    """The token of the recording that is about to note that nothing is pending."""
 
     def at(self, mark: int) -> Position:
-        """Once it has what is before this mark, or what another process has told it
-        beyond; and something may wait for it.
+        """Return the position after delivery up to `mark`, with messages pending.
+
+        It keeps a position or a begun range that another process moved beyond `mark`.
         """
         mark = max(mark, self.mark)
         return Position(mark, self.until if self.until is not None and self.until > mark else None)
 
 
 class Spool(Protocol):
-    """Where messages wait. Numbers begin at 0 and go up by one (E66)."""
+    """Where messages wait. Their numbers start at 0 and are consecutive."""
 
     async def open(self) -> None:
-        """Note that something may wait for each store, before there is."""
+        """Note that messages may be pending for each store, before any is added."""
         ...
 
     async def is_of(self, session: Session | None) -> bool:
-        """Whether it is of the life that this session has."""
+        """Return whether it is of this session, not of a deleted one with its id."""
         ...
 
     async def add(self, messages: Sequence[Message]) -> None: ...
     async def wait(self) -> None:
-        """Note it again where somebody has noted since that nothing does."""
+        """Note again that messages are pending, if the opposite has been noted."""
         ...
 
     async def since(self, mark: int, until: int | None) -> tuple[list[Numbered], int]:
-        """Messages from the mark on, those before `until` and 200 at most, and the mark
-        behind them. What is still being said ends them.
+        """Return up to 200 messages from `mark` to `until`, and the mark after them.
+
+        They end before a message that is still being streamed.
         """
         ...
 
     async def position(self, store: str) -> Position: ...
     async def begin_delivery(self, store: str, mark: int, until: int) -> Position:
-        """Note that a store is about to be told this range; what it is to be told
-        instead where another has told more, or begun to.
+        """Note that the delivery of this range to a store begins.
+
+        Return the range to deliver. It differs if another process has delivered more or
+        has begun a delivery.
         """
         ...
 
     async def commit(self, store: str, mark: int) -> None: ...
     async def track_source(self, of: range) -> AbstractContextManager[None]:
-        """A context in which entries that are written name the messages of this range
-        as their source.
-        """
+        """Return a context in which written entries name this range as their source."""
         ...
 
     async def is_delivered(self) -> bool:
-        """Whether every store has everything."""
+        """Return whether every store has everything."""
         ...
 
     async def close(self) -> bool:
-        """Note of each store that has everything that nothing waits for it, unless
-        something came in between; whether of all.
+        """Note for each store that has everything that nothing is pending.
+
+        Do not note it if messages were added in between. Return whether it is noted for
+        all stores.
         """
         ...
 
 
 class Buffer:
-    """In this process, and lost with it. What every store has is let go (E80)."""
+    """A spool in this process, lost with it.
+
+    Messages are dropped once every store has them.
+    """
 
     def __init__(self, stores: Sequence[str]) -> None:
         self._marks = dict.fromkeys(stores, 0)
@@ -112,13 +116,13 @@ class Buffer:
         self._first = 0
 
     async def open(self) -> None:
-        """Nothing outlives the process, so nothing is noted."""
+        """Do nothing: the buffer does not outlive the process."""
 
     async def is_of(self, session: Session | None) -> bool:
         return session is None
 
     async def wait(self) -> None:
-        """As `open`."""
+        """Do nothing, as `open`."""
 
     async def add(self, messages: Sequence[Message]) -> None:
         if self._marks:
@@ -141,15 +145,15 @@ class Buffer:
         self._first += gone
 
     async def track_source(self, of: range) -> AbstractContextManager[None]:
-        """No session has these messages, so nothing names them."""
+        """Track nothing: the messages belong to no session."""
         return nullcontext()
 
     async def is_delivered(self) -> bool:
-        """Whether every store has everything."""
+        """Return whether every store has everything."""
         return not self._held
 
     async def close(self) -> bool:
-        """As `is_told`."""
+        """Return whether every store has everything."""
         return not self._held
 
     def __len__(self) -> int:
@@ -157,14 +161,16 @@ class Buffer:
 
 
 class Log:
-    """The log of a session: what was said there is durable, and erased with it.
+    """A spool on the log of a session: durable, and erased with the session.
 
-    How far a store has come is a run of the session, queued for as long as something
-    may wait: so what a process left behind is found by the index of runs. Several
-    processes may record one session, and one that was taken for dead may be slow, so a
-    mark only goes on; and that nothing waits is noted by who has first noted that he is
-    about to, then looked what there is, and was not contradicted since. Who adds
-    contradicts him, once what he added is there.
+    The position of a store is a run of the session, queued while messages may be
+    pending. So the index of runs finds the sessions that a dead process left behind.
+
+    Several processes may record one session, and a process taken for dead may only be
+    slow. Therefore a mark never goes back. To note that nothing is pending, a recording
+    works in three steps. It stores its token, reads the number of messages, and then
+    writes the note if its token is still there. A writer removes the token after it
+    added messages.
     """
 
     def __init__(self, session: Session, stores: Sequence[str]) -> None:
@@ -173,12 +179,13 @@ class Log:
         self._token = token_hex(8)
         self._have_all: list[str] = []
         self._unnoted: Sequence[Message] | None = None
-        """What was said last, where it could not be noted that it waits: given again it
-        is not said twice.
+        """Messages that were appended, but not noted as pending.
+
+        If they are added again, they are not appended twice.
         """
 
     async def open(self) -> None:
-        """Note that something may wait for each store, before there is."""
+        """Note that messages may be pending for each store, before any is added."""
         for store in self._stores:
             await self._change(store, lambda come: come.at(0))
 
@@ -198,8 +205,9 @@ class Log:
         self._unnoted = None
 
     async def wait(self) -> None:
-        """Note it again where somebody has noted since that nothing does, or that he is
-        about to.
+        """Note again that messages are pending.
+
+        It is needed if another recording has noted the opposite, or is about to.
         """
         there = await asyncio.gather(*map(self.position, self._stores))
         for store, come in zip(self._stores, there, strict=True):
@@ -235,16 +243,18 @@ class Log:
         await self._change(store, lambda come: come.at(mark))
 
     async def track_source(self, of: range) -> AbstractContextManager[None]:
-        """The messages are erased with what was made of them: in the stores of the
-        session's own memory.
+        """Return a context in which written entries name the messages as their source.
+
+        Then entries in the stores of the session's own memory are erased with them.
         """
         life, placement = (await self.session._conversation()).log.life, self.session._access.engine.placement
         source = MessageSource(life.session_id, life.incarnation, numbers=(of.start + 1, of.stop))
         return track_source(placement, life.tenant, source)
 
     async def is_delivered(self) -> bool:
-        """Whether every store has everything; it is about to be noted of those that
-        have.
+        """Return whether every store has everything.
+
+        It stores this recording's token for each store, as preparation for `close`.
         """
         come = [
             await self._change(store, lambda come: replace(come, closing=self._token))
@@ -255,8 +265,10 @@ class Log:
         return len(self._have_all) == len(come)
 
     async def close(self) -> bool:
-        """Note of each store that has everything that nothing waits for it, unless
-        something came in between; whether of all.
+        """Note for each store that has everything that nothing is pending.
+
+        Do not note it if messages were added in between. Return whether it is noted for
+        all stores.
         """
 
         def stop_waiting(come: Position) -> Position:
@@ -266,9 +278,7 @@ class Log:
         return len(ends) == len(self._stores) and not any(come.waits for come in ends)
 
     async def _change(self, store: str, change: Callable[[Position], Position]) -> Position:
-        """Note what follows from what is noted of a store, which nobody changes in
-        between.
-        """
+        """Change the stored position of a store atomically."""
         log = (await self.session._conversation()).log
         come = Position()
 
@@ -297,8 +307,9 @@ async def _incarnation(session: Session) -> str:
 
 
 def _position_of(run: Run | None, incarnation: str) -> Position:
-    """What a run says; nothing where it is of a session of the same id that was
-    deleted.
+    """Return the position that a run stores.
+
+    A run of a deleted session with the same id counts as empty.
     """
     if run is None or run.metadata.get("of") != incarnation:
         return Position(waits=False)
@@ -312,7 +323,7 @@ def _most(mark: int, until: int | None) -> int:
 
 
 async def waiting_sessions(memory: Memory, store: str) -> list[str]:
-    """The sessions in which something may wait for a store."""
+    """Return the sessions in which messages may be pending for a store."""
     found: list[str] = []
     cursor = None
     while True:

@@ -1,6 +1,4 @@
-"""What a memory manager manages: stores by name, each any object that can search, and
-what of them else can be asked.
-"""
+"""The stores of a manager: named objects that can search, and may do more."""
 
 from __future__ import annotations
 
@@ -25,65 +23,74 @@ from memory.orchestrator.retrieval.search import FoundEntry
 from memory.orchestrator.storage.callbacks import invoke
 
 LIMIT = 3
-"""What a store is asked for where neither the caller nor its configuration says (E21)."""
+"""The limit of a search if neither the caller nor the store sets one."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoreEntry(ResultMixin):
-    """What a store found. `store_name` is stamped by the manager (E1)."""
+    """A result of a store. The manager sets `store_name`."""
 
     content: str
     store_name: str | None = None
     metadata: dict[str, Any] | None = None
     score: None = None
-    """Always None: results of several stores are concatenated, and their order has no
-    sort key.
-    """
+    """Always None: results of several stores are concatenated, without a sort key."""
     relevance: float | None = None
-    """How well the entry answers, from 0 to 1; None where the store does not say."""
+    """How well the entry answers, from 0 to 1; None if the store does not say."""
 
 
 class MemoryStore:
-    """A base for stores of one's own: `search` is needed, the rest by presence. What is
-    not overridden counts as not there (E10).
+    """A base class for custom stores.
+
+    `search` is required. Other methods are optional: a method that is not overridden
+    counts as missing.
     """
 
     async def search(self, query: str, *, limit: int) -> Sequence[Any]:
-        """The best entries, at most so many, the best first: `StoreEntry`, mappings
-        with a `content`, or texts.
+        """Return the best entries, at most `limit`, the best first.
+
+        Each is a `StoreEntry`, a mapping with a `content`, or a text.
         """
         raise Unsupported("search", store=type(self).__name__)
 
     async def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> Any:
-        """Keep one text. It may be told the same again (E9); what it returns is its own
-        affair (E8).
+        """Add one text.
+
+        The manager may repeat a call with the same text. A store chooses its return
+        value.
         """
         raise Unsupported("add", store=type(self).__name__)
 
     async def add_messages(self, messages: Sequence[Any], context: Mapping[str, Any] | None = None) -> Any:
-        """Keep what was said; see `add`."""
+        """Add messages as they are; calls may be repeated, as with `add`."""
         raise Unsupported("add_messages", store=type(self).__name__)
 
     async def initialize(self) -> None:
-        """What is to be done once before it is used (E6)."""
+        """Prepare the store. The manager calls it once, before the first use."""
 
     def get_tools(self) -> Sequence[Any]:
-        """Tools of its own, registered behind the manager's (E7)."""
+        """Return more tools. The manager registers them after its own."""
         return ()
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class NamedStore:
-    """A store under a name, and how it is used.
+    """A store with its name and settings.
 
-    `store` is a scoped view of a memory, or any object with `search`, and with `add` or
-    `add_messages` where it is `writable`; its methods may block: they are called in a
-    thread then. `description` tells a model what is in it; `limit` is what it is asked
-    for unless the caller says otherwise. With `extraction` it is told what an agent's
-    conversations say, as `MemoryManager.record` has it: the same again where it is in
-    doubt whether it arrived, under the same `key` where its `add` takes one, as that of
-    a scope of a memory does. Where its `add` takes a `provenance`, as that does, it is
-    told where what is added comes from.
+    The manager may deliver messages again if it does not know whether they arrived.
+    Then it uses the same `key`, if the store's `add` takes one. If `add` takes a
+    `provenance`, it also receives the provenance of the text. A scope of a memory takes
+    both.
+
+    Args:
+        name: The name of the store.
+        store: A scoped view of a memory, or any object with `search`. A writable store
+            needs `add` or `add_messages`. Blocking methods are called in a thread.
+        description: Tells a model what the store holds.
+        limit: The limit of a search if the caller gives none.
+        writable: Whether the manager may add to it.
+        extraction: Whether and how it receives an agent's messages. See
+            `MemoryManager.record`.
     """
 
     name: str
@@ -93,7 +100,7 @@ class NamedStore:
     writable: bool = False
     extraction: bool | Extraction = False
     learns: Extraction | None = field(init=False, default=None)
-    """What `extraction` comes to; None where nothing is extracted into it."""
+    """The resolved `extraction`; None if nothing is extracted into the store."""
     _can: Mapping[str, Callable[..., Any]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -109,7 +116,7 @@ class NamedStore:
         if "search" not in self._can:
             raise InvalidInput(
                 "stores",
-                f"store '{self.name}' has no search method, which {type(self.store).__name__} would need",
+                f"store '{self.name}' has no search method. Add one to {type(self.store).__name__}",
             )
         able = {"adds": self.can("add"), "takes_messages": self.can("add_messages")}
         object.__setattr__(
@@ -120,12 +127,12 @@ class NamedStore:
         return f"<NamedStore {self.name!r}{' writable' * self.writable}>"
 
     def can(self, ability: str) -> bool:
-        """Whether the store has that method itself (E10)."""
+        """Return whether the store itself has that method."""
         return ability in self._can
 
     @property
     def access(self) -> Access | None:
-        """The access to the memory that the store is a view of; None for other stores."""
+        """The access to the memory that the store is a view of, or None."""
         if not _is_view(self.store):
             return None
         view: ScopedMemory = getattr(self.store, "_original", self.store)
@@ -138,14 +145,12 @@ class NamedStore:
 
     @property
     def takes_keys(self) -> bool:
-        """Whether what is added under a key is kept once, however often it is told."""
+        """Whether `add` takes a key, so that repeated calls store a text once."""
         return self.can("add") and "key" in inspect.signature(self._can["add"]).parameters
 
     @property
     def takes_provenance(self) -> bool:
-        """Whether it is told where what is added comes from (`Provenance`), as a scope
-        of a memory is.
-        """
+        """Whether `add` takes a `Provenance`, as that of a scope of a memory does."""
         return self.can("add") and "provenance" in inspect.signature(self._can["add"]).parameters
 
     async def add(
@@ -158,14 +163,14 @@ class NamedStore:
         detect_conflicts: bool = False,
         resolve: Resolver | None = None,
     ) -> ConflictReport | None:
-        """Add one text, with its provenance and key as far as the store takes them.
+        """Add one text, with its provenance and key if the store takes them.
 
-        Returns the conflicts that a scope of a memory found; None where there were none
-        or none were looked for.
+        Return the conflicts that a scope of a memory found; None if it found none or
+        did not look for them.
         """
         metadata = (
             None if metadata is None else deepcopy(dict(metadata))
-        )  # its own: what it does to them is no matter of another's
+        )  # each store may change its own copy
         more: dict[str, Any] = {"provenance": provenance} if self.takes_provenance else {}
         more |= {"key": key} if key is not None else {}
         if not (detect_conflicts and _is_view(self.store)):
@@ -178,20 +183,22 @@ class NamedStore:
         return report if report is not None and (report.found or report.note) else None
 
     async def call(self, ability: str, *args: Any, **kwargs: Any) -> Any:
-        """What one of its methods returns; one that blocks runs in a thread."""
+        """Call a method of the store. A blocking one runs in a thread."""
         return await invoke(self._can[ability], *args, **kwargs)
 
     async def check_relevance(self, least: float | None) -> None:
-        """Raise `InvalidInput` for a least relevance where the store is a scope of a
-        memory whose embedder has no calibration.
+        """Raise `InvalidInput` for a minimum relevance without a calibrated embedder.
+
+        Only stores that are a scope of a memory are checked.
         """
         view = getattr(self.store, "_original", self.store) if _is_view(self.store) else None
         if isinstance(view, ScopedMemory):
             await view._access.engine.embeddings.check_relevance(least, "hybrid")
 
     async def search(self, query: str, limit: int | None) -> list[StoreEntry]:
-        """What it finds, stamped with its name; at most `limit`, or what is configured,
-        or 3 (E21).
+        """Search the store and set its name on the results.
+
+        Return at most `limit` results; the default is the configured limit, or 3.
         """
         most = limit or self.limit or LIMIT
         found = await self.call("search", query, limit=most)
@@ -213,12 +220,12 @@ def _abilities(store: Any) -> dict[str, Callable[..., Any]]:
 
 
 def _is_view(store: Any) -> bool:
-    """Whether it is a scope of a memory, or its blocking twin."""
+    """Return whether it is a scope of a memory, sync or async."""
     return ScopedMemory in (type(store), getattr(type(store), "__wrapped__", None))
 
 
 def _writes_to(view: Any) -> Callable[..., Any]:
-    """`add` of a scope of a memory."""
+    """Return the `add` of a scope of a memory."""
 
     async def add(
         content: str,
@@ -249,9 +256,10 @@ def _writes_to(view: Any) -> Callable[..., Any]:
 
 @contextmanager
 def _kept_once(key: str | None) -> Iterator[None]:
-    """No conflict where the same words stand under the key already, with other
-    metadata: a key is of the words alone (decision E71), and a model that reads the
-    same again may say another thing of them.
+    """Ignore the conflict if the key exists with the same text and other metadata.
+
+    A key depends on the text only. A model that reads the same messages again may
+    return other metadata.
     """
     try:
         yield
@@ -261,7 +269,7 @@ def _kept_once(key: str | None) -> Iterator[None]:
 
 
 def _own(store: Any, name: str) -> Callable[..., Any] | None:
-    """A method of a store, unless it is the base's, which only says what it would do."""
+    """Return a method of a store; None if only `MemoryStore` defines it."""
     method = getattr(store, name, None)
     if not callable(method) or getattr(type(store), name, None) is getattr(MemoryStore, name):
         return None
@@ -269,7 +277,7 @@ def _own(store: Any, name: str) -> Callable[..., Any] | None:
 
 
 def content_of(value: object, field: str = "content") -> str:
-    """A text that may be kept: not blank, and no longer than an entry's."""
+    """Validate a text to store: not blank, and within the size limit of an entry."""
     checked = validation.text(field, value, max_bytes=validation.MAX_CONTENT_BYTES)
     if not checked.strip():
         raise InvalidInput(field, "must not be blank")
@@ -277,15 +285,13 @@ def content_of(value: object, field: str = "content") -> str:
 
 
 def _relevance_of(said: Any) -> float | None:
-    """Return the relevance that a store's own result gives; None where it is no number
-    from 0 to 1.
-    """
+    """Return a result's relevance; None unless it is a number from 0 to 1."""
     known = isinstance(said, int | float) and not isinstance(said, bool) and 0 <= said <= 1
     return float(said) if known else None
 
 
 def _entry_of(found: Any, name: str) -> StoreEntry:
-    """One thing found, however the store says it."""
+    """Convert one result of a store to a `StoreEntry`."""
     if isinstance(found, FoundEntry):
         said = ": ".join(part for part in (found.entry.title, found.entry.content) if part)
         return StoreEntry(said, name, dict(found.entry.metadata) or None, relevance=found.relevance)

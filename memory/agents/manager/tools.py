@@ -1,6 +1,4 @@
-"""The manager's tools for a model: plain callables, each with its schema in the formats
-that model makers take.
-"""
+"""The manager's tools for a model: callables with a schema for each supported API."""
 
 from __future__ import annotations
 
@@ -18,8 +16,9 @@ from memory.orchestrator.storage.callbacks import invoke
 @explain_guesses
 @dataclass(frozen=True)
 class Tool:
-    """A callable under a name: `await tool(query="…")`. `parameters` is a JSON Schema
-    of an object.
+    """A named callable: `await tool(query="…")`.
+
+    `parameters` is a JSON Schema of an object.
     """
 
     name: str
@@ -28,8 +27,11 @@ class Tool:
     function: Callable[..., Any]
 
     async def __call__(self, **arguments: Any) -> Any:
-        """Its result. Raises `InvalidInput` for arguments that the schema does not
-        have, or lacks.
+        """Call the function.
+
+        Raises:
+            InvalidInput: For an argument that the schema does not know, or a missing
+                one.
         """
         known = self.parameters["properties"]
         for name in arguments:
@@ -41,29 +43,30 @@ class Tool:
         return await invoke(self.function, **arguments)
 
     def schema(self, format: ToolFormat = "openai") -> dict[str, Any]:
-        """The tool as OpenAI's API takes it, or Anthropic's."""
+        """Return the tool in the format of OpenAI's API, or of Anthropic's."""
         return export_tool(self.name, self.description, self.parameters, format)
 
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What APIs take as a tool's name."""
+"""The tool names that APIs accept."""
 
 
 def tool_name(field: str, name: object) -> str:
-    """The name of a tool of the manager's own, checked."""
+    """Validate the name of one of the manager's tools."""
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
-        raise InvalidInput(field, "must have 1 to 64 of A-Z, a-z, 0-9, _ and - and nothing else")
+        raise InvalidInput(field, "must have 1 to 64 characters, each one of A-Z, a-z, 0-9, _ and -")
     return name
 
 
 def distinct(tools: Sequence[Any]) -> list[Any]:
-    """The tools, no two of one name: an API refuses them, and only the first would ever
-    be called.
+    """Return the tools; raise `InvalidInput` if two have the same name.
+
+    APIs reject duplicates, and only the first of them could be called.
     """
     if other := next((tool for tool in tools if not isinstance(getattr(tool, "name", None), str)), None):
         raise InvalidInput(
             "tools",
-            f"what a store's get_tools returns must be Tools, each with a name, not {type(other).__name__}",
+            f"get_tools of a store must return Tools, each with a name, not {type(other).__name__}",
         )
     names = [tool.name for tool in tools]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -80,8 +83,9 @@ ADD = "Keep something in long-term memory that will be worth knowing in later co
 
 @dataclass(frozen=True, slots=True)
 class SearchTool:
-    """How the tool that searches is shown to a model. With `stores` (names, or the
-    stores themselves) it reaches these alone.
+    """Settings of the tool that searches.
+
+    With `stores` (names, or the stores themselves) it reaches only these.
     """
 
     name: str = "search_memory"
@@ -91,10 +95,11 @@ class SearchTool:
 
 @dataclass(frozen=True, slots=True)
 class AddTool:
-    """How the tool that adds is shown to a model. With `stores` (names, or the stores
-    themselves) it writes to these alone. With `wait_for_writes=False` it answers at
-    once, and the manager writes behind: what fails is logged, and `flush` and `close`
-    wait for it.
+    """Settings of the tool that adds entries.
+
+    With `stores` (names, or the stores themselves) it writes only to these. With
+    `wait_for_writes=False` it answers at once and the manager writes in the background.
+    Failures are then logged, and `flush` and `close` wait for the writes.
     """
 
     name: str = "add_memory"
@@ -104,9 +109,7 @@ class AddTool:
 
 
 def tool_description(description: str, stores: Sequence[Any]) -> str:
-    """The description of a tool with the stores that it reaches, where they say what is
-    in them (E32).
-    """
+    """Append the list of stores that have a description to a tool's description."""
     lines = [f"- {store.name}: {store.description}" for store in stores if store.description]
     if not lines:
         return description
@@ -115,9 +118,7 @@ def tool_description(description: str, stores: Sequence[Any]) -> str:
 
 
 def parameters(required: Mapping[str, Any], more: Mapping[str, Any], stores: Sequence[Any]) -> dict[str, Any]:
-    """The schema of a tool's arguments; `stores` are the names among which it may
-    choose.
-    """
+    """Return the schema of a tool's arguments, with the names of its stores."""
     named = {
         "type": "array",
         "items": {"type": "string"},

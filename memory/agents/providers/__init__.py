@@ -1,5 +1,6 @@
-"""Ready-made providers of messages for agents, each over a memory's sessions, so that
-each runs on any stores.
+"""Ready-made message providers for agents, on the sessions of a memory.
+
+They run on any store.
 """
 
 from memory.agents.providers.buffer import BufferProvider

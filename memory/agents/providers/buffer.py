@@ -1,4 +1,4 @@
-"""The newest messages of each session."""
+"""A provider of the newest messages of each session."""
 
 from __future__ import annotations
 
@@ -27,12 +27,20 @@ from memory.policies.window import fit_to_budget, newest, with_stand_ins
 
 @explain_guesses
 class BufferProvider(SessionProvider):
-    """A written list takes the place of what is there; its newest `max_messages` are
-    kept, a result never without its call (C21, C22, C27).
+    """Keeps the newest messages of each session.
 
-    What is there already is known again (`Session.replace`), so nothing is doubled.
-    With `max_tokens` a read shows what fits; the rest stays (C24). `seed` has messages
-    by session, for those that are not there yet.
+    A written list replaces the stored one, and its newest `max_messages` are kept. A
+    tool result is never kept without its call. Stored messages are recognised, as in
+    `Session.replace`, so nothing is duplicated.
+
+    Args:
+        memory: Keeps the sessions.
+        namespace: The prefix of its sessions; `"buffer"` by default.
+        user: The owner of its sessions.
+        max_messages: The maximum number of messages of a session that are kept.
+        max_tokens: The maximum number of tokens that a read returns; all messages stay
+            stored.
+        seed: Messages by session id, written for sessions that do not exist yet.
     """
 
     type: ClassVar[str] = "buffer"
@@ -57,13 +65,14 @@ class BufferProvider(SessionProvider):
         self._sowing = asyncio.Lock()
 
     async def session_count(self) -> int:
-        """How many sessions there are (C25)."""
+        """Return the number of sessions."""
         await self._sow()
         return len([info async for info in self._infos()])
 
     async def _sow(self) -> None:
-        """Write the sessions that were given and are not there; of several calls at
-        once the first does, and the others wait for it.
+        """Write the seed sessions that do not exist yet.
+
+        The first of several concurrent calls writes them, and the others wait for it.
         """
         if not self._seed:
             return
@@ -72,7 +81,7 @@ class BufferProvider(SessionProvider):
                 session_id, messages = next(iter(self._seed.items()))
                 if await self._memory.sessions.get(self._key(session_id)) is None:
                     await self._write_messages(session_id, messages, {"tags": (), "agent": None}, False)
-                del self._seed[session_id]  # not before: other calls wait until it is written
+                del self._seed[session_id]  # only now: other calls wait until it is written
 
     async def _before(self) -> None:
         await super()._before()
@@ -97,7 +106,7 @@ class BufferProvider(SessionProvider):
             before, read = await self._window(held.session)
         elif read is not None and (
             hidden := read.hidden_messages
-        ):  # stay before the list, as many as there is room for
+        ):  # they stay before the list while there is room
             written = {message.id for message in messages}
             before = [
                 m for m in (await self._window(held.session))[0] if m.id in hidden and m.id not in written
@@ -113,8 +122,9 @@ class BufferProvider(SessionProvider):
 
 
 async def fit_to_tokens(session: Session, messages: Sequence[Message], budget: int) -> list[Message]:
-    """The newest of the messages that fit, as the session counts them, whole blocks, up
-    to the first that does not (C17 to C19).
+    """Return the newest messages that fit the token budget of the session's counter.
+
+    Calls stay with their results. The first block that does not fit ends the result.
     """
     costs = await costs_of(session)
     there = [message for message in with_stand_ins(messages) if message.id in costs]

@@ -1,4 +1,4 @@
-"""Several providers as one."""
+"""A provider made of several providers."""
 
 from __future__ import annotations
 
@@ -40,14 +40,18 @@ log = logging.getLogger(__name__)
 
 @explain_guesses
 class CompositeProvider(TurnMixin):
-    """Several providers, each any object with `read` and `write`: written to all, read
-    from the first that has something, or from all.
+    """Several providers used as one: writes go to all of them.
 
-    With `read="first-hit"` what an earlier part lacks is written to it when a later one
-    has it (C47, C51). With `read="merge"` their messages come behind each other, each
-    once (C48, C49); with a `query` and a `limit` the best of them by words. Messages
-    get their ids here, so that the parts agree on which is which; a list without ids
-    that begins as what was last read or written here is known again by that.
+    A written message without an id gets one here, so that all parts use the same ids. A
+    list without ids is recognised if it starts like the last read or write here.
+
+    Args:
+        parts: Objects with `read` and `write`. Their namespaces must differ.
+        read: `"first-hit"` returns the messages of the first part that has any, and
+            copies them to the parts before it. It does not copy them after a read with
+            a limit, a query or tags. `"merge"` concatenates the messages of all parts
+            without duplicates. With a `query` and a `limit` it returns the best matches
+            by words.
     """
 
     type: ClassVar[str] = "composite"
@@ -68,7 +72,7 @@ class CompositeProvider(TurnMixin):
         if len(names) != len(set(names)):
             raise InvalidInput("parts", f"must have different namespaces, not {', '.join(map(str, names))}")
         self._name = uuid4()
-        reads_of_caller()  # child tasks of the caller let it know what they read
+        reads_of_caller()  # then reads of child tasks are known to the caller
         self._merges = validation.one_of("read", read, ("first-hit", "merge")) == "merge"
 
     @lends_reads
@@ -80,8 +84,12 @@ class CompositeProvider(TurnMixin):
         query: str | None = None,
         tags: Sequence[str] = (),
     ) -> list[Message]:
-        """What the parts have of a session; a part that fails is passed over, unless
-        all do.
+        """Return the messages of a session, as `SessionProvider.read` does.
+
+        A part that fails is skipped.
+
+        Raises:
+            ProviderFailure: If all parts fail.
         """
         read_asked(limit, query, tags)
         found = await self._read(session_id, limit=limit, query=query, tags=tags)
@@ -103,7 +111,7 @@ class CompositeProvider(TurnMixin):
                 ranks = ranks_by_words(together, query)
                 others = {
                     at: 2 * len(together) - at for at in range(len(together))
-                }  # found by other means than words
+                }  # those that the words of the query do not find
                 return best_of(together, others | ranks, most=limit)
             return together if limit is None else trim_to_newest(together, limit)
         failed: list[BaseException | None] = []
@@ -112,7 +120,7 @@ class CompositeProvider(TurnMixin):
                 found = await part.read(session_id, **asked)
             except ForkedProcess:
                 raise
-            except Exception as error:  # noqa: BLE001 - a part is anybody's
+            except Exception as error:  # noqa: BLE001 - parts may raise anything
                 log.warning("%s could not be read: %s", _name(part), error)
                 failed.append(error)
                 continue
@@ -132,8 +140,9 @@ class CompositeProvider(TurnMixin):
     async def _fill(
         self, missing: Sequence[Any], source: Any, session_id: str, found: Sequence[Message]
     ) -> None:
-        """Write what was found to those before it. That this fails is no reason not to
-        show what was found.
+        """Copy the messages to the parts before the source.
+
+        A failure is logged, because the messages can be returned anyway.
         """
         entries = await source.entries(session_id) if missing and hasattr(source, "entries") else []
         described = {"tags": entries[0].tags, "agent": entries[0].agent} if entries else {}
@@ -142,14 +151,12 @@ class CompositeProvider(TurnMixin):
                 await part.write([copy_of(message) for message in found], session_id, **described)
                 await with_reads(
                     WindowReads(), self._take_back, part, source, session_id, found
-                )  # the caller is not shown what this reads
-            except Exception as error:  # noqa: BLE001 - a part is anybody's
+                )  # the caller does not see these reads
+            except Exception as error:  # noqa: BLE001 - parts may raise anything
                 log.warning("%s could not be filled from %s: %s", _name(part), _name(source), error)
 
     async def _take_back(self, part: Any, source: Any, session_id: str, found: Sequence[Message]) -> None:
-        """Let a part follow erasures and edits that came to the source while the part
-        was filled from it.
-        """
+        """Apply erasures and edits to a part that the source had during the copy."""
         if isinstance(source, SessionProvider):
             erased, edited = await source._changed_since(session_id, found)
         else:
@@ -158,7 +165,7 @@ class CompositeProvider(TurnMixin):
         if not erased and not edited:
             return
         filled = {str(message.id) for message in await part.read(session_id)}
-        if isinstance(part, SessionProvider):  # others may have written to it meanwhile: it is not cleared
+        if isinstance(part, SessionProvider):  # do not clear it: others may have written to it
             await part._follow(
                 session_id,
                 [one for one in erased if one in filled],
@@ -177,10 +184,22 @@ class CompositeProvider(TurnMixin):
         agent: str | None = None,
         new: bool = False,
     ) -> list[str]:
-        """Write to all parts, whatever becomes of one; `ProviderFailure` names those that
-        failed, and the same again doubles nothing (C50, C51).
+        """Write to all parts, even if some of them fail.
 
-        Says what could not be kept to, mostly nothing.
+        Repeating a failed call duplicates nothing.
+
+        Args:
+            messages: One message or several, in any supported shape.
+            session_id: The session.
+            tags: The tags of the session from now on.
+            agent: The agent that writes.
+            new: Append the messages instead of matching them with the stored ones.
+
+        Returns:
+            Notes about limits that a part could not keep; usually none.
+
+        Raises:
+            ProviderFailure: Names the parts that failed.
         """
         validation.identifier("session_id", session_id)
         described_as(tags, agent)
@@ -198,7 +217,7 @@ class CompositeProvider(TurnMixin):
                 await part._assume_read(session_id, known)
             return list(await part.write(own, session_id, tags=tags, agent=agent) or [])
 
-        reads = reads_of_caller()  # each part is written in a task of its own
+        reads = reads_of_caller()  # each part is written in its own task
         results = await asyncio.gather(
             *(with_reads(reads, to, part) for part in self._parts), return_exceptions=True
         )
@@ -212,8 +231,9 @@ class CompositeProvider(TurnMixin):
         )
 
     def _shown_to_caller(self, session_id: str) -> list[Message] | None:
-        """Those of the messages `_seen` that every read showed which the written list
-        may come from.
+        """Return the messages that every read behind the written list has shown.
+
+        None if the caller has not read here.
         """
         read = reads_of_caller().get(self._known_as(session_id))
         if read is None or read.shown is None:
@@ -222,8 +242,9 @@ class CompositeProvider(TurnMixin):
         return [message for message in read.shown if _place(message) in places]
 
     def _last_read(self, session_id: str) -> list[Message] | None:
-        """The messages that the calling task last read or wrote here, with ids; None
-        where it did neither.
+        """Return the messages that the calling task last read or wrote here, with ids.
+
+        None if it did neither.
         """
         read = reads_of_caller().get(self._known_as(session_id))
         return None if read is None else read.shown
@@ -232,9 +253,7 @@ class CompositeProvider(TurnMixin):
         return f"{self._name}/{session_id}"
 
     async def _with_ids(self, session_id: str, messages: Sequence[Message], new: bool) -> list[Message]:
-        """The messages, each with an id: its own, that of the message that it is, or
-        another.
-        """
+        """Give every message an id: its own, that of its match, or a new one."""
         ids = [message.id for message in messages]
         if not new and None in ids:
             known = self._last_read(session_id)
@@ -250,7 +269,11 @@ class CompositeProvider(TurnMixin):
         ]
 
     async def clear(self, session_id: str | None = None) -> None:
-        """Clear every part that can be (C15, C50)."""
+        """Clear one session, or all of them, in every part that has `clear`.
+
+        Raises:
+            ProviderFailure: Names the parts that failed.
+        """
         if session_id is not None:
             validation.identifier("session_id", session_id)
             self._note_read(session_id, [])
@@ -264,7 +287,7 @@ class CompositeProvider(TurnMixin):
         )
 
     async def entries(self, session_id: str | None = None) -> list[ProviderEntry]:
-        """The entries of every part that has them, part by part."""
+        """Return the entries of every part that has `entries`, part by part."""
         able = [part for part in self._parts if hasattr(part, "entries")]
         return [entry for part in able for entry in await part.entries(session_id)]
 
@@ -292,8 +315,9 @@ class CompositeProvider(TurnMixin):
 
 
 def _place(message: Message) -> int:
-    """Stands for the place of a message, which it has in each part, not in the
-    composite.
+    """Return a number that represents the place of a message.
+
+    Messages have places in the parts, not in the composite.
     """
     return hash(message.id)
 

@@ -1,5 +1,6 @@
-"""What a provider of messages is, and what those that come with this library share:
-each session of a provider is one of its memory's sessions.
+"""The provider interface, and the base class of the included providers.
+
+Each session of a provider is a session of its memory.
 """
 
 from __future__ import annotations
@@ -30,9 +31,7 @@ from memory.policies.message_ranking import best_of
 from memory.policies.window import is_made_for_reading, newest, with_stand_ins
 
 HELD = 1_000
-"""Sessions whose handles an instance keeps, and messages of each that it knows again
-without asking.
-"""
+"""Limits of one instance: session handles kept, and messages recognised per session."""
 PAGE = 200
 
 Messages: TypeAlias = "Message | Mapping[str, Any] | Sequence[MessageLike]"
@@ -40,8 +39,9 @@ Messages: TypeAlias = "Message | Mapping[str, Any] | Sequence[MessageLike]"
 
 @runtime_checkable
 class Provider(Protocol):
-    """Anything that keeps the messages of sessions (C1 to C4). `clear` and `entries`,
-    as `SessionProvider` has them, may be missing (C15).
+    """Anything that keeps the messages of sessions.
+
+    `clear` and `entries`, as in `SessionProvider`, are optional.
     """
 
     async def read(
@@ -65,11 +65,11 @@ class Provider(Protocol):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProviderEntry(ResultMixin):
-    """One session of a provider (C7). `id` and `created_at` stay when it is written
-    again; `tags` and `agent` are those of the latest write (C8).
+    """One session of a provider.
 
-    `accessed_at` is when it was last read (C9), `token_count` what its messages take, a
-    summary aside (C32, C40).
+    `id` and `created_at` stay the same when the session is written again; `tags` and
+    `agent` are those of the latest write. `accessed_at` is the time of the last read.
+    `token_count` counts the messages without a summary.
     """
 
     id: str
@@ -84,15 +84,19 @@ class ProviderEntry(ResultMixin):
     def to(
         self, format: str, *, foreign_reasoning: bool = True, strict: bool = False
     ) -> list[dict[str, Any]]:
-        """Return the messages in the format of a library: `openai`, `anthropic`,
-        `langchain` or `plain`. See `memory.formats.export_messages`.
+        """Return the messages in a format; see `memory.formats.export_messages`.
+
+        Args:
+            format: `"openai"`, `"anthropic"`, `"langchain"` or `"plain"`.
+            foreign_reasoning: As in `export_messages`.
+            strict: As in `export_messages`.
         """
         return export_messages(self.messages, format, foreign_reasoning=foreign_reasoning, strict=strict)
 
 
 @dataclass(slots=True)
 class ProviderSession:
-    """A session as this instance has it."""
+    """A session handle of this instance."""
 
     session: Session
     accessed_at: datetime | None = None
@@ -100,22 +104,26 @@ class ProviderSession:
 
 @explain_guesses
 class SessionProvider(TurnMixin):
-    """What the providers share. A provider reaches the sessions of its namespace only,
-    which is its type unless told; `clear` too.
+    """The base class of the included providers.
 
-    A message is taken in any of the shapes that `Session.append` takes; what is
-    returned are copies (C12). System messages are the run's affair and not stored
-    (C22). With `user` the sessions are that user's: their default session is the user's
-    own, another user's session is refused with `SessionOwnerMismatch`, and `clear` and
-    `entries` reach the user's only. Several processes may use providers of one
-    namespace.
+    A provider only reaches the sessions of its namespace, also in `clear`. It takes
+    messages in any shape that `Session.append` takes, and returns copies. System
+    messages belong to the run and are not stored. Several processes may use providers
+    of one namespace.
+
+    Args:
+        memory: Keeps the sessions.
+        namespace: The prefix of its sessions; the type of the provider by default.
+        user: The owner of its sessions. Then the default session is the user's own, and
+            `clear` and `entries` only reach the user's sessions. Another user's session
+            raises `SessionOwnerMismatch`.
     """
 
     type: ClassVar[str] = "session"
     takes_new: ClassVar[bool] = True
     """Whether `write` takes `new`."""
     _max_tokens: int | None = None
-    """How many tokens a read has room for."""
+    """The maximum number of tokens that a read returns."""
 
     def __init__(self, memory: Memory, *, namespace: str | None = None, user: str | None = None) -> None:
         self.namespace = validation.identifier("namespace", self.type if namespace is None else namespace)
@@ -123,7 +131,7 @@ class SessionProvider(TurnMixin):
             raise InvalidInput("namespace", "must not contain '/', which separates it from the session id")
         self._user = None if user is None else validation.identifier("user", user)
         self._memory = memory
-        reads_of_caller()  # child tasks of the caller let it know what they read
+        reads_of_caller()  # then reads of child tasks are known to the caller
         self._held: OrderedDict[str, ProviderSession] = OrderedDict()
 
     @lends_reads
@@ -135,12 +143,16 @@ class SessionProvider(TurnMixin):
         query: str | None = None,
         tags: Sequence[str] = (),
     ) -> list[Message]:
-        """The messages of a session; none where there is none, or where it has not all
-        of the tags (C3, C11).
+        """Return the messages of a session in the order in which they were said.
 
-        With `limit` the newest so many, at most, a call never without its results. With
-        `query` those that answer it, by words, and with both the best of these; in the
-        order in which they were said.
+        The list is empty if the session does not exist or lacks one of the tags.
+
+        Args:
+            session_id: The session.
+            limit: The maximum number of messages: the newest, or with `query` the best.
+                A call is never returned without its results.
+            query: Selects the messages that have words of the query.
+            tags: Tags that the session must have.
         """
         most, asked, wanted = read_asked(limit, query, tags)
         await self._before()
@@ -161,7 +173,7 @@ class SessionProvider(TurnMixin):
             except NotFound:
                 self._held.pop(session_id, None)
                 if was_open:
-                    continue  # it was cleared by another, and perhaps written again
+                    continue  # another caller cleared it, and may have written it again
                 reads_of_caller().put(self._unwritten(session_id), WindowRead())
                 return []
             seen.shown = [message for message in shown if not is_made_for_reading(message)]
@@ -181,18 +193,25 @@ class SessionProvider(TurnMixin):
         agent: str | None = None,
         new: bool = False,
     ) -> list[str]:
-        """Store what a run has come to; with `new` these messages behind what is there,
-        whatever they say.
+        """Store the messages of a run.
 
-        Returns what could not be kept to, in words: mostly nothing. The tags and the
-        agent are those of the latest write (C8).
+        Args:
+            messages: One message or several, in any supported shape.
+            session_id: The session; it is created if needed.
+            tags: The tags of the session from now on.
+            agent: The agent that writes.
+            new: Append the messages instead of matching them with the stored ones.
+
+        Returns:
+            Notes about limits that could not be kept, or values that are not JSON;
+            usually none.
         """
         said = storable_messages(messages)
         described = described_as(tags, agent)
         await self._before()
         try:
             notes = await self._write_messages(session_id, said, described, new)
-        except NotFound:  # cleared since by another
+        except NotFound:  # another caller has cleared it
             self._held.pop(session_id, None)
             notes = await self._write_messages(session_id, said, described, new)
         replaced = [
@@ -223,8 +242,12 @@ class SessionProvider(TurnMixin):
         return notes
 
     async def clear(self, session_id: str | None = None) -> None:
-        """Erase one session, or all of this provider's namespace; where there is none,
-        nothing happens (C5). An empty id is refused (C13).
+        """Erase one session, or all of this provider's namespace.
+
+        Nothing happens if there is no such session.
+
+        Raises:
+            InvalidInput: For an empty session id.
         """
         await self._before()
         if session_id is not None:
@@ -240,8 +263,9 @@ class SessionProvider(TurnMixin):
     async def _changed_since(
         self, session_id: str, messages: Sequence[Message]
     ) -> tuple[list[str], list[Message]]:
-        """Of messages that were read here: the ids of those erased since, and those
-        edited since, as they are now.
+        """Return the changes of messages that were read here earlier.
+
+        Return the ids of erased messages, and the edited messages as they are now.
         """
         said = [message for message in messages if message.role is not Role.SYSTEM]
         session, erased, edited = self._session(session_id, create=False), list[str](), list[Message]()
@@ -259,7 +283,7 @@ class SessionProvider(TurnMixin):
         return erased, edited
 
     async def _follow(self, session_id: str, erased: Sequence[str], edited: Sequence[Message]) -> None:
-        """Erase and edit messages here as they were elsewhere."""
+        """Apply erasures and edits from another part."""
         session = self._session(session_id, create=False)
         for message_id in erased:
             await session.erase(message_id)
@@ -267,8 +291,9 @@ class SessionProvider(TurnMixin):
             await session.append(list(edited))
 
     async def entries(self, session_id: str | None = None) -> list[ProviderEntry]:
-        """One session, or all of this provider's namespace, with what is stored of
-        each; none where there is none (C6).
+        """Return one session, or all of the namespace, with the stored messages.
+
+        The list is empty if there is none.
         """
         await self._before()
         if session_id is None:
@@ -280,28 +305,27 @@ class SessionProvider(TurnMixin):
         entry = await self._entry(session_id)
         return [] if entry is None else [entry]
 
-    # -- what each provider does its own way -------------------------------------------
+    # -- provider specific -------------------------------------------------------------
 
     async def _before(self) -> None:
-        """Before any call."""
+        """Run before every call."""
         self._memory._access.check_process()
 
     def _trim_window(self, window: list[Message]) -> list[Message]:
-        """What of the window this provider keeps: of writers at once each keeps what
-        the others said.
+        """Return the part of the window that this provider keeps.
+
+        Of several concurrent writers, each keeps the messages of the others.
         """
         return window
 
     async def _read_view(self, held: ProviderSession, window: list[Message]) -> list[Message]:
-        """What a read without a query shows of the window, the newest last."""
+        """Return the messages that a read without a query shows, the newest last."""
         return self._trim_window(window)
 
     async def _best(
         self, held: ProviderSession, window: list[Message], query: str, most: int | None
     ) -> list[Message]:
-        """What a read shows that answers the query, no more than `most` messages, or
-        than have room.
-        """
+        """Return the messages that answer the query, within `most` and the tokens."""
         kept = with_stand_ins(self._trim_window(window))
         ranks = await ranks_of(held.session, kept, query)
         if self._max_tokens is None or not ranks:
@@ -318,14 +342,15 @@ class SessionProvider(TurnMixin):
     async def _store(
         self, held: ProviderSession, conversation: Conversation, messages: list[Message], new: bool
     ) -> list[str]:
-        """Store what was written; what could not be kept to."""
+        """Store the written messages; return notes about limits that were not kept."""
         raise NotImplementedError
 
-    # -- what they share ---------------------------------------------------------------
+    # -- shared ------------------------------------------------------------------------
 
     async def _window(self, session: Session) -> tuple[list[Message], WindowRead]:
-        """The window as it is now. The caller is not shown it yet, so this is no read
-        of the calling task.
+        """Return the current window and its versions.
+
+        It does not count as a read of the calling task, which has not seen it yet.
         """
         context, read = await (await session._conversation()).read()
         window = [
@@ -335,27 +360,28 @@ class SessionProvider(TurnMixin):
         return window, read
 
     def _last_read(self, conversation: Conversation) -> WindowRead | None:
-        """What the calling task knows of the session: its last read, and what it wrote
-        since; None where it did neither.
+        """Return the last read of the calling task, with its later writes.
+
+        None if it has neither read nor written the session.
         """
         return reads_of_caller().get(conversation.log.life.incarnation)
 
     def _settle_read(
         self, conversation: Conversation, session_id: str, messages: Sequence[Message]
     ) -> WindowRead | None:
-        """The read that the messages come from, which the calling task hands back; None
-        where it has read nothing.
+        """Return the read that the written messages come from.
+
+        None if the calling task has read nothing.
         """
         reads = reads_of_caller()
         reads.begin(self._unwritten(session_id), conversation.log.life.incarnation)
         return reads.settle(conversation.log.life.incarnation, messages)
 
     async def _assume_read(self, session_id: str, shown: Sequence[Message]) -> None:
-        """Let the calling task have read these messages here, which it read in another
-        part of a composite.
+        """Record that the calling task has read these messages in another part.
 
-        Those that say something else here count as edited since. A read of this part is
-        kept, without what the composite did not show.
+        Messages with another content here count as edited since. A read of this part is
+        kept, without the messages that the composite did not show.
         """
         held = self._handle(session_id)
         try:
@@ -381,22 +407,23 @@ class SessionProvider(TurnMixin):
         reads_of_caller().put(conversation.log.life.incarnation, read)
 
     def _shown_to_caller(self, conversation: Conversation) -> set[str | None]:
-        """The ids of messages that the calling task hands back, rather than says."""
+        """Return the ids of messages that the calling task has read, not created."""
         seen = self._last_read(conversation)
         if seen is None:
             return set()
         return set(seen.versions) if seen.shown is None else {message.id for message in seen.shown}
 
     def _knows(self, conversation: Conversation, messages: list[Message]) -> None:
-        """Let the calling task know these messages, in order, after it wrote. What it
-        has read stays what it has read.
+        """Record the messages that the calling task knows after its write, in order.
+
+        Its last read stays the same.
         """
         seen = self._last_read(conversation) or WindowRead(is_read=False)
         seen.shown = messages if len(messages) <= HELD else None
         reads_of_caller().put(conversation.log.life.incarnation, seen)
 
     def _unwritten(self, session_id: str) -> str:
-        """Under which a task's read is kept that found no session."""
+        """Return the key for a read that found no session."""
         return f"{self._memory.tenant}/{self._key(session_id)}"
 
     def _key(self, session_id: str) -> str:
@@ -409,7 +436,7 @@ class SessionProvider(TurnMixin):
         )
 
     def _handle(self, session_id: str, *, create: bool = False) -> ProviderSession:
-        self._key(session_id)  # refuses what is no id
+        self._key(session_id)  # raises for an invalid id
         held = self._held.pop(session_id, None)
         if held is None or (create and not held.session._creates and held.session._held is None):
             held = ProviderSession(self._session(session_id, create=create))
@@ -447,7 +474,7 @@ class SessionProvider(TurnMixin):
             tokens
             for message, tokens in zip(context.messages, context.tokens, strict=True)
             if not message.is_summary
-        )  # C40
+        )  # without summaries
         return ProviderEntry(
             info.id, session_id, context.messages, info.created_at, accessed_at, info.agent, info.tags, active
         )
@@ -460,17 +487,16 @@ def _says(message: Message) -> tuple[object, ...]:
 def read_asked(
     limit: int | None, query: str | None, tags: Sequence[str]
 ) -> tuple[int | None, str | None, set[str]]:
-    """What a read is asked, checked: how many messages, what they answer, which tags
-    their session has.
-    """
+    """Validate the limit, the query and the tags of a read."""
     most = None if limit is None else validation.whole_limit(limit, default=0)
     asked = None if query is None else validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
     return most, asked, set(validation.tags(validation.sequence("tags", tags)))
 
 
 def storable_messages(messages: Messages) -> list[Message]:
-    """The messages as ours, without those of the system and results that only stood in
-    for others in a read: copies.
+    """Return copies of the messages that can be stored.
+
+    System messages are left out, and results that a read made up as placeholders.
     """
     alone = isinstance(messages, Message | Mapping)
     given = (
@@ -482,13 +508,13 @@ def storable_messages(messages: Messages) -> list[Message]:
 
 
 async def ranks_of(session: Session, messages: Sequence[Message], query: str) -> dict[int, int]:
-    """The ranks of those of the messages that answer the query, by position."""
+    """Return the ranks of the messages that match the query, by position."""
     conversation, most, places = (
         await session._conversation(),
         PAGE,
         {message.id: at for at, message in enumerate(messages)},
     )
-    while True:  # archived messages are found too, and must not take the places of those that can be shown
+    while True:  # archived messages are found too, and must not displace those that can be shown
         hits = await session._access.engine.message_search.find_in(conversation, query, most, "lexical")
         found = [places[hit.message.id] for hit in hits if hit.message.id in places]
         if len(hits) < most or len(found) == len(places):
@@ -497,13 +523,11 @@ async def ranks_of(session: Session, messages: Sequence[Message], query: str) ->
 
 
 async def costs_of(session: Session) -> dict[str | None, int]:
-    """What each message of the window takes in tokens, as the session counts them, by
-    id.
-    """
+    """Return the session's token count of each message of the window, by id."""
     context, _ = await (await session._conversation()).read(ContextRequest(completes=True))
     return dict(zip([message.id for message in context.messages], context.tokens, strict=True))
 
 
 def trim_to_newest(messages: Sequence[Message], most: int) -> list[Message]:
-    """The newest so many, at most: a call never without its results."""
+    """Return the newest messages, at most `most`; a call never without its results."""
     return list(messages) if len(messages) <= most else [messages[at] for at in newest(messages, most)]

@@ -1,4 +1,4 @@
-"""What answers a question, and the last of what was said."""
+"""A provider of messages that answer a query, and of the latest messages."""
 
 from __future__ import annotations
 
@@ -19,12 +19,19 @@ from memory.policies.window import newest, with_stand_ins
 
 @explain_guesses
 class SemanticProvider(SessionProvider):
-    """A read with a query shows the `found` messages that answer it best, however old,
-    and the `last` ones, in the order in which they were said.
+    """Returns the messages that answer the query best, and the latest ones.
 
-    Without a query the last ones only. With a `limit` those found come first, the best
-    of them before the others. What is written comes behind what is there, as a sliding
-    window takes it; nothing leaves.
+    Messages of any age can be found. They are returned in the order in which they were
+    said. Without a query only the latest are returned. Written messages are appended,
+    as in `SlidingWindowProvider`, and none is removed.
+
+    Args:
+        memory: Keeps the sessions.
+        namespace: The prefix of its sessions; `"semantic"` by default.
+        user: The owner of its sessions.
+        last: The number of latest messages.
+        found: The maximum number of messages that are found by the query. With a
+            `limit` on a read, the best of them are returned before the latest.
     """
 
     type: ClassVar[str] = "semantic"

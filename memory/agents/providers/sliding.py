@@ -1,4 +1,4 @@
-"""The newest turns of each session."""
+"""A provider of the newest turns of each session."""
 
 from __future__ import annotations
 
@@ -18,11 +18,17 @@ from memory.policies.window import blocks, turns
 
 @explain_guesses
 class SlidingWindowProvider(SessionProvider):
-    """What is written comes behind what is there, and the newest `max_turns` turns are
-    kept; a read shows those that fit `max_tokens` (C28 to C34).
+    """Keeps the newest turns of each session; a read returns those that fit.
 
-    A turn is never shown in part. A list that begins as what this instance last read or
-    wrote is the whole talk: of it only what is new is appended.
+    Written messages are appended. If a list starts like the last read or write of this
+    instance, only its new messages are appended. A turn is never shown in part.
+
+    Args:
+        memory: Keeps the sessions.
+        namespace: The prefix of its sessions; `"sliding-window"` by default.
+        user: The owner of its sessions.
+        max_turns: The maximum number of turns of a session that are kept.
+        max_tokens: The maximum number of tokens that a read returns; None for no limit.
     """
 
     type: ClassVar[str] = "sliding-window"
@@ -41,8 +47,10 @@ class SlidingWindowProvider(SessionProvider):
         self._max_tokens = None if max_tokens is None else validation.whole("max_tokens", max_tokens)
 
     async def stats(self, session_id: str = "default") -> dict[str, int] | None:
-        """How many turns are stored, and what they take (C32); None where there is no
-        such session.
+        """Return the number of stored turns and of their tokens.
+
+        Returns:
+            `turns` and `estimated_tokens`; None if there is no such session.
         """
         entries = await self.entries(session_id)
         return (
@@ -83,8 +91,9 @@ class SlidingWindowProvider(SessionProvider):
 def with_changes(
     there: list[Message], written: list[Message], now: WindowRead, seen: WindowRead
 ) -> list[Message]:
-    """What is there, saying what was written under its id, unless it was edited since
-    the caller has `seen` it.
+    """Apply the written messages to the stored messages with the same ids.
+
+    A message that was edited since the caller's read (`seen`) stays as it is.
     """
     changed: dict[str | None, Message] = {
         message.id: message for message in written if message.id is not None

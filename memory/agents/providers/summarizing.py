@@ -1,4 +1,4 @@
-"""A summary of what was said, and the newest of it."""
+"""A provider of a summary and the newest messages of each session."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ log = logging.getLogger(__name__)
 PROMPT = "Summarise this conversation for the assistant that goes on with it. Keep names, numbers, decisions and open questions."
 HEADING = "[Conversation summary so far]\n"
 CHARACTERS = 4
-"""Of a summary, for each token that it may take (C39)."""
+"""The maximum number of characters of a summary per token of its limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryRequest:
-    """What a summariser is given: the messages that the summary is to stand for, the
-    summary before it, and how long it may become.
+    """The request to a summariser.
+
+    It has the messages to summarise, the previous summary, the limit of the new one in
+    tokens, and the prompt.
     """
 
     messages: list[Message]
@@ -38,7 +40,7 @@ class SummaryRequest:
     prompt: str
 
     def to_messages(self) -> list[dict[str, str]]:
-        """The same as a request to a model (C38)."""
+        """Return the request as messages for a model."""
         said = "\n".join(
             f"{message.role.value.upper()}: {message.said_or_thought}" for message in self.messages
         )
@@ -55,13 +57,22 @@ Summariser: TypeAlias = Callable[[SummaryRequest], "str | Awaitable[str]"]
 
 @explain_guesses
 class SummarizingProvider(SessionProvider):
-    """A written list takes the place of what is there; where it takes more than
-    `active_tokens`, the older half becomes part of the summary, until it fits or one
-    message is left (C35 to C45). A read is the summary, as a system message, and what
-    is not in it.
+    """Summarises the older messages of a session, and keeps the newest.
 
-    `summarise` gets a `SummaryRequest` and returns, or awaits, text. A failure of it is a
-    note that `write` returns: what was written stays as it is.
+    A written list replaces the stored one. If it exceeds `active_tokens`, its older
+    half becomes part of the summary. This repeats until it fits or one message is left.
+    A read returns the summary as a system message, then the messages that it does not
+    cover.
+
+    Args:
+        memory: Keeps the sessions.
+        summarise: Takes a `SummaryRequest` and returns text, or an awaitable of it. If it
+            fails, `write` returns a note and the written messages stay.
+        namespace: The prefix of its sessions; `"summarizing"` by default.
+        user: The owner of its sessions.
+        active_tokens: The maximum number of tokens of messages outside the summary.
+        summary_tokens: The maximum number of tokens of the summary.
+        prompt: The instruction for the summariser.
     """
 
     type: ClassVar[str] = "summarizing"
@@ -88,7 +99,7 @@ class SummarizingProvider(SessionProvider):
         self._prompt = prompt
 
     async def summary(self, session_id: str = "default") -> str | None:
-        """The summary as it stands (C40); None where there is none."""
+        """Return the current summary; None if there is none."""
         entries = await self.entries(session_id)
         return next(
             (message.text for entry in entries for message in entry.messages if message.is_summary), None
@@ -148,8 +159,9 @@ class SummarizingProvider(SessionProvider):
         return await self._fit(conversation)
 
     async def _fit(self, conversation: Conversation) -> list[str]:
-        """Compact until what is active fits, or one block of it is left. What could not
-        be done.
+        """Compact until the active messages fit, or one block is left.
+
+        Return notes about limits that could not be kept.
         """
         while True:
             context, _ = await conversation.read()
@@ -187,7 +199,7 @@ class SummarizingProvider(SessionProvider):
 
 
 def _summary_messages(window: Sequence[Message]) -> list[Message]:
-    """The summaries of the window, as messages of the system that say what they are."""
+    """Return the summaries of the window as system messages with a heading."""
     return [
         Message(id=m.id, role=Role.SYSTEM, content=HEADING + m.text, is_summary=True)
         for m in window

@@ -1,6 +1,4 @@
-"""One run of an agent over a provider: read before it, write after it, and only if it
-went well (C52 to C54).
-"""
+"""One run of an agent on a provider: read before it, and write if it succeeds."""
 
 from __future__ import annotations
 
@@ -16,32 +14,36 @@ from memory.facade.resources.session import MessageLike
 from memory.orchestrator.conversations.window.reads import WindowReads, reads_of_caller, with_reads
 
 DEFAULT = "default"
-"""The session that is read and written where none is named (C2)."""
+"""The session that is used if the caller names none."""
 Emit: TypeAlias = Callable[[str, Mapping[str, Any]], object]
-"""Is told `memory:read` and `memory:write`, with the session, the agent, and how many
-messages.
+"""Called with `memory:read` or `memory:write` and the details of the call.
+
+The details are the session, the agent and the number of messages.
 """
 
 
 @dataclass(slots=True)
 class Turn:
-    """What a run is given and what it adds. `messages` are what a model is to be sent:
-    system, history, user, then what was added.
+    """The messages that a run receives and adds.
+
+    `messages` is the input for a model: system, history, user, then added messages.
     """
 
     system: list[Message]
     history: list[Message]
     new: list[Message]
     notes: list[str] = field(default_factory=list)
-    """What the provider could not keep to when it wrote; known after the run."""
+    """Notes of the provider's write about limits; known after the run."""
 
     @property
     def messages(self) -> list[Message]:
+        """The messages for a model: system, history, then new ones."""
         return [*self.system, *self.history, *self.new]
 
     def add(self, message: MessageLike | Sequence[MessageLike]) -> None:
-        """What the model answered, or a tool found: part of `messages` from now on, and
-        stored when the run has gone well.
+        """Add answers of the model or results of tools.
+
+        They are part of `messages` from now on, and are stored if the run succeeds.
         """
         self.new += said_of(message)
 
@@ -58,18 +60,30 @@ def turn_of(
     agent: str | None = None,
     emit: Emit | None = None,
 ) -> AbstractAsyncContextManager[Turn]:
-    """One run over any provider: reads, gives the run its messages, and writes what is
-    new when it ends without an exception; else nothing.
+    """Run an agent on any provider: read first, and write the new messages at the end.
 
-        async with provider.turn("what is my name?", "s1", system="You are kind.") as turn:
+    Nothing is written if the run raises.
+
+        async with provider.turn("what is my name?", "s1") as turn:
             turn.add(await model(turn.messages))
 
-    `user` is text or messages; `limit` and `query` are those of `read`, `tags` and
-    `agent` those of `write`.
+    Args:
+        provider: Any object with `read` and `write`.
+        user: A text or messages of the user.
+        session_id: The session.
+        system: The system prompt of the run; it is not stored.
+        limit: As in `read`.
+        query: As in `read`.
+        tags: As in `write`.
+        agent: As in `write`.
+        emit: Called after the read and after the write.
+
+    Returns:
+        A context manager with the `Turn`.
     """
     given = said_of({"role": "user", "content": user} if isinstance(user, str) else user)
     said = [] if system is None else [Message(role=Role.SYSTEM, content=validation.text("system", system))]
-    described_as(tags, agent)  # not when the run is over, which would be lost
+    described_as(tags, agent)  # before the run, so that an error does not lose its messages
     reads = reads_of_caller()  # the read and the write of a run may be in different tasks
     return _turn(
         provider, reads, said, given, session_id, limit=limit, query=query, tags=tags, agent=agent, emit=emit
@@ -99,7 +113,7 @@ async def _turn(
 
 
 def described_as(tags: Sequence[str], agent: str | None) -> dict[str, tuple[str, ...] | str | None]:
-    """What a write says of a session, checked."""
+    """Validate the tags and the agent of a write."""
     return {
         "tags": tuple(validation.tags(validation.sequence("tags", tags))),
         "agent": None if agent is None else validation.identifier("agent", agent),
@@ -109,8 +123,9 @@ def described_as(tags: Sequence[str], agent: str | None) -> dict[str, tuple[str,
 async def written_new(
     provider: Any, messages: Sequence[Message], session_id: str, *, tags: Sequence[str], agent: str | None
 ) -> list[str]:
-    """Write messages behind those that are there, to any provider: one that only takes
-    whole lists is given what it has, and they.
+    """Append messages with any provider.
+
+    A provider that only takes whole lists gets its messages together with the new ones.
     """
     if getattr(provider, "takes_new", False):
         return list(await provider.write(messages, session_id, tags=tags, agent=agent, new=True))
@@ -119,7 +134,7 @@ async def written_new(
 
 
 def said_of(given: MessageLike | Sequence[MessageLike]) -> list[Message]:
-    """One message or several, in any shape, as ours: copies."""
+    """Return copies of one or several messages of any shape as `Message`s."""
     return import_messages(given, "messages") if isinstance(given, list | tuple) else import_message(given)
 
 
@@ -129,7 +144,7 @@ def tell(emit: Emit | None, name: str, session_id: str, agent: str | None, count
 
 
 class TurnMixin:
-    """What has a `read` and a `write` as a provider's."""
+    """Adds `turn` to classes that have `read` and `write`, as providers do."""
 
     def turn(
         self,
@@ -143,7 +158,7 @@ class TurnMixin:
         agent: str | None = None,
         emit: Emit | None = None,
     ) -> AbstractAsyncContextManager[Turn]:
-        """One run of an agent: see `turn_of`."""
+        """Run an agent on this provider; see `turn_of`."""
         return turn_of(
             self, user, session_id, system=system, limit=limit, query=query, tags=tags, agent=agent, emit=emit
         )

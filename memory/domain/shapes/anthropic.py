@@ -1,5 +1,7 @@
-"""Messages of Anthropic's API: blocks, results of tools among what the user says, and
-the system's text apart.
+"""Convert messages of Anthropic's API.
+
+Their content is made of blocks. Results of tools are part of user messages, and the
+system text is separate.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ _ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 
 
 def from_fields(fields: Fields) -> list[Message]:
-    """One message; where a user's holds results of tools several, in the order of the
-    blocks: each result, and what is said before and behind it.
+    """Convert one message; a user message with tool results becomes several.
 
-    A given id is that of the first; the others have it with their number, from 2.
+    They keep the order of the blocks: each result, and the texts before and after it.
+    The first one gets the given id. The others get it with their number, from 2.
     """
     given = MessageFields(fields)
     role, content, seen = given.role(_ROLES), given.content(), given.id_and_time()
@@ -46,8 +48,9 @@ def from_fields(fields: Fields) -> list[Message]:
 
 
 def to_fields(messages: Sequence[Message], *, foreign_reasoning: bool = True) -> list[Fields]:
-    """The messages without system ones (`system_prompt`). Results of tools, and what a
-    user says right behind them, become one message of the user.
+    """Return the messages without system messages (see `system_prompt`).
+
+    Results of tools and a user message right after them become one user message.
     """
     found: list[Fields] = []
     before: Message | None = None
@@ -64,10 +67,10 @@ def to_fields(messages: Sequence[Message], *, foreign_reasoning: bool = True) ->
 
 
 def system_prompt(messages: Iterable[Message]) -> str | list[Fields] | None:
-    """Return what Anthropic takes as `system`: the text of all system messages.
+    """Return the value of Anthropic's `system`: the text of all system messages.
 
-    It is a list of blocks if one of them came so, since blocks may say what to cache,
-    and None without system messages.
+    It is a list of blocks if one of them has blocks, because these may control caching.
+    It is None without system messages.
     """
     system = [message for message in messages if message.role is Role.SYSTEM and message.content]
     if all(isinstance(message.content, str) for message in system):
@@ -76,7 +79,7 @@ def system_prompt(messages: Iterable[Message]) -> str | list[Fields] | None:
 
 
 def _groups(blocks: list[Fields]) -> list[list[Fields]]:
-    """Results one by one, other blocks together."""
+    """Group the blocks: each result alone, other neighbours together."""
     groups: list[list[Fields]] = []
     for block in blocks:
         if groups and not _is_result(block) and not _is_result(groups[-1][0]):
@@ -173,7 +176,7 @@ def _as_blocks(content: str | list[Fields]) -> list[Fields]:
 
 
 def _joins(before: Message, message: Message) -> bool:
-    """Whether it goes into the same message of the user as the one before."""
+    """Return whether the message joins the user message of the one before."""
     if Role.ASSISTANT in (before.role, message.role):
         return False
     return before.role is Role.TOOL or bool(own(message, "anthropic").get("joined"))

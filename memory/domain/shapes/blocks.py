@@ -1,6 +1,4 @@
-"""Contents in which text, thinking and calls alternate: taken apart into what a message
-has, and put together in the same order.
-"""
+"""Split contents with text, thinking and calls, and join them in the same order."""
 
 from __future__ import annotations
 
@@ -12,15 +10,16 @@ from memory.domain.message import Message, ToolCall
 from memory.domain.shapes.fields import Fields
 
 _BETWEEN = "\n\n"
-"""What stands between several thoughts of one message."""
+"""The separator of several thoughts of one message."""
 
 Call = tuple[ToolCall, Fields]
 
 
 @dataclass(slots=True)
 class Blocks:
-    """What was found in a content. `order` says what stood where; it is empty where
-    there were parts only.
+    """The parts of a content.
+
+    `order` records their order; it is empty if the content has only ordinary parts.
     """
 
     parts: list[Fields] = field(default_factory=list)
@@ -45,20 +44,21 @@ class Blocks:
         self.order.append({"call": call[1]})
 
     def add_thinking(self, name: str, block: Fields) -> None:
-        """A block of thinking, whose text is under the name."""
+        """Add a block of thinking, whose text is under `name`."""
         self.thoughts.append(block.pop(name))
         self.order.append({"thought": block, "under": name, "chars": len(self.thoughts[-1])})
 
     def add_verbatim(self, block: Fields) -> None:
-        """A block that means nothing to others: kept where it stood."""
+        """Add a block that other formats do not know; it keeps its place."""
         self.order.append({"block": block})
 
 
 def together(
     message: Message, kept: Fields, parts: list[Fields], call_back: Callable[[ToolCall, Fields], Fields]
 ) -> list[Fields]:
-    """The blocks in the order in which they came; what was added since comes behind.
-    Thinking that was changed since is left out: it was signed.
+    """Return the blocks in their original order, and later additions after them.
+
+    Changed thinking is left out, because it was signed.
     """
     left, calls = iter(parts), iter(message.tool_calls)
     thoughts = _thoughts(message.reasoning or "", kept.get("blocks", []))
@@ -76,7 +76,7 @@ def together(
 
 
 def _thoughts(reasoning: str, order: list[Fields]) -> Iterator[str] | None:
-    """The reasoning in the pieces in which it came; None where it is not what came."""
+    """Split the reasoning into its original pieces; None if it was changed."""
     lengths = [entry["chars"] for entry in order if "thought" in entry]
     if sum(lengths) + len(_BETWEEN) * max(0, len(lengths) - 1) != len(reasoning):
         return None

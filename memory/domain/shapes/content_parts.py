@@ -1,4 +1,4 @@
-"""Parts of a content that is more than text, from one framework's form to another's."""
+"""Convert parts of a content, such as images, between the forms of frameworks."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ _SHOWS_IMAGES = {
     "plain": set(Role),
 }
 _OWN = {"anthropic": "anthropic", "openai": "openai", "langchain": "openai", "plain": "openai"}
-"""In whose form each shape gives an image."""
+"""The form in which each shape has images."""
 _SPEAK_PLAIN = {"openai", "anthropic"}
-"""Whose messages are taken as plain where they hold nothing of their own: their text
-may say more than its text, such as what to cache.
+"""Shapes that plain messages are exported to without changes of their text parts.
+
+Such a part may have more fields than its text, for example about caching.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture, by its address or as base64."""
+    """An image, by its address or as base64."""
 
     url: str | None = None
     media_type: str = "image/png"
@@ -40,11 +41,11 @@ class Image:
 
 
 def content_as(message: Message, shape: str) -> str | list[Part]:
-    """The content for a shape: as it is where it came in that shape, else with parts
-    that the shape knows.
+    """Return the content for a shape.
 
-    What it does not know becomes a text that names it, such as `[document]`: nothing
-    goes silently.
+    It is unchanged if the message came in that shape. Otherwise its parts are converted
+    to parts that the shape knows. An unknown part becomes a text that names it, such as
+    `[document]`, so nothing is dropped silently.
     """
     if isinstance(message.content, str) or message.shape == shape:
         return message.content
@@ -71,8 +72,9 @@ def _part_as(part: Part, shape: str, role: Role) -> Part:
 
 
 def image_of(part: Part) -> Image | None:
-    """The picture that a part shows, in any of the forms of OpenAI, Anthropic and
-    LangChain; None where it shows none that can be carried over.
+    """Return the image of a part, in any form of OpenAI, Anthropic and LangChain.
+
+    None if the part has no image that can be converted.
     """
     kind = part.get("type")
     if kind == "image_url":

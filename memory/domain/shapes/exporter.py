@@ -54,10 +54,10 @@ def export_messages(
 
 
 def with_distinct_calls(messages: Iterable[Message]) -> list[Message]:
-    """The messages, with calls of one function told apart that came without ids:
-    providers refuse an id that comes twice.
+    """Return the messages with distinct ids for calls that came without ids.
 
-    Their results behind them answer the same calls as before.
+    Providers refuse an id that occurs twice. The results of these calls get the new ids
+    too.
     """
     taken, renamed, found = set[str](), dict[str, list[str]](), list[Message]()
     for message in messages:

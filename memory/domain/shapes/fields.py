@@ -1,6 +1,4 @@
-"""The fields of a given message: each taken once and checked, and what was left of them
-given back.
-"""
+"""Take and check the fields of a given message, and restore the remaining ones."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from memory.domain.message import Message, Role
 
 Fields = dict[str, Any]
 _TEXT_PARTS = {"text", "input_text", "output_text"}
-"""Types of parts that are nothing but text."""
+"""Types of parts that only hold text."""
 _OURS = {
     "id",
     *validation.MOMENT_FIELDS,
@@ -29,8 +27,9 @@ _OURS = {
 
 
 class MessageFields:
-    """The fields of one given message. What is not taken, or was given as nothing, is
-    kept as it was (`extra["fields"]`).
+    """The fields of one given message.
+
+    Fields that are not taken, or are empty, are kept as they were (`extra["fields"]`).
     """
 
     def __init__(self, fields: Fields) -> None:
@@ -45,7 +44,7 @@ class MessageFields:
         return role
 
     def text(self, *names: str) -> str | None:
-        """The text under the first of these names that has any."""
+        """Take the text under the first of these names that has one."""
         for name in names:
             if self.left.get(name) not in (None, ""):
                 return _text(name, self.left.pop(name))
@@ -74,7 +73,7 @@ class MessageFields:
         return int(self.left.pop(name))
 
     def content(self) -> str | list[Fields]:
-        """Text, or parts as they were given; a bare text among parts becomes one."""
+        """Take text, or parts as given; a bare text among parts becomes a part."""
         value = self.left.get("content")
         if value is None or value in ("", []):
             self.extra |= {} if "content" in self.left else {"no_content": True}
@@ -89,15 +88,17 @@ class MessageFields:
         return parts([{"type": "text", "text": part} if isinstance(part, str) else part for part in value])
 
     def speaker(self, role: Role) -> str | None:
-        """The speaker's name. A tool's message may give the tool's as `tool_name`,
-        which also stays as it was given.
+        """Take the speaker's name.
+
+        A tool's message may give the name of the tool as `tool_name`, which also stays.
         """
         name = self.text("name")
         return self.look_at("tool_name", str) if name is None and role is Role.TOOL else name
 
     def answered_call(self, role: Role) -> str | None:
-        """The id of the call that a tool's message answers. One without an id is
-        matched by name and order when the window is read.
+        """Take the id of the call that a tool's message answers.
+
+        A result without an id is matched by name and order when the window is read.
         """
         call_id = self.text("tool_call_id")
         if call_id is None and role is Role.TOOL:
@@ -105,7 +106,7 @@ class MessageFields:
         return call_id
 
     def id_and_time(self) -> Fields:
-        """Id and moment, which also stay as they were given."""
+        """Return the id and the time, which also stay as they were given."""
         seen: Fields = {}
         if self.left.get("id") is not None:
             seen["id"] = validation.identifier("id", self.left["id"])
@@ -118,19 +119,17 @@ class MessageFields:
         return seen
 
     def look_at(self, name: str, kind: type) -> Any:
-        """What stands under the name, which stays there too; None where it is something
-        else.
-        """
+        """Return the value under the name if it is of this kind, and keep it there."""
         value = self.left.get(name)
         return value if isinstance(value, kind) and value else None
 
     def extra_fields(self) -> Fields:
-        """What goes into `extra`: nothing where everything had its place."""
+        """Return the fields for `extra`; empty if every field was taken."""
         return {**self.extra, **({"fields": self.left} if self.left else {})}
 
 
 def parts(value: object) -> list[Fields]:
-    """Parts of a content: each is an object and says of what type it is."""
+    """Validate the parts of a content: objects with a type."""
     checked = objects("content", value)
     for number, part in enumerate(checked):
         if not isinstance(part.get("type"), str):
@@ -166,10 +165,10 @@ def _text(name: str, value: object) -> str:
 
 
 def own(message: Message, shape: str) -> Fields:
-    """What is kept for this shape; nothing where the message came in another.
+    """Return the fields kept for this shape; empty if the message has another.
 
-    A plain message may as well be one of OpenAI or Anthropic that had nothing of its
-    own: what we do not know of it goes there too.
+    A plain message may be one of OpenAI or Anthropic without special fields. Its
+    unknown fields are therefore returned for these shapes too.
     """
     if message.shape == shape:
         return message.extra
@@ -193,9 +192,7 @@ def _without_ours(extra: Fields) -> Fields:
 
 
 def speaker_back(kept: Fields, message: Message) -> str | None:
-    """The name under `name`; None where it came as `tool_name`, which is among what was
-    kept.
-    """
+    """Return the speaker's name; None if it came as `tool_name`, which is kept."""
     return (
         None
         if message.name is not None and kept.get("fields", {}).get("tool_name") == message.name
@@ -204,8 +201,9 @@ def speaker_back(kept: Fields, message: Message) -> str | None:
 
 
 def given_back(kept: Fields, message: Message, **fields: Any) -> Fields:
-    """The fields, each where it holds something, over what was kept; id and moment as
-    they are now, where they had been given.
+    """Return the kept fields, overwritten by the fields that have a value.
+
+    If an id or a time was given, it gets its current value.
     """
     given: Fields = {
         **kept.get("fields", {}),
@@ -225,9 +223,7 @@ def given_back(kept: Fields, message: Message, **fields: Any) -> Fields:
 
 
 def content_back(kept: Fields, content: str | list[Fields], nothing: Any = "") -> Fields:
-    """The content under its name; where it says nothing, in the way in which it was
-    given.
-    """
+    """Return the content under its name; an empty one has the form that was given."""
     if not content:
         return {} if kept.get("no_content") or "content" in kept.get("fields", {}) else {"content": nothing}
     bare = kept.get("bare", [])

@@ -1,4 +1,4 @@
-"""One given message, checked and copied, in whichever shape it came."""
+"""Check, copy and convert one given message of any shape."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CONTENT_FIELDS: tuple[str, ...] = (
     "refusal",
     "audio",
 )
-"""Fields that hold what a message says or asks. Any of them may be empty."""
+"""Fields with the content of a message. Any of them may be empty."""
 _CONTENT_OF_LANGCHAIN: tuple[str, ...] = ("content", "tool_calls", "invalid_tool_calls")
 _SEEN_BY_MODELS = {
     *_CONTENT_FIELDS,
@@ -36,11 +36,9 @@ _SEEN_BY_MODELS = {
     "type",
     "finish_reason",
 }
-"""Fields of which a value that JSON cannot hold is refused; elsewhere a placeholder
-stands for it.
-"""
+"""Fields that must be JSON. In other fields a placeholder replaces a bad value."""
 _CONTENT_ELSEWHERE = ("parts", "text", "message", "contents")
-"""Fields in which other formats put the text, and which are not read."""
+"""Fields in which other formats have the text. They are not read."""
 _ANTHROPIC_ROLES = ("user", "assistant", "system")
 _ANTHROPIC_FIELDS = ("stop_reason", "stop_sequence")
 _ANTHROPIC_PARTS = {
@@ -57,9 +55,14 @@ _ANTHROPIC_PARTS = {
 def import_message(given: object) -> list[Message]:
     """Convert one message of any format to ours, as copies.
 
-    It may be a dict of OpenAI, Anthropic or LangChain, an object of LangChain or of the
-    makers' own libraries, `{role, content}` with our fields beside it, a `Message` or
-    its `model_dump`. A message of Anthropic with results of tools becomes several.
+    It may be:
+
+    - a dict of OpenAI, Anthropic or LangChain;
+    - an object of LangChain or of the vendors' own libraries;
+    - `{role, content}` with our other fields;
+    - a `Message` or its `model_dump`.
+
+    A message of Anthropic with results of tools becomes several.
 
     Raises:
         InvalidInput: It names the wrong field, or `message` if this is no message.
@@ -89,8 +92,9 @@ def import_messages(given: Sequence[object], field: str = "message") -> list[Mes
 
 
 def _check_content(fields: Fields) -> None:
-    """Refuse a message that would be stored without its text, since no known field
-    holds any.
+    """Raise `InvalidInput` for a message without text in any known field.
+
+    It would be stored without its text.
     """
     path, given, known = "", fields, _CONTENT_FIELDS
     if langchain.is_one(fields):
@@ -99,7 +103,7 @@ def _check_content(fields: Fields) -> None:
         if isinstance(raw, dict) and any(raw.get(name) for name in _CONTENT_FIELDS):
             return
     elif fields.get("role") is None:
-        return  # which is refused by name
+        return  # a missing role has its own error
     if any(given.get(name) for name in known):
         return
     elsewhere = next((name for name in _CONTENT_ELSEWHERE if given.get(name)), None)
@@ -114,7 +118,7 @@ def _check_content(fields: Fields) -> None:
 
 
 def _check_names(message: Message) -> None:
-    """What messages are told apart by stays in their rows, and is short therefore."""
+    """Check the length of names and ids, which are stored in the row of a message."""
     named = {
         "name": message.name,
         "tool_call_id": message.tool_call_id,
@@ -172,9 +176,10 @@ def _dump_model(one: Any) -> Any:
 
 
 def _copy_fields(given: Mapping[Any, Any]) -> Fields:
-    """A checked copy: at most 32 MiB of texts that are over 64 KiB each, and 1 MiB of
-    all else. A moment may be a datetime, which JSON has not; it is checked where it is
-    taken.
+    """Return a checked copy of the fields.
+
+    Texts over 64 KiB may have 32 MiB in total, and all other fields 1 MiB. A time may
+    be a datetime, which is checked when it is taken.
     """
     named = validation.named_moment(given)
     moments = {named: given[named]} if named is not None and isinstance(given[named], datetime) else {}
@@ -192,8 +197,9 @@ def _copy_fields(given: Mapping[Any, Any]) -> Fields:
 
 
 def _is_unseen(path: str) -> bool:
-    """Whether no model is sent what is at this path of a message, so that it must not
-    refuse the turn.
+    """Return whether models do not see the value at this path of a message.
+
+    A bad value there must not refuse the turn.
     """
     names = path.split(".")[1:]
     if names[:1] == ["data"]:

@@ -1,5 +1,7 @@
-"""LangChain's messages: as objects, known by their attributes, and as the dictionaries
-that `message_to_dict` makes of them.
+"""Convert LangChain's messages.
+
+They are objects, recognised by their attributes, or the dictionaries that
+`message_to_dict` makes of them.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _ROLES = {
     "function": Role.TOOL,
     "FunctionMessageChunk": Role.TOOL,
 }
-"""Who speaks in a message of each type."""
+"""The speaker of each type of message."""
 _NAMING_THEIRS = ("chat", "ChatMessageChunk")
 _SPEAKERS = {
     **{role.value: role for role in Role},
@@ -43,7 +45,7 @@ _SPEAKERS = {
     "model": Role.ASSISTANT,
     "developer": Role.SYSTEM,
 }
-"""Who speaks in a message that names its role."""
+"""The speaker of a message that names its role."""
 TYPES = frozenset((*_ROLES, *_NAMING_THEIRS))
 _NAMES = {Role.USER: "human", Role.ASSISTANT: "ai", Role.SYSTEM: "system", Role.TOOL: "tool"}
 _ATTRIBUTES = (
@@ -65,7 +67,7 @@ _USAGE = ("input_tokens", "output_tokens", "total_tokens")
 
 
 def is_object(message: Any) -> bool:
-    """Whether it is one of LangChain's own, told by its attributes."""
+    """Return whether a message has the attributes of LangChain's own objects."""
     kind = getattr(message, "type", None)
     return (
         isinstance(kind, str)
@@ -76,7 +78,7 @@ def is_object(message: Any) -> bool:
 
 
 def dictionary_of(message: Any) -> Fields:
-    """The dictionary of a message that came as an object."""
+    """Return the dictionary of a message object."""
     dump = getattr(message, "model_dump", None)
     data = (
         dict(dump(warnings=False))
@@ -87,7 +89,7 @@ def dictionary_of(message: Any) -> Fields:
 
 
 def is_one(fields: Fields) -> bool:
-    """Whether it is in the form of `message_to_dict`."""
+    """Return whether the dictionary has the form of `message_to_dict`."""
     kind = fields.get("type")
     return (
         isinstance(kind, str)
@@ -183,8 +185,9 @@ def _role(kind: str, given: MessageFields) -> Role:
 
 
 def _taken_apart(content: str | list[Fields]) -> Blocks | None:
-    """Thinking and repeated calls taken from among the parts: calls stand in
-    `tool_calls` too.
+    """Separate thinking and repeated calls from the parts.
+
+    The calls are repeated, because `tool_calls` has them too.
     """
     if isinstance(content, str):
         return None
@@ -201,8 +204,9 @@ def _taken_apart(content: str | list[Fields]) -> Blocks | None:
 
 
 def _calls(given: MessageFields) -> list[Call]:
-    """Calls, those whose arguments are no JSON, and of older messages those that only
-    OpenAI's fields hold.
+    """Return the calls, including those whose arguments are not JSON.
+
+    Older messages may have calls only in OpenAI's fields. These are returned too.
     """
     calls = [_call(f"tool_calls[{n}]", call) for n, call in enumerate(given.objects("tool_calls"))]
     for n, call in enumerate(given.objects("invalid_tool_calls")):
@@ -255,7 +259,7 @@ def _invalid_back(call: ToolCall, kept: Fields) -> Fields:
 
 
 def _defaults(message: Message, kind: str, foreign_reasoning: bool) -> Fields:
-    """What LangChain's own dictionary has of a message that came in another shape."""
+    """Return the fields of LangChain's dictionary for a message of another shape."""
     reasoning = {"reasoning_content": message.reasoning} if message.reasoning and foreign_reasoning else {}
     data: Fields = {
         "additional_kwargs": reasoning,
@@ -273,7 +277,7 @@ def _defaults(message: Message, kind: str, foreign_reasoning: bool) -> Fields:
 
 
 def _usage(usage: Fields) -> Fields | None:
-    """The counts by LangChain's names, from its own, Anthropic's or OpenAI's."""
+    """Return the counts by LangChain's names, from its own, Anthropic's or OpenAI's."""
     asked, answered = (
         usage.get("input_tokens", usage.get("prompt_tokens")),
         usage.get("output_tokens", usage.get("completion_tokens")),

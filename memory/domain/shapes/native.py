@@ -1,4 +1,4 @@
-"""Our own messages, or what `model_dump` made of them: checked like any other."""
+"""Check our own messages, or the results of their `model_dump`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ def is_dump(fields: Fields) -> bool:
 
 
 def said_in(dump: Fields) -> Fields:
-    """What a message says that was dumped, without what every message has and without
-    the shape that it came in.
+    """Return the values of a dumped message that differ from the defaults.
+
+    The shape and the extra fields are left out.
     """
     default = {
         name: field.get_default(call_default_factory=True)

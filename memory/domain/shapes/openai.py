@@ -1,4 +1,4 @@
-"""Messages of OpenAI's chat completions, and of compatible servers."""
+"""Convert messages of OpenAI's chat completions, and of compatible servers."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from memory.domain.shapes.tool_calls import (
 
 _ROLES = {**{role.value: role for role in Role}, "developer": Role.SYSTEM, "function": Role.TOOL}
 _LONGEST_ID = 40
-"""Characters of a call's id that OpenAI's API takes."""
+"""The longest id of a call that OpenAI's API accepts, in characters."""
 _REASONING = ("reasoning_content", "reasoning")
-"""Where servers that give it put it; OpenAI's own keeps it to itself."""
+"""The fields in which servers return reasoning. OpenAI's own server returns none."""
 
 
 def from_fields(fields: Fields) -> list[Message]:
@@ -89,8 +89,9 @@ def to_fields(message: Message, *, foreign_reasoning: bool = True, strict: bool 
 
 
 def _strict(kept: Fields) -> Fields:
-    """What is kept of a message, without what only other servers take: a result without
-    the id of its call, a tool's name elsewhere.
+    """Remove fields of a message that OpenAI's own API does not accept.
+
+    These are a result without the id of its call, and a tool's name in another field.
     """
     left = {
         name: value
@@ -102,8 +103,10 @@ def _strict(kept: Fields) -> Fields:
 
 
 def _strict_call(kept: Fields) -> Fields:
-    """What is kept of a call, without what only other servers take: no id, no type,
-    arguments that are no text, the form before `tool_calls`.
+    """Remove fields of a call that OpenAI's own API does not accept.
+
+    These are a missing id or type, arguments that are not text, and the form before
+    `tool_calls`.
     """
     left = {name: value for name, value in kept.items() if name not in ("unnamed", "arguments", "legacy")}
     return left | (
@@ -112,8 +115,9 @@ def _strict_call(kept: Fields) -> Fields:
 
 
 def _short_ids(message: Message) -> Message:
-    """The message with ids of calls that are not too long: the same id becomes the same
-    one everywhere.
+    """Return the message with call ids that are short enough.
+
+    Equal ids stay equal in all messages.
     """
     calls = [call.model_copy(update={"id": _short_id(call.id)}) for call in message.tool_calls]
     call_id = None if message.tool_call_id is None else _short_id(message.tool_call_id)
@@ -129,8 +133,9 @@ def _short_id(call_id: str) -> str:
 
 
 def tool_call(field: str, given: Fields) -> tuple[ToolCall, Fields]:
-    """A call of a function, or of a custom tool, whose `input` is text and becomes
-    `{"input": text}`.
+    """Return a call of a function or of a custom tool.
+
+    The text `input` of a custom tool becomes `{"input": text}`.
     """
     kind = "custom" if "custom" in given and "function" not in given else "function"
     inner = given.pop(kind, None)

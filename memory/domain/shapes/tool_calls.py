@@ -1,4 +1,4 @@
-"""Calls of tools: as a model wrote them, and back."""
+"""Convert tool calls, and restore them as a model wrote them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from memory.domain.shapes.fields import Fields, own
 
 
 def call_of(field: str, given: Fields, arguments: str = "arguments") -> tuple[ToolCall, Fields]:
-    """A call, from its `id`, `name` and arguments, and what else there was of it.
+    """Return a call from its `id`, `name` and arguments, and its other fields.
 
-    Arguments are JSON text, kept to the letter whatever the model wrote, or an object.
-    A call without an id, as older models make them, is known by the name of its
-    function: a result belongs to the nearest earlier call of its id that has none, so
-    that is enough.
+    Arguments are an object, or JSON text that is kept as the model wrote it. Older
+    models make calls without an id. Such a call gets an id from its function's name.
+    That is enough, because a result belongs to the nearest earlier call with its id
+    that has no result.
     """
     name = _not_empty(f"{field}.name", given.pop("name", None))
     kept: Fields = {}
@@ -43,8 +43,10 @@ def call_of(field: str, given: Fields, arguments: str = "arguments") -> tuple[To
 
 
 def call_back(call: ToolCall, kept: Fields, form: str, arguments: str = "arguments") -> Fields:
-    """`id`, `name` and arguments as `call_of` took them; of a call that came in another
-    shape the arguments in this form, `text` or `object`.
+    """Return `id`, `name` and arguments as `call_of` took them.
+
+    For a call from another format, `form` is the form of the arguments: `text` or
+    `object`.
     """
     form = kept.get("arguments", form)
     given: Fields = {**kept.get("fields", {}), "name": call.name}
@@ -56,27 +58,23 @@ def call_back(call: ToolCall, kept: Fields, form: str, arguments: str = "argumen
 
 
 def worth_keeping(kept: list[Fields], form: str) -> Fields:
-    """What is kept of all calls, under its name; nothing where each was written as
-    usual.
-    """
+    """Return the fields to keep of all calls; empty if each has the usual form."""
     return {"calls": kept} if any(one != {"arguments": form} for one in kept) else {}
 
 
 def kept_of(message: Message, shape: str) -> list[Fields]:
-    """What is kept of each call; nothing where calls were added or taken away since."""
+    """Return the kept fields of each call; empty if calls were added or removed."""
     kept: list[Fields] = own(message, shape).get("calls", [])
     return kept if len(kept) == len(message.tool_calls) else [{}] * len(message.tool_calls)
 
 
 def id_without(name: str) -> str:
-    """By what a call without an id, and its result, are known."""
+    """Return the id for a call without an id, and for its result."""
     return f"function_{name}"
 
 
 def is_made_up(call_id: str | None, name: str | None) -> bool:
-    """Whether an id is one that `id_without` and `told_apart` give to calls of this
-    function.
-    """
+    """Return whether `id_without` or `told_apart` made this id for the function."""
     stem = id_without(name or "")
     return call_id is not None and (
         call_id == stem or (call_id.startswith(f"{stem}_") and call_id[len(stem) + 1 :].isdecimal())
@@ -84,8 +82,9 @@ def is_made_up(call_id: str | None, name: str | None) -> bool:
 
 
 def told_apart(calls: list[Call]) -> list[Call]:
-    """The calls of one message. Those of one function that came without ids get ids
-    that differ.
+    """Return the calls of one message with distinct ids.
+
+    Calls of the same function that came without ids get different ones.
     """
     taken, found = set[str](), list[Call]()
     for call, kept in calls:
@@ -96,7 +95,7 @@ def told_apart(calls: list[Call]) -> list[Call]:
 
 
 def distinct(call: ToolCall, taken: Container[str]) -> ToolCall:
-    """The call under the first id of its function that is not taken."""
+    """Return the call with the first id of its function that is not taken."""
     stem, number = id_without(call.name), 1
     made = call.id
     while made in taken:
@@ -106,15 +105,16 @@ def distinct(call: ToolCall, taken: Container[str]) -> ToolCall:
 
 
 def arguments_of(call: ToolCall) -> Fields:
-    """The arguments as an object; where the model wrote something else, its text under
-    `arguments`.
+    """Return the arguments as an object.
+
+    If the model wrote something else, its text is under `arguments`.
     """
     given = parse_arguments(call)
     return {"arguments": call.arguments} if given is None else given
 
 
 def parse_arguments(call: ToolCall) -> Fields | None:
-    """The arguments as an object; None where the model wrote something else."""
+    """Return the arguments as an object; None if the model wrote something else."""
     if not call.arguments.strip():
         return {}
     try:
@@ -124,7 +124,7 @@ def parse_arguments(call: ToolCall) -> Fields | None:
     except (
         ValueError,
         RecursionError,
-    ):  # not JSON, or JSON that would not come back in: NaN, a lone surrogate, too deep
+    ):  # not JSON, or JSON that an import refuses: NaN, a lone surrogate, too deep
         return None
 
 

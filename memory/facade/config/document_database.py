@@ -1,10 +1,9 @@
-"""The environment variables that document databases are usually configured by, as the
-weakest source of all (B85).
+"""The usual environment variables of document databases, as the weakest source.
 
-`MONGODB_URI` is the server of a store whose URL is no more than `mongodb://`.
-`MONGODB_DB` and `MONGODB_COLLECTION_PREFIX` name database and prefix where neither an
-option nor the query of the URL does; the database in a URL's path stands behind them,
-and the adapter's defaults behind that.
+`MONGODB_URI` is the server of a store whose URL is just `mongodb://`. `MONGODB_DB` and
+`MONGODB_COLLECTION_PREFIX` name the database and the prefix. An option or the query of
+the URL wins over them. They win over the database in the path of a URL, and that wins
+over the adapter's defaults.
 """
 
 from __future__ import annotations
@@ -21,13 +20,14 @@ BARE = "mongodb://"
 
 
 def complete(tree: dict[str, Any], environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Complete every document database's URL in a tree of settings; the dotted name of
-    each that was changed, and the variable that did it.
+    """Complete the URLs of document databases in a tree of settings.
+
+    Yield the dotted name of each changed URL, and the variable that changed it.
     """
     if isinstance(tree.get("routes"), list):
         tree["routes"] = [
             dict(route) if isinstance(route, Mapping) else route for route in tree["routes"]
-        ]  # what a caller gave stays as it is
+        ]  # the caller's values stay unchanged
     for path, holder, key, options in list(_urls(tree)):
         url = holder[key]
         if url == BARE and environ.get(URI):
@@ -46,8 +46,9 @@ def complete(tree: dict[str, Any], environ: Mapping[str, str]) -> Iterator[tuple
 
 
 def _urls(tree: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, Mapping[str, Any]]]:
-    """Where a document database's URL stands: its dotted name, what holds it, under
-    what, and the options beside it.
+    """Yield the URLs of document databases in a tree of settings.
+
+    Each has its dotted name, its container, its key there, and the options beside it.
     """
     tiers, stores, routes = tree.get("tiers"), tree.get("stores"), tree.get("routes")
     places: list[tuple[str, Any, Any]] = []
@@ -71,5 +72,5 @@ def _urls(tree: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any, Mapping[str,
 
 
 def _option_names(url: str) -> set[str]:
-    """The options in a URL's query."""
+    """Return the names of the options in a URL's query."""
     return {name for name, _ in parse_qsl(url.partition("?")[2], keep_blank_values=True)}

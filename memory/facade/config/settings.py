@@ -1,8 +1,7 @@
-"""`MemoryConfig`: which stores serve which tiers, what moves onward when, and how long
-things last. Frozen; shows no secrets.
+"""`MemoryConfig`: the stores of the tiers, the rules that move entries, and lifetimes.
 
-Where the values come from, and which source wins, is the story of
-`memory.facade.config.sources`.
+It is frozen, and its text shows no secrets. `memory.facade.config.sources` explains
+where the values come from and which source wins.
 """
 
 from __future__ import annotations
@@ -58,11 +57,11 @@ from memory.policies.routing import TIERS
 from memory.policies.tokens import DefaultCounter
 
 MAIN = "main"
-"""The store that serves every tier for which nothing else was said."""
+"""The name of the store that serves every tier without a setting."""
 
 
 class BadSetting(ConfigError):
-    """One setting that cannot be used; `path` is its dotted name."""
+    """A setting that cannot be used; `path` is its dotted name."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}" if path else problem)
@@ -70,7 +69,7 @@ class BadSetting(ConfigError):
 
 
 def default_url() -> str:
-    """One SQLite file in the user's data folder."""
+    """The URL of the SQLite file in the user's data folder."""
     import platformdirs
 
     return "sqlite:///" + str(Path(platformdirs.user_data_dir("memory-tiers", appauthor=False)) / "memory.db")
@@ -99,21 +98,19 @@ def _url_or_name(value: str) -> str:
 
 
 def _quote_name(value: str) -> str:
-    """A name that was given, to repeat in a message; nothing of what can be none, which
-    may hold a secret.
-    """
+    """Quote a name for a message; empty for anything else, which may hold a secret."""
     return f" '{value[:40]}'" if value.replace("-", "_").isidentifier() else ""
 
 
 _Shown = PlainSerializer(mask_url)
-"""Dumped without secrets."""
+"""A type whose dump hides secrets."""
 
 
 _FROZEN = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def _one_value(name: str) -> Callable[[object], object]:
-    """Reads a table that is given as one value of it: `retry = 3`."""
+    """Return a validator for a table given as one of its values, as in `retry = 3`."""
 
     def read(value: object) -> object:
         return value if value is None or isinstance(value, Mapping | BaseModel) else {name: value}
@@ -122,8 +119,9 @@ def _one_value(name: str) -> Callable[[object], object]:
 
 
 class RetrySettings(BaseModel):
-    """How often a call that finds the store unavailable is made, and how long is waited
-    before the second time at most; see `Retry`.
+    """Retries of calls that find the store unavailable; see `Retry`.
+
+    `attempts` counts all calls. `backoff` is the longest wait before the second one.
     """
 
     model_config = _FROZEN
@@ -133,8 +131,9 @@ class RetrySettings(BaseModel):
 
 
 class BreakerSettings(BaseModel):
-    """After how many failed calls in a row a store is left alone, and how long; see
-    `CircuitBreaker`.
+    """When calls to a failing store are suspended; see `CircuitBreaker`.
+
+    It opens after `failures` failed calls in a row, for `cool_down`.
     """
 
     model_config = _FROZEN
@@ -144,7 +143,7 @@ class BreakerSettings(BaseModel):
 
 
 class Guards(BaseModel):
-    """What stands around a store; all of it is off unless set."""
+    """The wrappers of a store. All of them are off unless set."""
 
     model_config = _FROZEN
 
@@ -153,7 +152,7 @@ class Guards(BaseModel):
     breaker: Annotated[BreakerSettings | None, BeforeValidator(_one_value("failures"))] = None
 
     def settings_by_name(self) -> dict[str, str | int]:
-        """What is set, by dotted name."""
+        """Return the settings that are set, by dotted name."""
         values: dict[str, str | int] = {"timeout": show_duration(self.timeout)} if self.timeout else {}
         if self.retry:
             values |= {
@@ -169,8 +168,9 @@ class Guards(BaseModel):
 
 
 class StoreConfig(Guards):
-    """A named store: its URL, whose scheme names the adapter, the adapter's own
-    options, and what stands around it.
+    """A named store: its URL, its options and its guards.
+
+    The scheme of the URL names the adapter, which defines the options.
     """
 
     url: Annotated[str, AfterValidator(_url), _Shown]
@@ -187,7 +187,7 @@ class StoreConfig(Guards):
 
 
 class Tiers(BaseModel):
-    """What serves each tier: the name of a store under `stores`, or a URL."""
+    """The store of each tier: the name of a store under `stores`, or a URL."""
 
     model_config = _FROZEN
 
@@ -197,8 +197,9 @@ class Tiers(BaseModel):
 
 
 class RouteConfig(BaseModel):
-    """Another store for some of what a tier keeps: everything named must hold, and the
-    first route that does wins. See `SplitStore`.
+    """Another store for a part of what a tier keeps; see `SplitStore`.
+
+    All conditions of a route must hold, and the first matching route wins.
     """
 
     model_config = _FROZEN
@@ -253,8 +254,10 @@ class Durations(BaseModel):
 
 
 class EmbedderSettings(BaseModel):
-    """What makes vectors of text: "wordllama"; "none", and nothing is found by meaning;
-    or "folder", a sentence encoder in a folder (`path`).
+    """The model that turns texts into vectors.
+
+    `use` is "wordllama", "folder" for a sentence encoder in the folder `path`, or
+    "none", which disables semantic search.
     """
 
     model_config = _FROZEN
@@ -273,7 +276,7 @@ class EmbedderSettings(BaseModel):
         return self
 
     def settings_by_name(self) -> dict[str, str]:
-        """What is set, by dotted name."""
+        """Return the settings that are set, by dotted name."""
         return (
             {"embedder": self.use}
             if self.path is None
@@ -282,12 +285,15 @@ class EmbedderSettings(BaseModel):
 
 
 class ConversationSettings(BaseModel):
-    """What is done with what is said in sessions.
+    """Settings for messages of sessions.
 
-    `meaning`: where what messages are found by, by meaning, is kept: "home", in the
-    messages' own store (tier mid), where that has an index for meaning; "long", in that
-    of tier long; "off": messages are found by words alone. Of a message it is vectors,
-    and none of its text.
+    `meaning` says where the vectors for the semantic search of messages are kept:
+
+    - "home": in the messages' own store (tier mid), if that has a vector index;
+    - "long": in the store of tier long;
+    - "off": nowhere, so messages are found by words only.
+
+    The vectors do not contain the text.
     """
 
     model_config = _FROZEN
@@ -296,8 +302,10 @@ class ConversationSettings(BaseModel):
 
 
 class SearchSettings(BaseModel):
-    """`cache_bytes` bounds what searches by meaning keep in memory of stores that have
-    no index for it; nought: nothing.
+    """Settings of searches.
+
+    `cache_bytes` limits the vectors that are kept in memory for stores without a vector
+    index; 0 keeps none.
     """
 
     model_config = _FROZEN
@@ -306,8 +314,10 @@ class SearchSettings(BaseModel):
 
 
 class ArtifactSettings(BaseModel):
-    """`max_bytes`: how large an artifact may be. What a tenant's come to, its messages'
-    large texts too, is bounded by a quota (`artifact_bytes`).
+    """Settings of artifacts.
+
+    `max_bytes` is the largest size of an artifact. The quota `artifact_bytes` limits
+    the total of a tenant, including large texts of its messages.
     """
 
     model_config = _FROZEN
@@ -316,10 +326,11 @@ class ArtifactSettings(BaseModel):
 
 
 class EnrichmentSettings(BaseModel):
-    """The enrichment of `write` and `write_with_report`, unless a call says otherwise.
+    """The default enrichment of `write` and `write_with_report`.
 
     With `auto_tag` the advisor adds tags to new entries. With `auto_supersede` older
-    entries that they supersede are retired. Without an advisor neither is done.
+    entries that they supersede are retired. Both need an advisor; without one, nothing
+    is done.
     """
 
     model_config = _FROZEN
@@ -330,7 +341,7 @@ class EnrichmentSettings(BaseModel):
 
 @dataclass(frozen=True)
 class ServingStore:
-    """One distinct store that serves one tier or several."""
+    """A store that serves one or several tiers."""
 
     name: str
     url: str
@@ -339,7 +350,7 @@ class ServingStore:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the URL says all there is to say of it."""
+        """Whether the store has no settings besides its URL."""
         return not self.options and not self.guards.settings_by_name()
 
     def __repr__(self) -> str:
@@ -348,8 +359,10 @@ class ServingStore:
 
 
 class MemoryConfig(BaseModel):
-    """Everything that can be set. Anything wrong is a `ConfigError` that names the
-    setting. What is dumped or printed of it holds no secret.
+    """All settings of a memory. Its dump and its text contain no secrets.
+
+    Raises:
+        ConfigError: For an invalid setting, with its name.
     """
 
     model_config = _FROZEN
@@ -357,38 +370,39 @@ class MemoryConfig(BaseModel):
     tenant: str = "default"
     embedder: Annotated[EmbedderSettings, BeforeValidator(_one_value("use"))] = EmbedderSettings()
     token_counter: str = DefaultCounter().name
-    """What counts the tokens of messages, by name: that one, or one that an installed
-    distribution registers under `memory.token_counters`.
+    """The name of the counter of message tokens.
+
+    It is the included counter, or one that an installed distribution registers under
+    `memory.token_counters`.
     """
     accept_loss: bool | tuple[str, ...] = False
-    """True, or the names of the stores of which losing what they acknowledged is
-    accepted: then they may be homes without being durable.
+    """The stores whose loss of acknowledged data is accepted; True for all stores.
+
+    Such a store may be a home of records without being durable.
     """
     require_all: bool = False
-    """True: opening fails unless every store answers. Else those that do are opened,
-    and the others when they are back; one must be there.
+    """True: opening fails unless every store answers.
+
+    Otherwise at least one store must answer. The others are opened when they are back.
     """
     inclusion_rules: bool = True
     consistency: Consistency = EngineSettings().consistency
-    """When a write returns, unless it says so itself; see `Memory.write`."""
+    """When a write returns, unless the call says so itself; see `Memory.write`."""
     telemetry: bool = False
-    """True: every store's calls are traced and timed through OpenTelemetry; see
-    `Telemetry`.
-    """
+    """True: trace and time every store's calls with OpenTelemetry; see `Telemetry`."""
     tiers: Tiers = Tiers()
     routes: tuple[RouteConfig, ...] = ()
     stores: dict[str, StoreConfig] = Field(default_factory=dict)
     promotion: tuple[PromotionRule, ...] = DEFAULT_RULES
     policies: tuple[str, ...] = ()
-    """Rules in Python, by the names that installed distributions register under
-    `memory.policies`; asked in order, after `promotion`.
+    """Rules in Python, by name; asked in order, after `promotion`.
+
+    Installed distributions register them under `memory.policies`.
     """
     retention: tuple[RetentionRule, ...] = ()
-    """What is deleted, ended or kept by rule, first rule first; nothing unless asked
-    for.
-    """
+    """Rules that delete, end or keep records; the first match wins. Default: none."""
     quotas: tuple[Quota, ...] = ()
-    """How much scopes and tenants may hold."""
+    """Limits on how much scopes and tenants may hold."""
     durations: Durations = Durations()
     conversations: ConversationSettings = ConversationSettings()
     search: SearchSettings = SearchSettings()
@@ -401,14 +415,23 @@ class MemoryConfig(BaseModel):
         try:
             super().__init__(**settings)
         except ValidationError as exc:
-            raise _to_bad_setting(exc) from None  # pydantic's own error carries what was given, secrets too
+            raise _to_bad_setting(exc) from None  # pydantic's own error has the values, secrets too
 
     @classmethod
     def load(
         cls, source: str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None = None, **settings: Any
     ) -> MemoryConfig:
-        """The configuration from everywhere it may come from: arguments before
-        environment before file before defaults.
+        """Load the configuration from all its sources.
+
+        Arguments win over the environment, the environment over the file, and the file
+        over defaults.
+
+        Args:
+            source: A file, a mapping of settings, or another configuration.
+            **settings: Settings by name; they win over `source`.
+
+        Raises:
+            ConfigError: For an invalid setting, with its name and source.
         """
         return load(source, settings)
 
@@ -476,13 +499,15 @@ class MemoryConfig(BaseModel):
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Where each value of `leaves()` came from: 'default', 'argument', an
-        environment variable, or a file and line.
+        """The source of each value of `leaves()`.
+
+        It is 'default', 'argument', an environment variable, or a file and line.
         """
         return MappingProxyType({path: self._origins.get(path, "default") for path in self.leaves()})
 
     @property
     def engine(self) -> EngineSettings:
+        """The settings of the engine."""
         lengths = {name: getattr(self.durations, name) for name in Durations.model_fields}
         return EngineSettings(
             **lengths,
@@ -492,25 +517,24 @@ class MemoryConfig(BaseModel):
         )
 
     def serving_stores(self) -> dict[str, ServingStore]:
-        """The store of each tier, routes aside. Tiers with the same store, or the same
-        URL, get the very same one.
+        """Return the store of each tier, without routes.
+
+        Tiers with the same store or the same URL share one object.
         """
         found = self._stores_by_name()
         return {tier: found[getattr(self.tiers, tier)] for tier in TIERS}
 
     def routes_of(self, tier: str) -> list[tuple[RouteConfig, ServingStore]]:
-        """The routes that send some of a tier to another store, in order, and that
-        store.
-        """
+        """Return the routes from a tier, in order, each with its store."""
         found = self._stores_by_name()
         return [(route, found[route.store]) for route in self.routes if tier in route.tiers]
 
     def stores_in_use(self) -> list[ServingStore]:
-        """Every distinct store that a tier or a route names."""
+        """Return every distinct store that a tier or a route names."""
         return list({store.name: store for store in self._stores_by_name().values()}.values())
 
     def tiers_on(self, name: str) -> list[str]:
-        """The tiers of which a store serves all or some."""
+        """Return the tiers that a store serves, fully or in part."""
         return [
             tier
             for tier, store in self.serving_stores().items()
@@ -518,7 +542,7 @@ class MemoryConfig(BaseModel):
         ]
 
     def _stores_by_name(self) -> dict[str, ServingStore]:
-        """The store behind each name or URL that a tier or a route gives."""
+        """Return the store for each name or URL that a tier or a route gives."""
         named = {
             name: ServingStore(name, store.url, store.options, store) for name, store in self.stores.items()
         }
@@ -535,8 +559,9 @@ class MemoryConfig(BaseModel):
         return found
 
     def prepare(self) -> None:
-        """Create the default data folder, readable by its owner only, where the default
-        file is in use.
+        """Create the default data folder, readable by its owner only.
+
+        It is created only if the default file is in use.
         """
         if any(store.url == default_url() for store in self.stores_in_use()):
             folder = Path(default_url().removeprefix("sqlite:///")).parent
@@ -548,8 +573,9 @@ class MemoryConfig(BaseModel):
                 ) from exc
 
     def leaves(self) -> dict[str, Any]:
-        """Every value by its dotted name, ready to show: secrets hidden, durations as
-        text, and the stores in use.
+        """Return every value by its dotted name, for display.
+
+        Secrets are hidden, durations are text, and the stores in use are included.
         """
         plain = (
             "tenant",
@@ -610,8 +636,9 @@ def load(
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> MemoryConfig:
-    """The configuration of all sources together. `environ` and `folder` stand in for
-    the process's own, in tests.
+    """Load the configuration from all its sources.
+
+    Tests pass `environ` and `folder` to replace those of the process.
     """
     first = _as_layer(source) if isinstance(source, MemoryConfig) else source
     tree, origins = gather_settings(first, settings or {}, environ=environ, folder=folder)
@@ -631,7 +658,7 @@ def _as_layer(config: MemoryConfig) -> Layer:
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, BaseModel):  # whose own dump hides secrets
+    if isinstance(value, BaseModel):  # its own dump would hide secrets
         return {name: _plain(getattr(value, name)) for name in value.model_fields_set}
     return type(value)(map(_plain, value)) if isinstance(value, list | tuple) else value
 
@@ -642,9 +669,7 @@ def _free_name(wanted: str, taken: Mapping[str, object]) -> str:
 
 
 def _to_bad_setting(exc: ValidationError) -> BadSetting:
-    """The first thing pydantic found wrong, by the setting's name, without the value
-    that was given.
-    """
+    """Convert the first pydantic error to a `BadSetting`, without the given value."""
     first = exc.errors(include_url=False, include_input=False)[0]
     path = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
     parent, _, name = path.rpartition(".")

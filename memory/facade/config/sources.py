@@ -1,22 +1,22 @@
 """Where settings come from, and which source wins.
 
-From strongest to weakest:
+The sources, from strongest to weakest:
 
-1. arguments: what code or a command-line option gives, and a URL, a database file or a
-   mapping given as the config itself;
-2. the environment: `MEMORY__TIERS__LONG`, `MEMORY__STORES__MAIN__URL`,
-   `MEMORY__TENANT`: the setting's path, with two underscores between its parts; lists
-   and objects as JSON;
-3. a file: the `.toml` given as the config, else what `MEMORY_CONFIG` names, else
-   `memory.toml` in the working directory, else none;
-4. the variables that document databases are usually configured by (see
-   `document_database`);
-5. the defaults.
+1. Arguments: values from code or from a command-line option. A URL, a database file or
+   a mapping that is given as the config also counts.
+2. The environment. The name of a variable is the setting's path, with two underscores
+   between its parts: `MEMORY__TIERS__LONG`, `MEMORY__STORES__MAIN__URL`,
+   `MEMORY__TENANT`. Lists and objects are JSON.
+3. A file: the `.toml` that is given as the config, else the one that `MEMORY_CONFIG`
+   names, else `memory.toml` in the working directory.
+4. The usual variables of document databases (see `document_database`).
+5. The defaults.
 
-Tables merge setting by setting; the list of promotion rules is taken whole from the
-strongest source that has one. A config given as URL, database file or mapping takes the
-place of the file. Relative SQLite paths in a file are relative to that file's folder.
-This module is the one place that reads the environment.
+Tables are merged setting by setting. The list of promotion rules is taken whole from
+the strongest source that has one. A config that is given as URL, database file or
+mapping replaces the file. Relative SQLite paths in a file are relative to its folder.
+
+Only this module reads the environment.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ from memory.ports.local_paths import LOCAL_SCHEMES, local_path, local_url
 
 FILE_NAME = "memory.toml"
 DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
-"""How the path of a SQLite file ends that is given without a scheme. Anything else may
-be a slip, and would make an empty database.
+"""The suffixes of SQLite files that may be given without a scheme.
+
+Another name may be a typing error, and would create an empty database.
 """
 _OTHER_CONFIGS = (".yaml", ".yml", ".json", ".ini", ".cfg", ".conf", ".env", ".tml")
 POINTER = "MEMORY_CONFIG"
@@ -50,19 +51,17 @@ Origin: TypeAlias = Callable[[str], str]
 
 
 class Layer(NamedTuple):
-    """Settings of one source, and where each of them, by its dotted name, stands in it."""
+    """The settings of one source, and the origin of each by its dotted name."""
 
     tree: Tree
     origin: Origin
 
 
 class Origins(dict[str, str]):
-    """Where settings came from, by their dotted names."""
+    """The origins of settings by their dotted names."""
 
     def of(self, path: str) -> str:
-        """Where a setting came from: as it was set, or with a part of the tree above
-        it.
-        """
+        """Return the origin of a setting, or of the part of the tree above it."""
         while path:
             if path in self:
                 return self[path]
@@ -70,7 +69,7 @@ class Origins(dict[str, str]):
         return "default"
 
     def near(self, path: str) -> str:
-        """Where a setting that cannot be used was given: as near to it as is known."""
+        """Return the nearest known origin of an invalid setting."""
         exact = self.of(path)
         below = [origin for known, origin in self.items() if _covers(path, known)]
         return exact if exact != "default" else below[-1] if below else "configuration"
@@ -83,8 +82,9 @@ def gather_settings(
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> tuple[Tree, Origins]:
-    """The settings of all sources together, and where each came from. A layer as the
-    source takes the place of file and environment.
+    """Merge the settings of all sources, and return their origins too.
+
+    A layer as the source replaces the file and the environment.
     """
     environ = os.environ if environ is None else environ
     layers = [source] if isinstance(source, Layer) else _layers(source, environ, folder or Path.cwd())
@@ -107,7 +107,7 @@ def gather_settings(
 def _layers(
     source: str | os.PathLike[str] | Mapping[str, Any] | None, environ: Mapping[str, str], folder: Path
 ) -> list[Layer]:
-    """Every source but the keyword settings, weakest first."""
+    """Return every source except the keyword settings, weakest first."""
     if isinstance(source, Mapping):
         return [_environment(environ), Layer(dict(source), _constant_origin("argument"))]
     if source is not None:
@@ -131,8 +131,9 @@ def _layers(
 
 
 def _url_of(text: str, folder: Path) -> str | None:
-    """The URL that a config in one string means: itself, or the SQLite file it names;
-    None where it names a TOML file.
+    """Return the URL that a config in one string means; None for a TOML file.
+
+    A database file becomes its SQLite URL.
     """
     text = text.strip()
     if not text:
@@ -157,7 +158,7 @@ def _url_of(text: str, folder: Path) -> str | None:
 
 
 def _no_database(text: str) -> str | None:
-    """Why a text that is no URL names no database file; None if it names one."""
+    """Return why a text without a scheme names no database; None if it names one."""
     named = short_scheme(text)
     if named is not None:
         shown = f"'{named}:'" if len(named) <= 40 else "its beginning"
@@ -246,7 +247,7 @@ def _file(path: Path) -> Layer:
 
 
 def _make_absolute(tree: Tree, folder: Path) -> None:
-    """Files and folders that a config file names by a relative path lie beside it."""
+    """Make relative paths of a config file absolute, relative to its folder."""
     stores, routes, embedder = tree.get("stores"), tree.get("routes"), tree.get("embedder")
     if isinstance(embedder, dict) and isinstance(path := embedder.get("path"), str):
         embedder["path"] = str(folder / Path(path).expanduser())
@@ -280,8 +281,9 @@ _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"
 
 
 def _lines(text: str) -> Iterator[tuple[str, int]]:
-    """The settings of a TOML text and the lines they stand on, last first, so that a
-    dict of them keeps the first.
+    """Return the settings of a TOML text with their line numbers, last first.
+
+    In this order a dict of them keeps the first line of each.
     """
     found: list[tuple[str, int]] = []
     table, counts = "", dict[str, int]()
@@ -302,7 +304,7 @@ def _dotted_key(name: str) -> str:
 
 
 def _merge(into: Tree, layer: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Lay one source over the weaker ones; the dotted names of what it set."""
+    """Merge a source over weaker ones, and yield the dotted names that it sets."""
     for name, value in layer.items():
         path = f"{prefix}{name}"
         if isinstance(value, Mapping):

@@ -1,6 +1,4 @@
-"""The values a configuration is made of: store URLs that hide their secrets, durations
-as people write them.
-"""
+"""Value types of a configuration: store URLs that hide secrets, and durations."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ _SCHEME = re.compile(
     rf"([a-z][a-z0-9+.-]*)://|({'|'.join(map(re.escape, LOCAL_SCHEMES))}):(?=[^:])", re.IGNORECASE
 )
 _SHORT = re.compile(r"([a-z][a-z0-9+.-]+):(?=[^:/\\])", re.IGNORECASE)
-"""A name and a colon, as in `lmdb:folder`. Drives of Windows have one letter."""
+"""A name and a colon, as in `lmdb:folder`. Drive names of Windows have one letter."""
 _SECRET_NAME = re.compile(
     r"pass|pwd|token|secret|key|credential|mechanismproperties|^auth$|basic_?auth", re.IGNORECASE
 )
@@ -34,20 +32,20 @@ HIDDEN = "***"
 
 
 ADAPTERS = "memory.adapters"
-"""The entry points under which distributions register their adapters, by scheme."""
+"""The entry-point group under which distributions register adapters, by scheme."""
 
 
 @lru_cache(maxsize=1)
 def installed_schemes() -> frozenset[str]:
-    """The schemes for which an adapter is installed."""
+    """Return the schemes for which an adapter is installed."""
     return frozenset(point.name for point in metadata.entry_points(group=ADAPTERS))
 
 
 def scheme_of(text: str) -> str | None:
-    """The scheme of a URL in lower case; None for what is not a URL.
+    """Return the scheme of a URL in lower case; None if the text is not a URL.
 
-    A store on this machine may be written `file:folder`, without slashes. So may one of
-    any installed adapter, such as `lmdb:folder`.
+    A store on this machine may be written without slashes, as `file:folder`. So may a
+    store of any installed adapter, such as `lmdb:folder`.
     """
     found = _SCHEME.match(text.strip())
     if found:
@@ -57,23 +55,27 @@ def scheme_of(text: str) -> str | None:
 
 
 def short_scheme(text: str) -> str | None:
-    """What stands for a scheme in `lmdb:folder`, in lower case, whether or not it is
-    one; None where nothing does.
+    """Return the part before the colon in `lmdb:folder`, in lower case, or None.
+
+    It need not be the scheme of an installed adapter.
     """
     found = _SHORT.match(text.strip())
     return found[1].lower() if found else None
 
 
 def is_broken_url(text: str) -> bool:
-    """Whether it reads like a URL with a login or a password in it, and is none: no
-    message repeats it, and no file gets its name.
+    """Return whether a text looks like a URL with a login, but is not a valid one.
+
+    Such a text may hold a password. So messages do not repeat it, and no file is named
+    after it.
     """
     return scheme_of(text) is None and (_holds_login(text) or mask_url(text) != text)
 
 
 def _holds_login(text: str) -> bool:
-    """Whether a user and a password stand before an @, as in `ann:password@host/db`; a
-    path is known by how it begins.
+    """Return whether a user and a password precede an @, as in `ann:password@host/db`.
+
+    Paths are recognised by their first characters.
     """
     before, at, _ = unquote(text.strip()).rpartition("@")
     is_path = before.startswith(_PATH) and not before.startswith("//")
@@ -82,17 +84,16 @@ def _holds_login(text: str) -> bool:
 
 
 def mask_url(text: str) -> str:
-    """A URL, or what was given for one, without its password and without parameters
-    named like a secret.
+    """Mask the password of a URL, and its parameters that are named like secrets.
 
-    What might belong to a password is hidden with it: everything from the first colon
-    of the user to the last @.
+    It also masks text that may belong to a password: everything from the first colon of
+    the user to the last @. Broken URLs are masked in the same way.
     """
     scheme = scheme_of(text)
     head, separator, rest = text.partition("://") if scheme else ("", "", text)
     is_path = rest.startswith("/") and scheme in LOCAL_SCHEMES
     if not is_path and _holds_login(rest if scheme is None else f"x{rest}"):
-        end = rest.rfind("@") if "@" in rest else len(rest)  # it may be written %40
+        end = rest.rfind("@") if "@" in rest else len(rest)  # it may be written as %40
         end = next(
             (
                 part.end()
@@ -113,15 +114,16 @@ def _mask_parameter(found: re.Match[str]) -> str:
 
 
 def _is_secret(parameter: str) -> bool:
-    """Whether a parameter of a URL is named like a secret, its name as often
-    percent-encoded as it likes, or holds a login.
+    """Return whether a parameter of a URL is named like a secret, or holds a login.
+
+    The name may be percent-encoded, once or twice.
     """
     name, _, value = unquote(unquote(parameter)).partition("=")
     return bool(_SECRET_NAME.search(name)) or _holds_login(value)
 
 
 def mask_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with the values of those named like a secret hidden, at every depth."""
+    """Mask the values of options that are named like secrets, at every depth."""
     return {
         name: HIDDEN if _SECRET_NAME.search(str(name)) else _mask_value(value)
         for name, value in options.items()
@@ -137,7 +139,7 @@ def _mask_value(value: Any) -> Any:
 
 
 class StoreOptions(dict[str, Any]):
-    """A store's own options. Their repr shows no secret."""
+    """The options of a store. Their repr shows no secrets."""
 
     __slots__ = ()
 
@@ -146,9 +148,7 @@ class StoreOptions(dict[str, Any]):
 
 
 class StoreUrl(str):
-    """A store's URL, to the letter. Its repr, and so every repr that holds it, shows no
-    secret.
-    """
+    """The unchanged URL of a store. Its repr shows no secrets."""
 
     __slots__ = ()
 
@@ -181,7 +181,7 @@ def _tellable(length: timedelta) -> timedelta:
 
 
 Duration = Annotated[timedelta, BeforeValidator(_positive), AfterValidator(_tellable)]
-"""A length of time of more than nothing."""
+"""A positive length of time."""
 
 Interval = Annotated[timedelta, BeforeValidator(_not_negative), AfterValidator(_tellable)]
 """A length of time; zero means never."""

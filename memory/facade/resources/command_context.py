@@ -1,6 +1,4 @@
-"""A memory as commands ask it: one tenant's, within what may be read, and written to in
-one scope.
-"""
+"""The memory that commands use: a tenant, its readable scopes, a scope to write."""
 
 from __future__ import annotations
 
@@ -38,13 +36,14 @@ from memory.ports.record import Partition
 log = logging.getLogger(__name__)
 
 SOURCE = "agent"
-"""Where an entry that a command adds comes from (D119)."""
+"""The source of entries that a command adds."""
 READ_LINKS = (200, validation.MAX_LIMIT)
-"""Of an entry in each direction: some lead to what may not be read, and where too few
-are left more are read.
+"""How many links of an entry to read in each direction.
+
+Some lead to unreadable entries. If too few remain, the second number is read.
 """
 READ_POINTING = 200
-"""Entries that point to an artifact: some may not be read."""
+"""How many entries that point to an artifact to read; some may be unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,20 +53,20 @@ class MemoryCommandContext:
     access: Access
     scope: Scope
     reads: tuple[Scope, ...] | None
-    """What may be read; None for all of the tenant's."""
+    """The readable scopes; None for all of the tenant's."""
     conversation: str | None
     agent: str | None
     preferred: Preferences
     expands: bool
     enriched: WriteOptions
-    """What an advisor does for what is added, where that is said."""
+    """The enrichment of added entries, if it is set."""
     advisor: Advisor | None
 
     @property
     def now(self) -> datetime:
         return self.access.engine.placement.now()
 
-    # -- which entries -----------------------------------------------------------------
+    # -- entries -----------------------------------------------------------------------
 
     async def find(self, named: Sequence[str]) -> Mapping[str, Entry]:
         found = dict(zip(named, await ShortIds(self.access).resolve_many(named), strict=True))
@@ -83,7 +82,7 @@ class MemoryCommandContext:
         return {one: there[entry_id] for one, entry_id in ids.items() if entry_id in there}
 
     async def _readable(self, ids: Iterable[str]) -> Mapping[str, Entry]:
-        """Those of these entries that are active and may be read, by id."""
+        """Return those of the entries that are active and readable, by id."""
         there = await self.access.engine.entries.get_many(self.access.tenant, ids)
         return {entry_id: entry for entry_id, entry in there.items() if self._may_read(entry)}
 
@@ -143,8 +142,10 @@ class MemoryCommandContext:
 
     @staticmethod
     def _matches(found: SearchResult, hit: FoundEntry) -> bool:
-        """Return whether a command shows a hit: it or its neighbours hold a word of the
-        question, it is relevant, or an advisor took part.
+        """Return whether a command shows a hit.
+
+        It does if the hit or its neighbours contain a word of the query, if it is
+        relevant, or if an advisor took part.
         """
         advised = any(block is not None and block.applied for block in (found.expansion, found.rerank))
         has_word = hit.explanation["relevance"]["lexical_share"] > 0
@@ -154,7 +155,7 @@ class MemoryCommandContext:
 
     async def around(self, entry: Entry) -> asked_by.EntryLinks:
         entry_id, artifact = entry.id, (await self.access.with_artifact(entry)).artifact
-        self.access.engine.accesses.note(self.access.tenant, [entry_id])  # it is read
+        self.access.engine.accesses.note(self.access.tenant, [entry_id])  # count it as read
         others: dict[str, Entry | None] = {entry_id: entry}
         outgoing, more_outgoing = await self._links(others, source_id=entry_id)
         incoming, more_incoming = await self._links(others, target_id=entry_id)
@@ -166,8 +167,9 @@ class MemoryCommandContext:
     async def _links(
         self, others: dict[str, Entry | None], source_id: str | None = None, target_id: str | None = None
     ) -> tuple[list[asked_by.Link], bool]:
-        """The newest links of an entry in one direction whose other ends may be read,
-        which are put beside; and whether there may be more.
+        """Return the newest links in one direction with readable ends.
+
+        Add these ends to `others`. Also return whether there may be more links.
         """
         engine, tenant, most = self.access.engine, self.access.tenant, asked_by.LINKS_A_SIDE
         for read in READ_LINKS:
@@ -209,7 +211,7 @@ class MemoryCommandContext:
         if referent is None:
             return (
                 None if named.isdigit() else await self._may_read_artifact(named)
-            )  # which says where it is damaged
+            )  # which also reports damage
         if referent.kind == "artifact":
             return await self._may_read_artifact(referent.id)
         if await self._readable([referent.id]):
@@ -217,7 +219,7 @@ class MemoryCommandContext:
         return None
 
     async def _may_read_artifact(self, artifact_id: str) -> Artifact | None:
-        """What is known of it, where it may be read."""
+        """Return the artifact's description if it is readable."""
         found = await Artifacts(self.access).get(artifact_id)
         if found is None or self._may_read_of(found.session_id) or await self._is_pointed_to(found.id):
             return found
@@ -263,8 +265,9 @@ class MemoryCommandContext:
         return written.entry, [*await self._enrichment_notes(written), *unasked]
 
     def _skipped_advice_notes(self, options: WriteOptions) -> list[str]:
-        """That nobody is asked what gives way to an entry where its scope may not be
-        read, if somebody was to be.
+        """Return a note if the entry's scope is not readable, so nothing is superseded.
+
+        It is empty if no advisor was to be asked.
         """
         engine, wanted = (
             self.access.engine,
@@ -274,7 +277,7 @@ class MemoryCommandContext:
         return [f"auto_supersede was skipped: these commands may not read {self.scope.text}"] if asks else []
 
     async def _enrichment_notes(self, written: WriteReport) -> list[str]:
-        """What was done for an entry that was added (D109)."""
+        """Return what enrichment did for an added entry."""
         lines = []
         if written.auto_tag is not None:
             lines.append(
@@ -309,13 +312,13 @@ class MemoryCommandContext:
         return self.reads is None or entry.scope in self.reads
 
     def _may_read_of(self, session_id: str) -> bool:
-        """Whether what a session has may be read."""
+        """Return whether the records of a session are readable."""
         return (
             self.reads is None or session_id == self.conversation or Scope.session(session_id) in self.reads
         )
 
     async def _is_pointed_to(self, artifact_id: str) -> bool:
-        """Whether an entry that may be read points to it."""
+        """Return whether a readable entry points to the artifact."""
         engine, tenant = self.access.engine, self.access.tenant
         partitions = [Partition(tenant, scope.text) for scope in self.reads or ()]
         asked = Query(ENTRIES, within(*partitions), Eq("artifact_id", artifact_id), limit=READ_POINTING)
@@ -330,7 +333,7 @@ class MemoryCommandContext:
         return None if shared else self.agent
 
     async def _all_scopes(self) -> tuple[Scopes, Sequence[str]]:
-        """The scopes of the tenant: a search is of scopes that are named."""
+        """Return the scopes of the tenant, because a search needs scopes by name."""
         engine, tenant = self.access.engine, self.access.tenant
         found: dict[str, Scope] = {}
         for store in engine.topology.homes:
@@ -356,7 +359,7 @@ def _ends(relation: Relation) -> set[str]:
 
 
 def _scope_in(text: str) -> Scope | None:
-    """The scope that a partition is of; None for one of something else."""
+    """Return the scope of a partition; None for partitions of other kinds."""
     try:
         scope = Scope.parse(text)
     except InvalidInput:

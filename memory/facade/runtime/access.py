@@ -1,6 +1,4 @@
-"""The way to the open engine that a memory, its nouns and its views share: one
-tenant's.
-"""
+"""One tenant's access to the open engine, shared by a memory and its views."""
 
 from __future__ import annotations
 
@@ -52,8 +50,8 @@ from memory.ports.record import Key
 
 log = logging.getLogger(__name__)
 
-RETRIEVE_LIMIT = 20  # A30
-BROWSE_LIMIT = 50  # D49
+RETRIEVE_LIMIT = 20
+BROWSE_LIMIT = 50
 SEARCH_LIMIT = 10
 MAX_QUERY_BYTES = 64 * 1024
 MAX_CURSOR_BYTES = 512
@@ -61,13 +59,11 @@ MAX_CURSOR_BYTES = 512
 Scopes = Scope | str | Sequence[Scope | str]
 INDIFFERENT = Preferences()
 _Done = tuple[Entry, tuple[str, ...], tuple[str, ...]]
-"""An entry that was written, what the caller said that it supersedes, and what gave
-way.
-"""
+"""A written entry, the ids that it was to supersede, and the ids that it superseded."""
 
 
 def scopes_of(scope: Scopes | None) -> list[Scope]:
-    """The scopes that are named, one at least."""
+    """Validate the scopes; there must be at least one."""
     given = (
         [scope]
         if isinstance(scope, Scope | str)
@@ -79,8 +75,10 @@ def scopes_of(scope: Scopes | None) -> list[Scope]:
 
 
 class Access:
-    """One tenant's way to the engine. The first owns the engine's life; those made of
-    it for other tenants open and close only themselves.
+    """One tenant's access to the engine.
+
+    The first one owns the engine's life. Those that it makes for other tenants only
+    open and close themselves.
     """
 
     def __init__(
@@ -97,7 +95,7 @@ class Access:
         self._let_go = False
 
     def for_tenant(self, tenant: str) -> Access:
-        """Another tenant's way to the same engine."""
+        """Return the access of another tenant to the same engine."""
         self.check_process()
         if not self.is_open:
             raise NotOpen("this memory")
@@ -105,16 +103,17 @@ class Access:
 
     @property
     def is_open(self) -> bool:
+        """Whether the engine is open and this access is not closed."""
         return self._life.is_open and not self._let_go
 
     @property
     def engine(self) -> Engine:
-        """The open engine, on the event loop that opened it."""
+        """The open engine; only on the event loop that opened it."""
         return self._open_life.working_engine
 
     @property
     def engine_anywhere(self) -> Engine:
-        """The open engine, on any event loop: for questions that no store is asked."""
+        """The open engine on any event loop, for questions that need no store."""
         return self._open_life.engine
 
     @property
@@ -124,6 +123,7 @@ class Access:
         return self._life
 
     async def open(self, *, reindex: bool = False) -> None:
+        """Open the engine, or only this access if another owns the engine."""
         self.check_process()
         if self._owns_life:
             await self._life.open(reindex=reindex)
@@ -132,18 +132,17 @@ class Access:
         self._let_go = False
 
     def check_process(self) -> None:
-        """Raise `ForkedProcess` in a forked child of the process that opened the
-        memory.
-        """
+        """Raise `ForkedProcess` in a forked child of the process that opened it."""
         self._life.check_process()
 
     async def close(self) -> None:
+        """Close this access, and the engine if it owns it."""
         self.check_process()
         self._let_go = True
         if self._owns_life:
             await self._life.close()
 
-    # -- what memories and views do alike ----------------------------------------------
+    # -- shared by memories and views --------------------------------------------------
 
     async def write(self, draft: EntryDraft, mode: WriteMode, within: Scope | None = None) -> Entry:
         """Write one entry. `within` is the scope of the entries that it supersedes."""
@@ -157,7 +156,7 @@ class Access:
         wait: timedelta | float | str | None,
         within: Scope | None = None,
     ) -> WriteReport:
-        """Write one entry, and report what was done for it within `wait`."""
+        """Write one entry, and report on its enrichment within `wait`."""
         patience = self.config.durations.deadline if wait is None else length("wait", wait)
         entry, superseded, gave_way = await self._write(*split_options(scope, content, options), within)
         enriching, key = self.engine.enricher, Key(self.tenant, entry.id)
@@ -177,8 +176,10 @@ class Access:
     async def write_many(
         self, given: Iterable[EntryDraft | Mapping[str, Any]], mode: WriteMode
     ) -> list[Entry]:
-        """Remember many things, in order. Those that say how they are written are
-        written alone, the others between them together.
+        """Write many entries, in order.
+
+        Entries with their own write mode are written alone; those between them are
+        written together.
         """
         engine = self.engine
         parts = [
@@ -211,7 +212,7 @@ class Access:
             except PartialWrite as partial_write:
                 written |= {at + n: entry for n, entry in partial_write.written.items()}
                 conflicts |= {at + n: conflict for n, conflict in partial_write.conflicts.items()}
-            except (Conflict, InvalidInput) as refused:  # what it supersedes is not there, or not any more
+            except (Conflict, InvalidInput) as refused:  # an entry to supersede is missing or already retired
                 if at not in calls:
                     raise
                 conflicts[at] = refused if isinstance(refused, Conflict) else Conflict(str(refused))
@@ -223,7 +224,7 @@ class Access:
     async def _write(
         self, draft: EntryDraft, mode: WriteMode, within: Scope | None
     ) -> tuple[Entry, tuple[str, ...], tuple[str, ...]]:
-        """The entry, what the caller said that it supersedes, and what gave way."""
+        """Return the entry, the ids to supersede, and the ids that it superseded."""
         write = self._plan_write(draft, mode, within)
         await self.refuse_unknown([draft])
         return await write()
@@ -271,8 +272,9 @@ class Access:
         return write
 
     def _enrichment(self, mode: WriteMode, *, replaces: bool, superseding: bool) -> list[Pass]:
-        """What enrichment is wanted (D100): as the call says, else as configured. What
-        is decided at the write is not decided again (D108).
+        """Return the enrichment passes to run, as the call or the configuration says.
+
+        An entry that already supersedes others is not checked for that again.
         """
         wanted: list[Pass] = []
         for of in PASSES:
@@ -291,8 +293,9 @@ class Access:
         return wanted
 
     async def refuse_unknown(self, drafts: Sequence[EntryDraft]) -> None:
-        """Raise `InvalidInput` where one of these is pinned to a session (D7), or
-        points to an artifact (D6), that the tenant has not.
+        """Raise `InvalidInput` if a draft names a session or artifact that is missing.
+
+        Sessions are checked for drafts that are pinned to one.
         """
         pinned = list(
             dict.fromkeys(
@@ -312,7 +315,7 @@ class Access:
         await self.refuse_unknown_artifacts([draft.artifact_id for draft in drafts])
 
     async def refuse_unknown_artifacts(self, artifact_ids: Sequence[str | None]) -> None:
-        """Raise `InvalidInput` where one of these is no artifact of the tenant (D6)."""
+        """Raise `InvalidInput` if one of these is no artifact of the tenant."""
         named = list(dict.fromkeys(one for one in artifact_ids if one is not None))
         known = await self.engine.conversations.manifests.existing_ids(self.tenant, named) if named else set()
         for one in named:
@@ -320,8 +323,9 @@ class Access:
                 raise InvalidInput("artifact_id", f"there is no artifact {one[:64]}: nothing was written")
 
     async def with_artifact(self, entry: Entry) -> Entry:
-        """The entry with what is known of its artifact; without, where that is gone or
-        cannot be read.
+        """Return the entry with its artifact's description.
+
+        It stays without if the artifact is gone or cannot be read.
         """
         if entry.artifact_id is None:
             return entry
@@ -357,10 +361,10 @@ class Access:
         conversation: str | None = None,
         include_retired: bool = False,
     ) -> EntryQuery:
-        """What is asked of many entries, checked; `unless_told` of them where no limit
-        is given. An error names a filter with `within` before it.
+        """Validate the arguments of a query for entries.
 
-        With `anywhere` instead of a scope, what is asked of the whole tenant.
+        `unless_told` is the default limit. Errors name a filter with the prefix
+        `within`. With `anywhere` the query has no scope and covers the whole tenant.
         """
         if flag("include_retired", include_retired) and (as_of is not None or known_at is not None):
             raise InvalidInput(
@@ -425,8 +429,10 @@ class Access:
         messages: bool = False,
         advisor: Advisor | None = None,
     ) -> SearchResult:
-        """What answers best. A blank query browses, and browsing filters by what a
-        search prefers (D51, D54). `advisor`: in place of the memory's.
+        """Search for the best answers.
+
+        A blank query lists entries by time, and then the boosts filter. `advisor`
+        replaces the advisor of the memory.
         """
         text = validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
         asked = self.entry_query(

@@ -1,4 +1,4 @@
-"""Async context managers that say what to use where a plain `with` enters them."""
+"""Async context managers that raise a helpful error if a plain `with` enters them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import ClassVar, NoReturn
 
 
 class AsyncContext:
-    """A class to be entered by `async with`."""
+    """A base class for classes that are entered with `async with`."""
 
     _blocking: ClassVar[str] = "BlockingMemory"
-    """The class for code that is not async."""
+    """The counterpart for code that is not async."""
 
     def __enter__(self) -> NoReturn:
         """Refuse a plain `with`.
@@ -22,4 +22,4 @@ class AsyncContext:
         )
 
     def __exit__(self, *_: object) -> None:
-        """Is never reached. Python looks it up before it enters."""
+        """Do nothing. Python looks this method up before it enters the context."""

@@ -1,5 +1,6 @@
-"""What goes on in the background while a memory is open: sweeps, rules for writes, and
-what was said here is made ready to be found by meaning.
+"""Background tasks of an open memory.
+
+They run sweeps and the rules for writes, rebuild word indexes, and embed new messages.
 """
 
 from __future__ import annotations
@@ -19,15 +20,13 @@ log = logging.getLogger(__name__)
 
 FIRST_AFTER = timedelta(seconds=30)
 LINGER = timedelta(milliseconds=100)
-"""How long after a write its rules are asked: once for all that is written meanwhile."""
+"""The delay before rules are evaluated for a write, together with later writes."""
 QUIET, AT_LATEST = timedelta(seconds=1), timedelta(seconds=5)
-"""How long nothing is said before what was said is made ready, and how long it waits
-while more is.
-"""
+"""The quiet time before new messages are embedded, and the longest delay."""
 
 
 class BackgroundTask(ABC):
-    """A task that runs until stopped."""
+    """A task that runs until it is stopped."""
 
     def __init__(self, name: str, every: timedelta) -> None:
         self._name = name
@@ -35,16 +34,15 @@ class BackgroundTask(ABC):
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, unless `sweep_every` is zero: then maintenance runs only when asked
-        for.
+        """Start the task, unless `sweep_every` is zero.
+
+        With zero, maintenance only runs on request.
         """
         if self._every > timedelta(0) and self._task is None:
             self._task = asyncio.create_task(self._run(), name=self._name)
 
     async def stop(self) -> None:
-        """End, interrupting what is under way: every step of it may be left in the
-        middle.
-        """
+        """Stop the task at once. Each of its steps may be interrupted."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -56,8 +54,10 @@ class BackgroundTask(ABC):
 
 
 class SweepTask(BackgroundTask):
-    """A first sweep soon after opening, then one every `sweep_every`. One that fails is
-    logged and tried again at the next turn; of several processes one sweeps at a time.
+    """Runs a sweep soon after opening, then one every `sweep_every`.
+
+    A failed sweep is logged, and the next one tries again. Of several processes, only
+    one sweeps at a time.
     """
 
     def __init__(self, maintenance: Maintenance, every: timedelta) -> None:
@@ -70,7 +70,7 @@ class SweepTask(BackgroundTask):
             try:
                 report = await self._maintenance.sweep()
                 log.debug("maintenance: %s", report)
-            except Exception as error:  # noqa: BLE001 - the next turn tries again, whatever it was
+            except Exception as error:  # noqa: BLE001 - the next turn tries again after any error
                 log.warning("maintenance failed and is tried again in %s: %s", self._every, error)
             await asyncio.sleep(self._every.total_seconds())
 
@@ -86,13 +86,14 @@ class WordIndexTask(BackgroundTask):
         await asyncio.sleep(min(FIRST_AFTER, self._every).total_seconds())
         try:
             await self._word_indexes.rebuild_outdated()
-        except Exception as error:  # noqa: BLE001 - the next opening tries again, whatever it was
+        except Exception as error:  # noqa: BLE001 - the next opening tries again after any error
             log.warning("word indexes were not rebuilt: %s", error)
 
 
 class PassageTask(BackgroundTask):
-    """Makes the passages of what was said here once nothing more is said; see
-    `Passages`. What fails is left to the next turn, or to sweeps.
+    """Embeds new messages of this process after a quiet time; see `Passages`.
+
+    After a failure, the next turn or a sweep tries again.
     """
 
     def __init__(self, passages: Passages, every: timedelta) -> None:
@@ -112,12 +113,12 @@ class PassageTask(BackgroundTask):
             said.clear()
             try:
                 await self._passages.catch_up()
-            except Exception as error:  # noqa: BLE001 - the next turn tries again, whatever it was
+            except Exception as error:  # noqa: BLE001 - the next turn tries again after any error
                 log.warning("the latest messages are not found by meaning yet: %s", error)
 
 
 class RuleTask(BackgroundTask):
-    """Has the rules for writes asked; see `AfterWrites`."""
+    """Evaluates the rules for writes; see `AfterWrites`."""
 
     def __init__(self, after_writes: AfterWrites, every: timedelta) -> None:
         super().__init__("memory-rules", every)
@@ -139,5 +140,5 @@ class RuleTask(BackgroundTask):
             self._written.clear()
             try:
                 await self._after_writes.catch_up()
-            except Exception as error:  # noqa: BLE001 - a sweep asks the rules again, whatever it was
+            except Exception as error:  # noqa: BLE001 - a sweep evaluates the rules after any error
                 log.warning("rules for writes wait for the next sweep: %s", error)

@@ -1,5 +1,6 @@
-"""From a configuration to an engine: adapters are found by the scheme of a store's URL,
-embedders by name.
+"""Build an engine from a configuration.
+
+The scheme of a store's URL names its adapter; embedders are found by name.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ from memory.ports.tokens import TokenCounter
 
 COUNTERS = "memory.token_counters"
 POLICIES = "memory.policies"
-"""Where other distributions register theirs: an object, or what makes one when it is
-called without arguments.
+"""The entry-point groups of other distributions.
+
+Each entry point is an object, or a class that is called without arguments.
 """
 DEFAULTS = EngineSettings()
 
@@ -55,8 +57,9 @@ def build_engine(
     recall_gate: RecallGate | None = None,
     prepared: bool = True,
 ) -> Engine:
-    """The engine this configuration describes, not opened: nothing is connected to yet.
-    Without `prepared` nothing is made on disk either.
+    """Build the engine of this configuration. It is not opened or connected.
+
+    Without `prepared` nothing is created on disk either.
     """
     if prepared:
         config.prepare()
@@ -102,7 +105,7 @@ def build_engine(
 
 
 def _tiers(config: MemoryConfig, made: Mapping[str, Store]) -> dict[str, Store]:
-    """The store of each tier; tiers that are split alike get the very same one."""
+    """Return the store of each tier. Tiers with the same split share one object."""
     alike: dict[Any, Store] = {}
     tiers: dict[str, Store] = {}
     for tier, store in config.serving_stores().items():
@@ -122,7 +125,7 @@ def _tiers(config: MemoryConfig, made: Mapping[str, Store]) -> dict[str, Store]:
 
 
 def build_store(store: ServingStore) -> Store:
-    """One store, not opened."""
+    """Build one store. It is not opened."""
     scheme = scheme_of(store.url) or ""
     adapter = adapter_for(scheme, store.name)
     if adapter.planned:
@@ -139,7 +142,7 @@ def build_store(store: ServingStore) -> Store:
         told = "cannot be parsed, because an '@' follows a '?'. In a password write '?' as %3F, '@' as %40, '/' as %2F and '#' as %23"
         raise ConfigError(
             f"store '{store.name}': its URL {told}"
-        ) from None  # the adapter has taken parts of a password for options, and names them
+        ) from None  # the adapter's error would repeat parts of a password that it took for options
 
 
 def with_guards(
@@ -151,8 +154,10 @@ def with_guards(
     mark_life: timedelta = DEFAULTS.mark_life,
     clock: Clock = system_clock,
 ) -> Store:
-    """The store with what stands around it. From the inside: each attempt has its limit
-    of time, the breaker counts calls, telemetry sees all.
+    """Wrap the store in its guards.
+
+    From the inside: each attempt has a timeout, the breaker counts whole calls, and
+    telemetry sees everything.
     """
     if guards.timeout:
         store = Timeout(store, guards.timeout.total_seconds())
@@ -180,9 +185,7 @@ def _telemetry() -> ModuleType:
 
 
 def embedder_of(settings: EmbedderSettings) -> Embedder | None:
-    """The embedder that is configured; None for 'none': then nothing is found by
-    meaning.
-    """
+    """Return the configured embedder; None disables semantic search."""
     if settings.use == "none":
         return None
     if settings.path is not None:
@@ -195,7 +198,7 @@ def embedder_of(settings: EmbedderSettings) -> Embedder | None:
 
 
 def as_embedder(given: Embedder | Callable[..., Any]) -> Embedder:
-    """An embedder as it is; a plain function wrapped as one."""
+    """Return an embedder; a plain function is wrapped as one."""
     if isinstance(given, Embedder):
         return given
     if not callable(given):
@@ -208,7 +211,7 @@ def as_embedder(given: Embedder | Callable[..., Any]) -> Embedder:
 
 
 def as_advisor(given: Advisor | Callable[..., Any]) -> Advisor:
-    """An advisor as it is; a plain function wrapped as one."""
+    """Return an advisor; a plain function is wrapped as one."""
     if isinstance(given, Advisor):
         return given
     if not callable(given):
@@ -221,9 +224,7 @@ def as_advisor(given: Advisor | Callable[..., Any]) -> Advisor:
 
 
 def as_reranker(given: Advisor | Reranker | Callable[..., Any]) -> Advisor | Reranker:
-    """A reranker, or an advisor that is to rerank, as it is; a plain function wrapped
-    as a reranker.
-    """
+    """Return a reranker, or an advisor that reranks; a plain function is wrapped."""
     if isinstance(given, Advisor | Reranker):
         return given
     if not callable(given):
@@ -239,15 +240,16 @@ T = TypeVar("T")
 
 
 def as_gate(name: str, given: T) -> T:
-    """A gate, checked."""
+    """Validate a gate."""
     if given is not None and not callable(given):
         raise ConfigError(f"{name}: must be a function, not {type(given).__name__}")
     return given
 
 
 def counter_named(name: str) -> TokenCounter:
-    """The token counter of a configured name: ours, or one that a distribution
-    registers under `memory.token_counters`.
+    """Return the token counter with a configured name.
+
+    It is the included one, or one registered under `memory.token_counters`.
     """
     if name == DefaultCounter().name:
         return DefaultCounter()
@@ -263,7 +265,7 @@ def counter_named(name: str) -> TokenCounter:
 
 
 def as_counter(given: TokenCounter | Callable[[str], int]) -> TokenCounter:
-    """A token counter as it is; a plain function wrapped as one."""
+    """Return a token counter; a plain function is wrapped as one."""
     if isinstance(given, TokenCounter):
         return given
     if not callable(given):
@@ -274,12 +276,12 @@ def as_counter(given: TokenCounter | Callable[[str], int]) -> TokenCounter:
 
 
 def policy_named(name: str) -> CustomRule:
-    """A policy that a distribution registers under `memory.policies`."""
+    """Return the policy registered under `memory.policies` with this name."""
     return as_policy(_load_entry_point("policies", POLICIES, name, "any object with a name and `decide`"))
 
 
 def as_policy(given: Policy) -> CustomRule:
-    """A policy, checked."""
+    """Validate a policy."""
     try:
         return CustomRule.of(given)
     except InvalidInput as error:
@@ -287,8 +289,10 @@ def as_policy(given: Policy) -> CustomRule:
 
 
 def _load_entry_point(setting: str, group: str, name: str, instead: str, ours: Sequence[str] = ()) -> Any:
-    """What a distribution registers under an entry-point group, made where it is a
-    class. Raises for a name that nobody registers.
+    """Load an entry point of a distribution; a class is instantiated.
+
+    Raises:
+        ConfigError: If the name is not registered, or its module cannot be imported.
     """
     points = {point.name: point for point in metadata.entry_points(group=group)}
     if name not in points:
@@ -303,16 +307,15 @@ def _load_entry_point(setting: str, group: str, name: str, instead: str, ours: S
 
 
 def check_adapters(config: MemoryConfig) -> None:
-    """Refuse a configuration with a store of an unknown kind (B2). No adapter is
-    imported.
-    """
+    """Raise `ConfigError` for a store of an unknown kind. No adapter is imported."""
     for store in config.stores_in_use():
         _point_of(scheme_of(store.url) or "", store.name)
 
 
 def adapter_for(scheme: str, store: str) -> Adapter:
-    """The adapter registered for a URL scheme; third parties register theirs under the
-    entry-point group `memory.adapters`.
+    """Return the adapter registered for a URL scheme.
+
+    Third parties register adapters under the entry-point group `memory.adapters`.
     """
     try:
         adapter: Adapter = _point_of(scheme, store).load()
@@ -335,7 +338,7 @@ def _point_of(scheme: str, store: str) -> metadata.EntryPoint:
 
 
 def _missing_driver_error(error: ImportError, store: str, scheme: str, extra: str) -> ConfigError:
-    """What to install for an adapter whose driver is not there."""
+    """Return the error that says how to install an adapter's missing driver."""
     advice = (
         f"pip install 'memory-tiers[{extra}]'"
         if extra

@@ -1,5 +1,6 @@
-"""An engine's life: opened and closed on one event loop, kept up while it is open,
-shared by the memories of several tenants.
+"""The life of an engine: it is opened and closed on one event loop.
+
+Background tasks maintain it while it is open. The memories of several tenants share it.
 """
 
 from __future__ import annotations
@@ -17,18 +18,16 @@ from memory.ports.fork_guard import ForkGuard
 log = logging.getLogger(__name__)
 
 PATIENCE = 3.0
-"""Seconds that closing from another event loop waits for a store, or for the loop that
-owns the stores.
-"""
+"""Seconds that a close from another event loop waits for a store or for its loop."""
 
 
 class EngineLifecycle:
-    """One engine, built at the first opening.
+    """The life of one engine, which is built at the first opening.
 
-    What connects to a server belongs to the event loop it was made on. So from opening
-    to closing the engine belongs to the loop that opened it: asked for on another, it
-    raises `WrongEventLoop`. Closing is possible from anywhere and always comes back. In
-    a forked child of the process that opened it every call raises `ForkedProcess`.
+    Connections to servers belong to the event loop that made them. Therefore an open
+    engine belongs to the loop that opened it. Use on another loop raises
+    `WrongEventLoop`. Closing works from any loop and always returns. In a forked child
+    of the process that opened it, every call raises `ForkedProcess`.
     """
 
     def __init__(self, build: Callable[[], Engine], sweep_every: timedelta) -> None:
@@ -37,7 +36,7 @@ class EngineLifecycle:
         self._built: Engine | None = None
         self._open: Engine | None = None
         self._behind: list[BackgroundTask] = []
-        """What goes on in the background while it is open."""
+        """The tasks that run in the background while it is open."""
         self._owner: asyncio.AbstractEventLoop | None = None
         self._forks = ForkGuard(self)
         self._turning = asyncio.Lock()
@@ -45,11 +44,12 @@ class EngineLifecycle:
 
     @property
     def is_open(self) -> bool:
+        """Whether the engine is open."""
         return self._open is not None
 
     @property
     def engine(self) -> Engine:
-        """The open engine, for questions that no store is asked."""
+        """The open engine, for questions that need no store."""
         self._forks.check()
         if self._open is None:
             raise NotOpen("this memory")
@@ -57,19 +57,21 @@ class EngineLifecycle:
 
     @property
     def working_engine(self) -> Engine:
-        """The open engine, for calls: on the loop that opened it."""
+        """The open engine, for calls on the loop that opened it."""
         engine = self.engine
         if self._owner is not asyncio.get_running_loop():
             raise self._elsewhere()
         return engine
 
     async def open(self, *, reindex: bool = False) -> None:
-        """Connect and begin upkeep. Opening twice is a no-op; a failed opening may be
-        repeated, on any loop. `reindex`: as `Engine.open` has it.
+        """Connect, and start background maintenance.
+
+        Opening twice does nothing. A failed opening may be repeated on any loop. For
+        `reindex` see `Engine.open`.
         """
         self._forks.check()
         async with self._own():
-            self._own()  # a close on this loop may have let go of it while this waited
+            self._own()  # a close on this loop may have released it during the wait
             if self._open is None:
                 try:
                     self._built = self._built or self._build()
@@ -90,10 +92,10 @@ class EngineLifecycle:
                     task.start()
 
     async def close(self) -> None:
-        """Let go of the stores. Closing twice is a no-op.
+        """Release the stores. Closing twice does nothing.
 
-        From another loop the owner is asked to, if it runs; where it has ended, each
-        store is let go of as far as its connections allow it.
+        From another loop, the owning loop is asked to close if it runs. If it has
+        ended, each store is closed as far as its connections allow.
         """
         self._forks.check()
         owner = self._owner
@@ -106,11 +108,13 @@ class EngineLifecycle:
         else:
             await self._abandon()
 
-    # -- turning -----------------------------------------------------------------------
+    # -- opening and closing -----------------------------------------------------------
 
     def _own(self) -> asyncio.Lock:
-        """Make the running loop the owner, unless another is; the lock under which it
-        opens and closes.
+        """Make the running loop the owner, and return the lock for opening and closing.
+
+        Raises:
+            WrongEventLoop: If another loop owns the engine.
         """
         running = asyncio.get_running_loop()
         if self._owner not in (None, running):
@@ -140,7 +144,7 @@ class EngineLifecycle:
                     try:
                         async with asyncio.timeout(PATIENCE):
                             await engine.store_notes.on_close()
-                    except Exception as error:  # noqa: BLE001 - a note is no reason not to close
+                    except Exception as error:  # noqa: BLE001 - a failed note must not prevent closing
                         log.info("the note of which stores hold data was not written: %s", error)
                     await engine.close()
             finally:
@@ -157,8 +161,9 @@ class EngineLifecycle:
             )
 
     async def _abandon(self) -> None:
-        """Let go of stores whose loop has ended. One that does not close so is built
-        anew at the next opening.
+        """Release stores whose loop has ended.
+
+        If one cannot be closed, the next opening builds the engine again.
         """
         engine, self._open, self._behind = self._open, None, []
         self._disown()
@@ -166,10 +171,10 @@ class EngineLifecycle:
             try:
                 async with asyncio.timeout(PATIENCE):
                     await store.close()
-            except Exception as error:  # noqa: BLE001 - whatever a driver says of a loop that is gone
+            except Exception as error:  # noqa: BLE001 - drivers may raise anything if their loop has ended
                 said = str(
                     error
-                )  # its text alone: who keeps records of the log would keep the error's frames, and with them dead sockets
+                )  # the text only: log handlers may keep the error, its frames and dead sockets
                 log.warning(
                     "store '%s' could not be closed in full: the event loop it was opened on has ended (%s)",
                     store.name,

@@ -1,4 +1,4 @@
-"""Where the files of a configuration lie, and whether they are there yet."""
+"""The paths of a configuration's files, and whether they exist yet."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from memory.policies.routing import TIERS
 
 
 def path_of(store: ServingStore) -> Path | None:
-    """The file or folder of a store that keeps one, absolute; None for others."""
+    """Return the absolute path of a store's file or folder; None for other stores."""
     path = getattr(build_store(store), "path", None)
     return path if isinstance(path, Path) else None
 
 
 def not_there_yet(config: MemoryConfig) -> dict[str, str]:
-    """The stores whose file or folder opening would make, and what is said of each."""
+    """Return the stores whose file or folder does not exist yet, with a message."""
     paths = {store.name: path_of(store) for store in config.stores_in_use()}
     return {
         name: f"{path}: does not exist yet; the first write creates it"
@@ -26,8 +26,9 @@ def not_there_yet(config: MemoryConfig) -> dict[str, str]:
 
 
 def on_the_default_file(config: MemoryConfig) -> str:
-    """Which tiers are on the default file because the configuration names no store for
-    them, in a sentence; empty if none is.
+    """Return a sentence about the tiers that use the default file; empty if none does.
+
+    They use it because the configuration names no store for them.
     """
     store = next((store for store in config.stores_in_use() if store.url == default_url()), None)
     if store is None:
@@ -48,7 +49,7 @@ def on_the_default_file(config: MemoryConfig) -> str:
 
 
 def default_file(config: MemoryConfig) -> Path | None:
-    """The default file, where it is in use and opening would make it."""
+    """Return the default file if it is in use and does not exist yet."""
     used = any(store.url == default_url() for store in config.stores_in_use())
     path = Path(default_url().removeprefix("sqlite:///"))
     return path if used and not path.exists() else None

@@ -1,10 +1,10 @@
-"""Artifacts as lines of an export: one that says what it is, then its bytes in chunks,
-at most 1 MiB each, so that none is ever in memory as a whole.
+"""Artifacts as lines of an export: a description, then the bytes in chunks.
 
-The chunks follow each other as they are counted, with no line of anything else between
-them. Where the artifact was deleted, replaced or found damaged while it was written
-out, a line in the place of the next chunk says so (`broken`), and nothing of that
-sequence is imported.
+A chunk has at most 1 MiB, so no artifact is in memory as a whole. The chunks of an
+artifact follow each other by number, with no other line between them.
+
+If the artifact is deleted, replaced or found damaged during the export, a line instead
+of the next chunk says so (`broken`). An import ignores that sequence.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from memory.orchestrator.storage.session_keys import scope_of
 from memory.ports.record import Record
 
 ARTIFACT_FORMAT = "memory-artifact/1"
-"""What marks an exported artifact, before its bytes."""
+"""The format of an exported artifact, before its bytes."""
 CHUNK_FORMAT = "memory-artifact-chunk/1"
-"""What marks a part of its bytes."""
+"""The format of a chunk of its bytes."""
 
 BROKEN = {NotFound: "deleted", Conflict: "replaced", CorruptRecord: "damaged"}
-"""Why a sequence ends before the artifact does."""
+"""Reasons why a sequence ends before the artifact does."""
 TRIES = 3
-"""How often an artifact is written out that is replaced meanwhile."""
+"""How often the export of an artifact is tried if it is replaced meanwhile."""
 
 _SAID = ("format", "id", "session_id", "path", "media_type", "size", "sha256")
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -40,9 +40,7 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ArtifactLine:
-    """One exported artifact, checked; its bytes are the chunks that follow. Its id is
-    the old one.
-    """
+    """A validated artifact of an export, with its old id. Its chunks follow."""
 
     line: int
     id: str
@@ -59,8 +57,9 @@ class ArtifactLine:
 
 @dataclass(frozen=True, slots=True)
 class ChunkLine:
-    """The how-manieth part, from 0 on, of the bytes of the artifact of this old id; or
-    that it broke off here, and why.
+    """A chunk of an artifact, numbered from 0, with the artifact's old id.
+
+    If `broken` is set, the sequence ends here for that reason.
     """
 
     line: int
@@ -71,8 +70,9 @@ class ChunkLine:
 
 
 async def exported_artifact(manifests: Manifests, manifest: Record) -> AsyncIterator[dict[str, Any]]:
-    """An artifact as an export writes it, behind its session and before the entries
-    that point to it.
+    """Yield the lines of an artifact.
+
+    They follow its session and precede the entries that refer to it.
     """
     there: Record | None = manifest
     for _ in range(TRIES):
@@ -146,11 +146,11 @@ def _count(name: str, value: object) -> int:
 
 @dataclass
 class Sequences:
-    """Checks that the lines of each artifact follow each other whole: it is told of the
-    items of a file one after the other, and holds no bytes.
+    """Checks that the lines of each artifact are complete and in order.
 
-    `whole`: by the line of an artifact how many chunks follow it; of the others nothing
-    is to be imported.
+    It receives the items of a file one after the other, and keeps no bytes. `whole`
+    maps the line of each complete artifact to its number of chunks. Other artifacts are
+    not imported.
     """
 
     whole: dict[int, int] = field(default_factory=dict)
@@ -161,20 +161,19 @@ class Sequences:
     _passed_over: set[str] = field(default_factory=set)
 
     def pass_over(self, artifact_id: str) -> None:
-        """Nothing is to be said of the chunks that follow of this artifact: it is not
-        imported.
-        """
+        """Ignore the following chunks of this artifact, which is not imported."""
         self._passed_over.add(artifact_id)
 
     def give_up(self, artifact: ArtifactLine) -> None:
-        """It is not imported, for another reason."""
+        """Do not import the artifact, for another reason."""
         self.whole.pop(artifact.line, None)
         self._open = None
         self.pass_over(artifact.id)
 
     def check_next(self, item: object) -> Iterator[tuple[int, str]]:
-        """The lines that are bad now that this item comes next, and why; None where the
-        file ends.
+        """Yield the lines that the next item proves wrong, each with its problem.
+
+        The item is None at the end of the file.
         """
         at = self._open
         if isinstance(item, ChunkLine) and at is not None and item.artifact_id == at.id:
@@ -194,7 +193,7 @@ class Sequences:
             )
 
     def _goes_on(self, at: ArtifactLine, chunk: ChunkLine) -> Iterator[tuple[int, str]]:
-        if chunk.broken in ("deleted", "replaced"):  # a later sequence has what it was replaced by
+        if chunk.broken in ("deleted", "replaced"):  # a later sequence has the replacement
             self._open = None
         elif chunk.broken is not None:
             yield self._reject(at, "was already damaged when it was exported")

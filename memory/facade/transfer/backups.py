@@ -19,7 +19,7 @@ from memory.ports.local_paths import absolute_path
 
 
 class _Tools(Protocol):
-    """What an adapter's backup module has."""
+    """The functions of an adapter's backup module."""
 
     def back_up(self, store: str, file: Path, to: Path) -> int: ...
 
@@ -28,7 +28,7 @@ class _Tools(Protocol):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Backup(ResultMixin):
-    """A backup that was made: its `file` and its size in `bytes`."""
+    """A finished backup: its `file` and its size in `bytes`."""
 
     file: str
     bytes: int
@@ -36,8 +36,9 @@ class Backup(ResultMixin):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RestoreReport(ResultMixin):
-    """A restore: the memory's `file`, and under which path the file that was there is
-    `kept`.
+    """A finished restore of the memory's `file`.
+
+    `kept` is the new path of the file that it replaced; None if it replaced none.
     """
 
     file: str
@@ -45,14 +46,14 @@ class RestoreReport(ResultMixin):
 
 
 async def back_up(config: MemoryConfig, file: str | PathLike[str]) -> Backup:
-    """Copy the memory's file to the new file, beside whoever reads and writes it."""
+    """Copy the memory's file to a new file. Other processes may use it meanwhile."""
     store, path, tools = _single_file(config)
     to = _path("file", file)
     return Backup(str(to), await asyncio.to_thread(tools.back_up, store, path, to))
 
 
 async def restore(config: MemoryConfig, file: str | PathLike[str], *, replace: bool = False) -> RestoreReport:
-    """Put a backup in the place of the memory's file, which nobody may have open."""
+    """Replace the memory's file with a backup. No process may have the memory open."""
     store, path, tools = _single_file(config)
     source = _path("file", file)
     config.prepare()
@@ -67,7 +68,7 @@ def _path(field: str, given: Any) -> Path:
 
 
 def _single_file(config: MemoryConfig) -> tuple[str, Path, _Tools]:
-    """The name and the file of the memory's only store, and the tools that copy it."""
+    """Return the name and file of the memory's only store, and its backup tools."""
     stores = config.stores_in_use()
     tools = adapter_for(scheme_of(stores[0].url) or "", stores[0].name).backup
     path = path_of(stores[0]) if tools else None

@@ -1,4 +1,4 @@
-"""An export: its lines in the order in which an import can write them."""
+"""Export a tenant: yield its lines in the order in which an import can write them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ Line = dict[str, Any]
 
 
 async def lines_of(engine: Engine, tenant: str, scope: Scope | None) -> AsyncIterator[Line]:
-    """Sessions and their artifacts, entries, and what may name any of these; see
-    `memory.admin.export`.
+    """Yield sessions and artifacts, then entries, then records that refer to these.
+
+    See `memory.admin.export`.
     """
     there = set[str]()
     await engine.conversations.sessions.catch_up()
@@ -45,7 +46,7 @@ async def lines_of(engine: Engine, tenant: str, scope: Scope | None) -> AsyncIte
         if kind.collection in (
             MESSAGES,
             ARTIFACTS,
-        ):  # whose session is written; or has expired, or was created since
+        ):  # their session is in the export, unless it expired or was created since
             named = {record.scope}
         if named <= there:
             there.add(record.key.id)
@@ -57,7 +58,7 @@ async def lines_of(engine: Engine, tenant: str, scope: Scope | None) -> AsyncIte
 
 
 async def _sessions(engine: Engine, tenant: str, scope: Scope | None, there: set[str]) -> AsyncIterator[Line]:
-    """Sessions, whose scopes `there` has afterwards, then the artifacts of just these."""
+    """Yield sessions and then their artifacts; add the sessions' scopes to `there`."""
     incarnations: dict[str, object] = {}
     async for record in engine.transfer.of_sessions(SESSIONS, tenant, scope):
         if not engine.conversations.sessions.is_over(record):

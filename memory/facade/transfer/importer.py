@@ -1,8 +1,8 @@
-"""An import: a file is checked as a whole, then written batch by batch, so that it can
-be cut off anywhere and repeated.
+"""Import a file: check all of it first, then write it batch by batch.
 
-The lines are read twice and never held: what is remembered of them is their ids. What
-cannot be read twice is copied to a temporary file first.
+So an import can be interrupted anywhere and repeated. The lines are read twice, and
+only their ids stay in memory. A source that can only be read once is first copied to a
+temporary file.
 """
 
 from __future__ import annotations
@@ -76,39 +76,42 @@ from memory.orchestrator.transfer.records import Fate, RestoreResult
 from memory.ports.record import Key, Record
 
 BATCH = 200
-"""Lines that are written together."""
+"""The number of lines that are written together."""
 CHUNKS_AT_ONCE = 2 * 2**20
-"""Bytes of artifacts that are read together."""
+"""The bytes of artifacts that are read together."""
 SPELLED_OUT = 1_000
-"""Lines of which a report says what was wrong; of the others it has the numbers."""
+"""The maximum number of lines whose problems a report describes.
+
+Of further bad lines it only has the line numbers.
+"""
 IN_MEMORY = 8 * 2**20
-"""Bytes of what can be read only once that are kept in memory; more is copied to a
-temporary file.
+"""The maximum number of bytes of a source that are kept in memory.
+
+A larger source that can only be read once is copied to a temporary file.
 """
 
 Line: TypeAlias = str | bytes | Mapping[str, Any] | BaseModel
 Source: TypeAlias = str | os.PathLike[str] | IO[bytes] | Iterable[Line] | AsyncIterable[Line]
-"""A file's path, an open file, or lines one after the other: as text, or as the objects
-they hold.
-"""
+"""A file's path, an open file, or lines as text or as the objects that they hold."""
 Linked = TypeVar("Linked", MessageLine, VersionLine)
-"""What may point to an artifact."""
+"""An item that may point to an artifact."""
 Progress: TypeAlias = Callable[[int, int], None]
-"""Hears after each batch how many lines are safe, and of how many."""
+"""Called after each batch with the number of stored lines and the total."""
 
 
 @dataclass(repr=False)
 class ImportReport(ResultMixin):
-    """What became of an import, in numbers of lines.
+    """The result of an import, in numbers of lines.
 
-    `messages` are entries and messages read; of these `imported` were written now,
-    `already_there` or `deleted_earlier` after an earlier import. `versions`,
-    `relations`, `sessions`, the `events` of their logs, their `artifacts` and
-    `other_records` were written now; `versions_left_out` are kept versions whose
-    entries got new ids. `skipped_lines` are bad ones that were left out,
-    `refused_lines` those whose id is taken or of elsewhere; those of `unlinked_lines`
-    are entries that point to no artifact any more, since that did not come along.
-    `problems` says why, of a thousand.
+    - `messages`: entries and messages that were read. `imported` of them were written
+      now; `already_there` and `deleted_earlier` were imported before.
+    - `versions`, `relations`, `sessions`, `events` of their logs, `artifacts` and
+      `other_records`: written now.
+    - `versions_left_out`: kept versions whose entries got new ids.
+    - `skipped_lines`: bad lines that were left out.
+    - `refused_lines`: lines whose id is taken or belongs elsewhere.
+    - `unlinked_lines`: entries whose artifact was not imported, so they point to none.
+    - `problems`: the reasons, for at most 1,000 lines.
     """
 
     file: str
@@ -130,8 +133,9 @@ class ImportReport(ResultMixin):
 
 
 class BadFile(BadLine):
-    """An import of which nothing was written because lines are bad: the first by
-    number, and what is wrong with it. `problems` says so of each.
+    """Raised if lines are bad, so that nothing was imported.
+
+    It names the first bad line and its problem. `problems` describes each of them.
     """
 
     def __init__(self, name: str, line: int, problem: str, problems: Sequence[str]) -> None:
@@ -177,37 +181,35 @@ class Import:
         self._report = ImportReport(name)
         self._total = self._done = 0
         self._line = self._within = 0
-        """The first line of what is being written, and how many lines of that are
-        written.
-        """
+        """The first line of the current batch, and how many of its lines are done."""
         self._demand = Counter[QuotaScope]()
         self._page: list[MessageLine] = []
         """Entries that are looked up together next."""
         self._first_known = self._last_known = 0
-        """The lines between which entries stand whose keys are in use here."""
+        """The first and last line of entries whose keys exist here."""
         self._last_early = self._first_entry = self._last_entry = self._first_other = 0
         self._sequences = Sequences()
         self._owners: list[Record] = []
-        """The sessions of the file: whose they are."""
+        """The sessions of the file, with their owners."""
         self._artifacts: dict[str, str] = {}
-        """The artifacts of the file that stand here, by their old ids."""
+        """The imported artifacts by their old ids."""
         self._misplaced: set[tuple[int, int]] = set()
         self._chunks: dict[tuple[str, Chunk], str] = {}
-        """Large texts of messages that stand further down."""
+        """Large texts of messages that follow later."""
 
     async def run(self, stream: IO[bytes], unread: Mapping[int, str]) -> ImportReport:
-        """Check all, then write all: artifacts, behind their sessions; entries and
-        their kept versions; then what may name any of them.
+        """Check the whole file, then write it.
 
-        `unread` says of lines that are not in the stream as they were given what is
-        wrong with them.
+        Artifacts come first, after their sessions. Entries with their kept versions
+        follow, then records that refer to any of these. `unread` has the problems of
+        lines that could not be copied into the stream.
         """
         self._unread = unread
         start = await asyncio.to_thread(stream.tell)
         await self._check(self._items(stream))
         self._latest = (
             self._latest if self._report.skipped_lines else None
-        )  # without bad lines nothing is to be told apart again
+        )  # without bad lines there is nothing to recognise again
         await self._check_owners()
         await self._engine.quotas.check(self._demand)
         if self._last_known and not (self._skip_bad or self._same_ids):
@@ -223,7 +225,7 @@ class Import:
         return self._report
 
     def _written_so_far(self) -> str:
-        """How much of the file is imported, said where an import stops in the middle."""
+        """Describe how much is imported, for an import that stops in the middle."""
         return f"{self._done + self._within} of {self._total} lines of '{self._name}' are imported; the rest begins at line {self._line}"
 
     async def _write(self, stream: IO[bytes], start: int) -> None:
@@ -245,7 +247,7 @@ class Import:
     # -- reading -----------------------------------------------------------------------
 
     async def _items(self, stream: IO[bytes], since: int = 1) -> AsyncGenerator[Item | BadLine, None]:
-        """What the file holds; it is read and checked in a thread, a little at a time."""
+        """Yield the items of the file; a thread reads and checks a few at a time."""
         tenant = self._tenant if self._same_ids else None
         how = ImportOptions(self._scope, self._messages_to, tenant, self._latest, self._unread)
         items = read(stream, self._name, how, since)
@@ -254,10 +256,12 @@ class Import:
                 yield item
 
     async def _check(self, items: AsyncIterator[Item | BadLine]) -> None:
-        """Go through the file without writing: which ids it holds, which lines are bad.
-        Bad ones are refused unless to be skipped.
+        """Read the file without writing: note its ids and its bad lines.
+
+        Raises:
+            BadFile: If lines are bad and are not to be skipped.
         """
-        waiting: list[Item] = []  # for an id that stands further down, if at all
+        waiting: list[Item] = []  # items that need an id which may follow later
         first: BadLine | None = None
         async for item in items:
             if isinstance(item, BadLine):
@@ -303,8 +307,9 @@ class Import:
             raise BadFile(self._name, first.line, first.problem, self._report.problems)
 
     async def _look_up(self, item: Item | None) -> None:
-        """Learn which entries are here already, and what the others take of the quotas:
-        page by page, and at the end of the file (None).
+        """Look up existing entries, and count the quota demand of the others by page.
+
+        The item is None at the end of the file.
         """
         quotas, placement = self._engine.quotas, self._engine.placement
         if (
@@ -326,10 +331,10 @@ class Import:
         self._demand += quotas.demand(self._tenant, list(new_entries.values()))
 
     async def _check_known(self, items: AsyncGenerator[Item | BadLine, None]) -> None:
-        """Raise `Conflict` where another entry has the key of one of the file.
+        """Raise `Conflict` if another entry has the key of an entry of the file.
 
-        A write gate decides what is stored, so with one this shows only when the line
-        is written.
+        A write gate decides what is stored. With one, such a conflict only appears when
+        the line is written.
         """
         bad, page = list[tuple[int, Conflict]](), list[MessageLine]()
         async for item in items:
@@ -337,7 +342,7 @@ class Import:
                 item = self._ids.message(item)
                 page.append(
                     item if item.draft.artifact_id is None else item.pointing_to(None)
-                )  # it is told by the artifact that it had
+                )  # it is recognised by its earlier artifact
             if page and (len(page) == BATCH or item.line >= self._last_known):
                 found = await self._engine.entries.writer.conflicts(
                     self._tenant, [message.draft for message in page]
@@ -356,8 +361,9 @@ class Import:
         return Conflict(f"{self._name} line {line}: {conflict}{imported}; {advice}", conflict.existing_id)
 
     async def _check_owners(self) -> None:
-        """Raise `SessionOwnerMismatch` where a session of the file has the id of
-        another's; with `skip_bad` it is refused alone later.
+        """Raise `SessionOwnerMismatch` if a session id belongs to another owner.
+
+        With `skip_bad` only that session is refused, later.
         """
         archive = self._engine.placement.topology.archive
         for start in range(0, 0 if self._skip_bad else len(self._owners), BATCH):
@@ -375,8 +381,9 @@ class Import:
                     )
 
     def _in_sequence(self, item: Item | None, first: BadLine | None) -> BadLine | None:
-        """Note what is bad of artifacts now that this item comes next; the first bad
-        line of all by number.
+        """Note the artifact lines that the next item proves wrong.
+
+        Return the bad line with the lowest number so far.
         """
         bad = [BadLine(self._name, *told) for told in self._sequences.check_next(item)]
         if isinstance(item, ForeignLine) and item.collection is MANIFESTS:
@@ -391,7 +398,7 @@ class Import:
         return min(filter(None, (first, *bad)), key=lambda one: one.line, default=None)
 
     def _lacks(self, item: Item) -> str | None:
-        """Why an item of the whole file cannot be imported; None where it can."""
+        """Return why an item of the checked file cannot be imported; None if it can."""
         if isinstance(item, VersionLine):
             misplaced = (item.line, item.as_it_was.version) in self._misplaced
             return (
@@ -409,7 +416,7 @@ class Import:
     async def _batches(
         self, items: AsyncIterator[Item | BadLine], others: bool, until: int
     ) -> AsyncIterator[list[Item]]:
-        """What is to be written now, so many at a time."""
+        """Yield the items to write now, in batches."""
         batch, bad = list[Item](), frozenset(self._report.skipped_lines)
         async for item in items:
             if item.line > until:
@@ -429,7 +436,7 @@ class Import:
             yield batch
 
     def _is_early(self, item: Item) -> bool:
-        """Whether it was written before entries."""
+        """Return whether the item was written before entries."""
         is_session = isinstance(item, RecordLine) and item.kind.collection is SESSIONS
         return isinstance(item, ArtifactLine | ChunkLine) or (is_session and item.line <= self._last_early)
 
@@ -448,9 +455,7 @@ class Import:
     # -- writing -----------------------------------------------------------------------
 
     async def _early(self, items: AsyncGenerator[Item | BadLine, None]) -> None:
-        """Artifacts, from the lines as they come, and the sessions that stand before
-        the last of them or before all else.
-        """
+        """Write artifacts, and sessions before the last of them or before all else."""
         bad = frozenset(self._report.skipped_lines)
         async for item in items:
             if item.line > self._last_early:
@@ -496,8 +501,10 @@ class Import:
     async def _pieces(
         self, item: ArtifactLine, items: AsyncIterator[Item | BadLine], chunks: int
     ) -> AsyncGenerator[bytes, None]:
-        """The bytes of an artifact from the lines behind its own; they are what they
-        were when they were checked, or an error.
+        """Yield the bytes of an artifact from the lines after its own.
+
+        Raises:
+            BadLine: If they changed since they were checked.
         """
         digest = sha256()
         while chunks and (part := await anext(items, None)) is not None:
@@ -513,8 +520,9 @@ class Import:
             )
 
     async def _link_artifacts(self, items: Sequence[Linked]) -> list[Linked]:
-        """The entries and kept versions, each pointing to its artifact as that is
-        called here, or to none, which is told.
+        """Point the entries and kept versions to the imported artifacts.
+
+        An entry whose artifact was not imported points to none, and is reported.
         """
         named = {item.draft.artifact_id for item in items} - {None} - self._artifacts.keys()
         known = (
@@ -537,7 +545,7 @@ class Import:
         return item.pointing_to(here)
 
     async def _entries(self, batch: list[Item]) -> None:
-        """Entries first, then their kept versions: a version is kept of what stands."""
+        """Write entries, then their kept versions, which need the entries."""
         for item in batch:
             if isinstance(item, ForeignLine):
                 self._refuse(item, item.problem)
@@ -558,8 +566,9 @@ class Import:
             self._report.versions_left_out += len(versions)
 
     async def _not_deleted(self, messages: list[MessageLine]) -> list[MessageLine]:
-        """The messages without the entries of this store that were deleted since they
-        were exported, unless these are to be revived.
+        """Leave out entries of this store that were deleted after the export.
+
+        With `revive` they stay in.
         """
         names = {
             message.line: str(message.draft.key)
@@ -579,15 +588,16 @@ class Import:
         return [message for message in messages if names.get(message.line) not in gone]
 
     async def _write_drafts(self, messages: list[MessageLine]) -> None:
-        started = micros(self._engine.placement.now())  # versions are moments: what is older was here before
+        started = micros(self._engine.placement.now())  # versions are times: an older one was here before
         entries = await self._write_messages(messages)
         new = sum(entry.version >= started for entry in entries.values())
         self._report.imported += new
         self._report.already_there += len(entries) - new
 
     async def _write_messages(self, messages: list[MessageLine]) -> dict[int, Entry]:
-        """The entries by the position of their message; those that were deleted
-        earlier, or refused, have none.
+        """Write messages and return the entries by the position of their message.
+
+        Messages that were deleted earlier or refused have none.
         """
         write = self._engine.entries.write_many
         try:
@@ -607,7 +617,7 @@ class Import:
                     raise self._conflict(self._line, conflict, f"; {self._written_so_far()}") from conflict
             return part.written
         except RejectedByGate as refusal:
-            if len(messages) > 1:  # one by one, so that it is refused alone
+            if len(messages) > 1:  # write them one by one, so that only the rejected one is refused
                 written: dict[int, Entry] = {}
                 for position, message in enumerate(messages):
                     self._line, self._within = message.line, position
@@ -643,7 +653,7 @@ class Import:
             self._report.versions += self._was_written(version, restored)
 
     async def _others(self, batch: list[Item]) -> None:
-        """Relations and other records; the events of sessions behind the sessions."""
+        """Write relations and other records; events of sessions after the sessions."""
         events: list[RecordLine] = []
         for item in batch:
             if self._refused_with_another(item):
@@ -680,8 +690,9 @@ class Import:
             self._report.events += self._was_written(row, restored)
 
     async def _restore_pad(self, pad: ScratchpadLine) -> None:
-        """A scratchpad as it was, where none was ever written; what was cleared since
-        stays so.
+        """Restore a scratchpad if none was ever written here.
+
+        A scratchpad that was cleared since stays empty.
         """
         if await self._engine.scratchpads.restore(self._tenant, pad.agent, pad.content):
             self._report.other_records += 1
@@ -691,7 +702,7 @@ class Import:
             self._refuse(pad, "this scratchpad already has other content here")
 
     def _was_written(self, item: Item, restored: RestoreResult) -> bool:
-        """Whether it was written; where it was refused that is told."""
+        """Return whether the item was written, and report it if it was refused."""
         if restored.fate is Fate.REFUSED:
             self._refuse(item, restored.problem)
         return restored.fate is Fate.WRITTEN
@@ -719,11 +730,11 @@ def _new_entry(tenant: str, message: MessageLine) -> NewEntry:
 
 @asynccontextmanager
 async def open_source(source: object) -> AsyncIterator[tuple[IO[bytes], Mapping[int, str]]]:
-    """The bytes of a source, which can be read twice: of an open file as it is, of what
-    gives lines one after the other from a temporary file.
+    """Open a source as bytes that can be read twice.
 
-    With it come the lines that could not be copied there, and what is wrong with each:
-    they are objects which are no JSON.
+    Yield the stream and the problems of lines that could not be copied, because they
+    are not JSON. Seekable binary files are used directly. Lines of other sources are
+    copied to a temporary file.
     """
     if isinstance(source, str | os.PathLike):
         with await asyncio.to_thread(Path(source).open, "rb") as file:
@@ -751,7 +762,7 @@ async def _copy(source: object, into: _Copy) -> Mapping[int, str]:
 
 
 def _copy_some(lines: Iterator[object], into: _Copy) -> int:
-    """Copy some lines; how many."""
+    """Copy some lines and return their number."""
     copied = 0
     for line in islice(lines, BATCH):
         into.write(line)
@@ -760,7 +771,7 @@ def _copy_some(lines: Iterator[object], into: _Copy) -> int:
 
 
 def _some(items: Iterator[Item | BadLine]) -> list[Item | BadLine]:
-    """The next items, so many that little of artifacts is in memory."""
+    """Return the next items, but only a few bytes of artifacts."""
     part: list[Item | BadLine] = []
     size = 0
     for item in islice(items, BATCH):
@@ -772,8 +783,9 @@ def _some(items: Iterator[Item | BadLine]) -> list[Item | BadLine]:
 
 
 class _Copy:
-    """Lines of a source as lines of a file. `unread`: those that cannot be written, by
-    number, and what is wrong with each.
+    """Writes lines of a source into a file.
+
+    `unread` maps the numbers of lines that cannot be written to their problems.
     """
 
     def __init__(self, into: IO[bytes]) -> None:
@@ -797,9 +809,9 @@ class _Copy:
         if isinstance(line, Mapping):
             with suppress(TypeError, ValueError, RecursionError):
                 return json.dumps(dict(line), allow_nan=False)
-        try:  # Python's own values: dates, UUIDs, dataclasses, models
+        try:  # Python values: dates, UUIDs, dataclasses and models
             return json.dumps(validation.json_object("line", line, max_bytes=validation.MAX_MESSAGE_BYTES))
         except InvalidInput as error:
-            path = error.field.split(".")  # of which the names inside of a field are what the line says
+            path = error.field.split(".")  # of a path inside a field only the field is named
             self.unread[self._lines + 1] = f"{path[min(1, len(path) - 1)]}: {error.problem}"
             return "null"

@@ -1,35 +1,42 @@
-"""Conversations and exports as files: what an import reads, what an export writes.
+"""The file format of imports and exports.
 
-A file holds one JSON object a line (JSON Lines) or one JSON array of objects, in UTF-8.
-An object is a message:
+A file has one JSON object per line (JSON Lines), or one JSON array of objects, in
+UTF-8. An object is a message:
 
     {"role": "user", "content": "...", "time": "2026-01-31T09:30:00Z", "id": "m1"}
 
-`role` and `content` are required. The first of `at`, `time`, `timestamp`, `created_at`,
-`createdAt`, `create_time`, `ts` and `date` becomes the entry's creation time: ISO 8601
-with a zone, or seconds since 1970, above 10^12 milliseconds; `id` its key, so that
-importing again writes nothing twice, in the conversation that the message names, if it
-names one: many exports number the messages of each conversation from 1; without an `id`
-the key is the file's name and the message's position. `tags`, `metadata`, `type`,
-`title`, `source` and `expires_at` are the entry's own. The role and every field not
-named here are kept in the entry's metadata: nothing is dropped.
+`role` and `content` are required.
 
-The content is the speaker's own words. Who that is says `speaker` or `name`, and in
-which conversation `conversation_id` or `session_id`; else it is that of the session the
-message goes to, or of the file. Within it messages count 1, 2, 3 … as they stand in the
-file, unless they say otherwise (`number_in_conversation`). The entry has these as
-fields, and the metadata keep what the file says of them. They are no part of what a
-repeat is told by: a file may hold what another began with.
+- The creation time is the first of `at`, `time`, `timestamp`, `created_at`,
+  `createdAt`, `create_time`, `ts` and `date`. It is ISO 8601 with a zone, or seconds
+  since 1970; numbers above 10^12 are milliseconds.
+- `id` becomes the entry's key, so a repeated import writes nothing twice. If the
+  message names a conversation, the key includes it, because many exports number the
+  messages of each conversation from 1. Without an `id`, the key is the file's name and
+  the message's position.
+- `tags`, `metadata`, `type`, `title`, `source` and `expires_at` are those of the entry.
+- The role and all other fields are kept in the entry's metadata. Nothing is dropped.
 
-Or it is a line of an export, marked by its `format`: an entry, one of its kept versions
-(after it), a relation, an artifact and a chunk of its bytes (`artifact_lines.py`;
-before the entries that point to it), or a record of another kind, as sessions and the
-events of their logs are, which keep the session's id. Unless it is to keep its id, an
-entry gets a new one, its old one becomes its key, and whatever in the file names the
-old one names the new one afterwards (decision A5); kept versions are left out then.
-What names an entry that is not in the file is provenance and stays as it is.
+The content is the speaker's own words. `speaker` or `name` says who that is.
+`conversation_id` or `session_id` names the conversation. The default is the session
+that the message goes to, or the file. Messages of a conversation are numbered 1, 2, 3
+in the order of the file, unless they have a `number_in_conversation`. The entry has
+these as fields, and its metadata keeps the values of the file. They are ignored when a
+repeated message is recognised, because a file may contain the beginning of another.
 
-What is wrong with a line is said without quoting it.
+An object can also be a line of an export, marked by its `format`:
+
+- an entry, or one of its kept versions after it;
+- a relation;
+- an artifact and a chunk of its bytes, before entries that point to it (see
+  `artifact_lines.py`);
+- a record of another kind. Sessions and events of their logs keep the session's id.
+
+Unless an import keeps ids, an entry gets a new one. Its old id becomes its key, and
+references in the file are changed to the new id. Its kept versions are left out.
+References to entries that are not in the file are provenance and stay unchanged.
+
+Errors describe the problem of a line without quoting it.
 """
 
 from __future__ import annotations
@@ -85,19 +92,21 @@ from memory.ports.collections import Collection
 from memory.ports.record import JsonValue, Key, PendingStep, Record
 
 FORMAT = "memory-entry/2"
-"""What marks an exported entry. The number grows when the meaning of a field changes,
-or there are more; earlier numbers are read too.
+"""The format of an exported entry.
+
+The number grows if fields are added or a field changes its meaning. Earlier numbers can
+still be read.
 """
 VERSION_FORMAT = "memory-version/1"
-"""What marks a kept version of an exported entry."""
+"""The format of a kept version of an exported entry."""
 RELATION_FORMAT = "memory-relation/1"
 SCRATCHPAD_FORMAT = "memory-scratchpad/1"
-"""What marks an exported relation."""
+"""The format of an exported scratchpad."""
 RECORD_FORMAT = "memory-record/2"
-"""What marks an exported record of any other kind."""
+"""The format of an exported record of any other kind."""
 
 OF_SESSIONS = frozenset({MESSAGES, ARTIFACTS})
-"""What is nothing without its session, and named by that alone."""
+"""Kinds that need their session, and are referred to by it alone."""
 
 _READ = {
     FORMAT: 2,
@@ -124,12 +133,12 @@ _STORES_OWN = (
     "noted",
     "artifact_was",
     "sources",
-)  # of an exported entry: the new store gives its own
+)  # fields of an exported entry that the new store sets itself
 _LAST_VERSION = micros(datetime(9999, 12, 31, tzinfo=UTC))
 
 
 class BadLine(InvalidInput):
-    """One object of a file that cannot be imported, and where it stands."""
+    """An object of a file that cannot be imported, with its line."""
 
     def __init__(self, name: str, line: int, problem: str) -> None:
         super().__init__(f"{name} line {line}", problem)
@@ -138,20 +147,19 @@ class BadLine(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class MessageLine:
-    """One message or exported entry, checked. `again` says that the same one stood
-    further up in the file.
+    """A validated message or exported entry.
+
+    `again` says that the file contains the same one above.
     """
 
     line: int
     draft: EntryDraft
     again: bool = False
     as_it_was: ImportedEntry | None = None
-    """Of an exported entry that keeps its id."""
+    """Set for an exported entry that keeps its id."""
 
     def pointing_to(self, artifact_id: str | None) -> MessageLine:
-        """The entry with the artifact it points to as it is called here; None where it
-        points to none.
-        """
+        """Return the entry with the new id of its artifact; None for no artifact."""
         draft = _pointing_to(self.draft, artifact_id)
         return replace(
             self,
@@ -162,7 +170,7 @@ class MessageLine:
 
 @dataclass(frozen=True, slots=True)
 class VersionLine:
-    """One exported kept version, checked, of the entry of this id in this scope."""
+    """A validated kept version of the entry with this id in this scope."""
 
     line: int
     entry_id: str
@@ -180,7 +188,7 @@ class VersionLine:
 
 @dataclass(frozen=True, slots=True)
 class RelationLine:
-    """One exported relation, checked. Its ends are old ids until they are `here`."""
+    """A validated relation. It refers to old ids until `IdMapping.link` replaces them."""
 
     line: int
     source_id: str
@@ -188,13 +196,15 @@ class RelationLine:
     target_id: str
     created_at: datetime
     said: Mapping[str, JsonValue] | None = None
-    """Of one that an advisor had made: who that was, and why."""
+    """The advisor that made the relation, and its reason; None for other relations."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLine:
-    """One exported record of another kind. Its id, and the ids it names, are old ones
-    until they are `here`. A version of 0: it does not say.
+    """A validated record of another kind.
+
+    Its ids are old ones until `IdMapping.row` replaces them. A version of 0 means that the
+    line has none.
     """
 
     line: int
@@ -203,13 +213,13 @@ class RecordLine:
 
     @property
     def name(self) -> str:
-        """What others name it by: its old id; of a session and its events, their scope."""
+        """The name in references: the old id, or the scope of a session."""
         return self.record.scope if self.kind.conversational else self.record.key.id
 
 
 @dataclass(frozen=True, slots=True)
 class ScratchpadLine:
-    """One exported scratchpad, checked."""
+    """A validated scratchpad."""
 
     line: int
     agent: str | None
@@ -218,8 +228,9 @@ class ScratchpadLine:
 
 @dataclass(frozen=True, slots=True)
 class ForeignLine:
-    """An exported line that cannot keep its id in this tenant and scope, and why; what
-    names it is refused with it.
+    """A line that cannot keep its id in this tenant and scope, with the reason.
+
+    Items that refer to it are refused too.
     """
 
     line: int
@@ -254,14 +265,15 @@ def _as_pointing_to(one: ImportedEntry, artifact_id: str | None) -> ImportedEntr
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """How the lines of a file are to be read.
+    """How to read the lines of a file.
 
-    `scope` is where everything goes, also exported entries, which otherwise keep their
-    own; `messages_to` where messages go without it. `same_ids_of` names the tenant in
-    which what was exported keeps its ids. With `latest`, entries that say a later
-    moment are bad, and those that no store takes; what was found good once is read
-    without it. `unread` says of lines that could not be copied into the file what is
-    wrong with them.
+    - `scope`: where everything goes, including exported entries. Without it, those keep
+      their own scope.
+    - `messages_to`: where messages go without `scope`.
+    - `same_ids_of`: the tenant in which exported records keep their ids.
+    - `latest`: entries with a later time are bad, and entries that no store accepts. A
+      second read omits it, because the entries are already checked.
+    - `unread`: the problems of lines that could not be copied into the file.
     """
 
     scope: Scope | None = None
@@ -274,10 +286,12 @@ class ImportOptions:
 def read(
     stream: IO[bytes], name: str, how: ImportOptions = ImportOptions(), since: int = 1
 ) -> Iterator[Item | BadLine]:
-    """What a file holds from line `since` on, in order, each checked as a write would
-    check it; a `BadLine` in place of what is wrong.
+    """Yield the items of a file from line `since` on, validated as a write does.
 
-    A file that cannot be read on raises its `BadLine`.
+    A bad item is replaced by its `BadLine`.
+
+    Raises:
+        BadLine: If the rest of the file cannot be read.
     """
     seen: dict[tuple[str, str | None], tuple[int, bytes]] = {}
     heard = Counter[tuple[str, str | None]]()
@@ -309,8 +323,9 @@ def read(
 
 
 def _with_number(draft: MessageDraft, heard: Counter[tuple[str, str | None]]) -> MessageDraft:
-    """The message with its number in its conversation: unless it says that itself, how
-    many of that were `heard` with it.
+    """Set the message's number in its conversation, unless it has one.
+
+    `heard` counts the messages of each conversation so far.
     """
     conversation = draft.scope.text, draft.conversation_id
     heard[conversation] += 1
@@ -322,8 +337,9 @@ def _with_number(draft: MessageDraft, heard: Counter[tuple[str, str | None]]) ->
 
 
 def _check_entry(item: MessageLine | VersionLine, latest: datetime) -> None:
-    """Raise `InvalidInput` if a write would refuse the entry: for its moment, or since
-    no store takes it.
+    """Raise `InvalidInput` if a write would refuse the entry.
+
+    It checks the entry's time, and whether a store accepts it.
     """
     check_not_later(item.draft, latest)
     if isinstance(item.draft, ImportedDraft):
@@ -379,7 +395,7 @@ def _unless_foreign(
     tenant: str,
     scope: str,
 ) -> Item:
-    """The item, where its id is one of this partition (see `memory.domain.ids`)."""
+    """Return the item if its id belongs to this partition (see `memory.domain.ids`)."""
     if not is_id(item_id):
         return ForeignLine(
             item.line,
@@ -398,9 +414,7 @@ def _unless_foreign(
 
 
 class IdMapping:
-    """The ids that a file holds, and what each is to be in this tenant: a new one, or
-    the same.
-    """
+    """The ids in a file, and their replacements in this tenant."""
 
     def __init__(self, tenant: str, *, same: bool) -> None:
         self._tenant = tenant
@@ -410,12 +424,12 @@ class IdMapping:
         self._moving = SessionMapping(tenant)
 
     def note(self, item: Item) -> None:
-        """Learn what an item is called."""
+        """Note the id of an item."""
         if isinstance(item, MessageLine) and isinstance(item.draft, ImportedDraft):
             self._scopes.setdefault(ENTRIES, {})[str(item.draft.key)] = item.draft.scope.text
         elif (
             isinstance(item, RecordLine) and item.kind.collection not in OF_SESSIONS
-        ):  # which nothing else names
+        ):  # which nothing refers to
             self._scopes.setdefault(item.kind.collection, {})[item.name] = item.record.scope
             if item.kind.conversational:
                 self._moving.note(item.record)
@@ -423,13 +437,11 @@ class IdMapping:
             self.refuse(item.collection, item.id)
 
     def refuse(self, collection: Collection, old: str) -> None:
-        """What names this one cannot be imported either."""
+        """Refuse an id, and so the items that refer to it."""
         self._refused.setdefault(collection, set()).add(old)
 
     def missing_id(self, item: Item) -> str | None:
-        """The first id that an item cannot do without and that is not in the file, as
-        far as it is known.
-        """
+        """Return the first required id of an item that the file lacks so far."""
         return next(
             (
                 old
@@ -440,11 +452,11 @@ class IdMapping:
         )
 
     def refused_id(self, item: Item) -> str | None:
-        """The first id that an item cannot do without and that was refused."""
+        """Return the first required id of an item that was refused."""
         return next((old for collection, old in _needs(item) if self._is_refused(collection, old)), None)
 
     def message(self, item: MessageLine) -> MessageLine:
-        """The message with the ids it names as they are here."""
+        """Return the message with its references replaced by new ids."""
         if self._same or not isinstance(item.draft, ImportedDraft):
             return item
         draft, changed = item.draft, dict[str, Any]()
@@ -462,7 +474,7 @@ class IdMapping:
         return replace(item, draft=draft.model_copy(update=changed))
 
     def _source(self, source: Source) -> Source:
-        """What an entry was made of, as it is called here."""
+        """Return a source of an entry with its new ids."""
         if isinstance(source, MessageSource):
             return replace(
                 source,
@@ -472,13 +484,13 @@ class IdMapping:
         return replace(source, entry_id=self._new(ENTRIES, source.entry_id), scope=scope)
 
     def link(self, item: RelationLine) -> RelationLine:
-        """The relation between entries as they are called here."""
+        """Return the relation with the new ids of its entries."""
         return replace(
             item, source_id=self._new(ENTRIES, item.source_id), target_id=self._new(ENTRIES, item.target_id)
         )
 
     def row(self, item: RecordLine) -> RecordLine:
-        """The record as it will stand in this tenant."""
+        """Return the record as this tenant stores it."""
         if item.kind.conversational:
             return replace(item, record=self._moving.here(item.record))
         record, parents = item.record, KINDS.parents(item.kind.collection)
@@ -508,7 +520,7 @@ class IdMapping:
 
 
 def _needs(item: Item) -> list[tuple[Collection, str]]:
-    """The collections and old ids of what an item is nothing without."""
+    """Return the collections and old ids that an item requires."""
     if isinstance(item, VersionLine):
         return [(ENTRIES, item.entry_id)]
     if isinstance(item, RelationLine):
@@ -528,23 +540,22 @@ def _needs(item: Item) -> list[tuple[Collection, str]]:
 
 
 def exported_scratchpad(pad: Scratchpad) -> dict[str, Any]:
-    """A scratchpad as an export writes it, with what stands in it as one text."""
+    """Return the line of a scratchpad, with its content as one text."""
     return {"format": SCRATCHPAD_FORMAT, "agent": pad.agent, "content": pad.content}
 
 
 def exported_relation(relation: Relation) -> dict[str, Any]:
-    """A relation as an export writes it, after the entries it links."""
+    """Return the line of a relation; it comes after the entries that it links."""
     ends = {"source_id": relation.source_id, "label": relation.label, "target_id": relation.target_id}
     said = {name: value for name in _SAID_OF_LINKS if (value := getattr(relation, name)) is not None}
     return {"format": RELATION_FORMAT, **ends, "created_at": relation.created_at.isoformat(), **said}
 
 
 def exported_entry(entry: Entry, noted: Mapping[str, JsonValue] | None = None) -> dict[str, Any]:
-    """An entry as an export writes it: JSON, fields without a value left out, the
-    tenant left to the importer.
+    """Return the line of an entry as JSON.
 
-    `noted` is what the engine has beside what the entry says, for an import that keeps
-    ids.
+    Fields without a value and the tenant are left out. `noted` has further data of the
+    engine for imports that keep ids.
     """
     fields = entry.model_dump(mode="json", exclude={"tenant", "scope"}, exclude_none=True)
     return {
@@ -556,8 +567,9 @@ def exported_entry(entry: Entry, noted: Mapping[str, JsonValue] | None = None) -
 
 
 def exported_version(record: Record) -> dict[str, Any]:
-    """A kept version as an export writes it after its entry, whose id it has: it was
-    stored until `replaced_version`.
+    """Return the line of a kept version, which comes after its entry and has its id.
+
+    The version was stored until `replaced_version`.
     """
     line = exported_entry(entry_of(record), noted_of(record)) | {
         "format": VERSION_FORMAT,
@@ -568,8 +580,9 @@ def exported_version(record: Record) -> dict[str, Any]:
 
 
 def exported_record(kind: Kind, record: Record) -> dict[str, Any]:
-    """A record of another kind as an export writes it. Moments are microseconds since
-    1970, bytes base64.
+    """Return the line of a record of another kind.
+
+    Times are microseconds since 1970, and bytes are base64.
     """
     said = codec.to_json(record)
     line = {
@@ -581,8 +594,9 @@ def exported_record(kind: Kind, record: Record) -> dict[str, Any]:
 
 
 def objects(stream: IO[bytes], name: str, since: int) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
-    """Every object of the file from a line on, with its line number. An array is read
-    as a whole, lines one by one.
+    """Yield every object of the file from a line on, with its line number.
+
+    An array is read as a whole, lines one by one.
     """
     started = False
     for number, raw in enumerate(stream, start=1):
@@ -616,7 +630,7 @@ def _object(line: bytes, name: str, number: int) -> dict[str, Any] | BadLine:
 
 
 def _array(data: bytes, name: str, first_line: int) -> Iterator[tuple[int, dict[str, Any] | BadLine]]:
-    """The items of a JSON array, one by one, so that each knows its line."""
+    """Yield the items of a JSON array, each with its line number."""
     text = _decode(data, name, first_line)
     decoder, at, line, counted_to = json.JSONDecoder(), text.index("[") + 1, first_line, 0
     at = _skip_space(text, at)
@@ -674,15 +688,16 @@ _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 
 def _problem_without_values(exc: InvalidInput, found: Mapping[str, Any]) -> str:
-    """What is wrong with an object, without what it says: a mangled file may have a
-    text anywhere.
+    """Return the problem of an object without the values that it contains.
+
+    A damaged file may contain private text anywhere.
     """
     texts = [value for value in found.values() if isinstance(value, str)]
 
     def hide_value(quoted: re.Match[str]) -> str:
         inner = quoted.group()[1:-1]
         return (
-            "what it says" if any(inner in text or inner in repr(text) for text in texts) else quoted.group()
+            "<the value>" if any(inner in text or inner in repr(text) for text in texts) else quoted.group()
         )
 
     return f"{exc.field.partition('.')[0]}: {_QUOTED.sub(hide_value, exc.problem)}"
@@ -726,8 +741,9 @@ def _message_draft(found: Mapping[str, Any], place: tuple[str, int], scope: Scop
 
 
 def _key(conversation: str | None, message_id: str | None) -> str | None:
-    """The key of a message: its id, in the conversation that it names. Two
-    conversations never make the same key.
+    """Return the key of a message: its id within the conversation that it names.
+
+    Keys of different conversations always differ.
     """
     if message_id is None or conversation is None:
         return None if message_id is None else validation.identifier("id", message_id)
@@ -740,7 +756,7 @@ def _key(conversation: str | None, message_id: str | None) -> str | None:
 
 
 def _first_identifier(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    """What the first of these fields that says something says."""
+    """Return the value of the first of these fields that has one."""
     return next(
         (
             validation.identifier(name, said)
@@ -758,15 +774,16 @@ def _id_text(value: object, field: str) -> str | None:
 
 
 def _time(fields: dict[str, Any]) -> Any:
-    """The moment under the first name that has one. What stands under the others is
-    kept as any other field is.
+    """Return the time under the first name that has one.
+
+    Values under the other names are kept as ordinary fields.
     """
     named = validation.named_moment(fields)
     return None if named is None else validation.time(named, fields.pop(named))
 
 
 def _metadata(own: object, kept: dict[str, Any]) -> dict[str, Any]:
-    """The message's metadata, together with what the file said beside it."""
+    """Return the message's metadata, merged with the other fields of the file."""
     metadata = validation.json_object("metadata", {} if own is None else own)
     for name, value in kept.items():
         if metadata.setdefault(name, value) != value:
@@ -789,7 +806,7 @@ def _entry_draft(found: Mapping[str, Any], scope: Scope | None) -> ImportedDraft
 
 
 def _sources_of(found: Mapping[str, Any]) -> tuple[Source, ...]:
-    """What an exported entry was made of."""
+    """Return the sources of an exported entry."""
     noted: Any = found.get("noted")
     try:
         return read_sources(noted.get("body", {}).get(SOURCES, [])) if isinstance(noted, dict) else ()
@@ -798,7 +815,7 @@ def _sources_of(found: Mapping[str, Any]) -> tuple[Source, ...]:
 
 
 def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> ImportedEntry:
-    """What an exported entry or kept version says of how it stood there."""
+    """Return the stored state of an exported entry or kept version."""
     version = _version("version", found.get("version"))
     noted = found.get("noted", {})
     if not isinstance(noted, dict) or not noted.keys() <= {"previous", "request_digest", "body"}:
@@ -835,15 +852,15 @@ def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> ImportedEntry:
 
 
 def _are_notes(found: object) -> bool:
-    """Whether this tells of an enrichment."""
+    """Return whether the value is a valid note about enrichment."""
     try:
         return isinstance(found, dict) and bool(EnrichmentNotes(**found))
-    except (InvalidInput, TypeError):  # of a name that no model takes
+    except (InvalidInput, TypeError):  # an unknown field
         return False
 
 
 def _version(field: str, value: object) -> int:
-    """A version is the microsecond it was stored at."""
+    """Validate a version: the time it was stored at, in microseconds since 1970."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LAST_VERSION:
         raise InvalidInput(field, "must be a version: a whole number of microseconds since 1970")
     return value
@@ -900,8 +917,9 @@ _NOT_CARRIED |= {"previous": None, "accesses": 0, "accessed_at": None, "cached_a
 
 
 def _tier_of(found: Mapping[str, Any], scope: Scope) -> str:
-    """The tier that an exported entry was in; that where entries of its scope are born,
-    if it comes later: nobody looks for it before that.
+    """Return the tier of an exported entry, but not one before its scope's first tier.
+
+    An entry in an earlier tier would not be found.
     """
     tier, born = validation.one_of("tier", found.get("tier"), TIERS), KINDS.of(ENTRIES).route(scope.kind).tier
     return max(tier, born, key=TIERS.index)
@@ -932,7 +950,7 @@ def _row(found: Mapping[str, Any], line: int, scope: Scope | None, *, versioned:
             raise InvalidInput("owes", "is not in the form that an export writes")
         if kind.conversational:
             check_carried(kind, record)
-            # a session keeps its id, wherever entries go
+            # a session keeps its id, regardless of the target scope
             return RecordLine(
                 line, kind, replace(record, owed=(PendingStep(LEAVE, LEAVE),)) if "owes" in found else record
             )

@@ -1,10 +1,9 @@
-"""Ranking: what was found becomes one order. Pure functions: what comes out is told by
-what goes in.
+"""Ranking: order the results of a search. Pure functions.
 
-`score` measures a pool of candidates against a question, `boosts` multiplies what the
-caller or the question prefers: both calculate with numpy, and are imported from their
-own modules. `closeness` looks at where words stand in the best texts; `fusion` merges
-whole rankings. Constants, each with its source, are in `constants`.
+`score` scores a pool of candidates for a question, and `boosts` multiplies scores by
+preferences. Both use numpy, and are imported from their own modules. `closeness` looks
+at the places of words in the best texts. `fusion` merges rankings. `constants` has the
+constants, each with its source.
 """
 
 from memory.policies.ranking.fusion import fuse

@@ -1,6 +1,4 @@
-"""Multipliers of a score: what the caller prefers, what the question seems to want, how
-old a memory is, and whether it is of this conversation.
-"""
+"""Multipliers of a score: preferences, intent, age and conversation."""
 
 from __future__ import annotations
 
@@ -21,7 +19,8 @@ DAY = timedelta(days=1)
 def boost_multipliers(
     question: Question, pool: CandidateColumns, preferred: Preferences, now: datetime
 ) -> Mapping[str, Scores]:
-    """By what the score of each candidate is multiplied, all of them together.
+    """Return the multipliers of each candidate's score by name.
+
     The caller's types win over the question's intent.
     """
     wanted = frozenset(preferred.types) or (question.intents if preferred.intent else frozenset())
@@ -46,8 +45,9 @@ def boost_multipliers(
 
 
 def decay(days: float, preferred: Preferences) -> float:
-    """What is left of a score at this age, the steps from the top down; it
-    never ends, and never falls below the floor.
+    """Return the share of a score that remains at this age, in steps.
+
+    It never falls below the floor.
     """
     if days <= c.FRESH_DAYS:
         return 1.0

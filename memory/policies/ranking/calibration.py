@@ -1,5 +1,6 @@
-"""The constants of relevance, written by `python -m bench relevance --write`. Do not
-edit them by hand.
+"""The constants of relevance, written by `python -m bench relevance --write`.
+
+Do not edit them by hand.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """Relevance is the logistic function of `offset + semantic * (cosine above
-    unrelated texts) + lexical * (share of words)`.
+    """The constants of relevance, which is a logistic function.
+
+    Its argument is `offset + semantic * (cosine above unrelated texts) + lexical *
+    (share of words)`.
     """
 
     offset: float
@@ -21,9 +24,7 @@ class Constants:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Constants for texts with neighbours in a conversation, and for texts that stand
-    alone.
-    """
+    """Constants for texts with neighbours in a conversation, and for single texts."""
 
     in_conversation: Constants
     alone: Constants
@@ -31,9 +32,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class EmbedderCalibration:
-    """What is calibrated for one embedder: searches by words and meaning, and by
-    meaning alone.
-    """
+    """The calibration of one embedder, for hybrid and for semantic searches."""
 
     hybrid: Calibration
     semantic: Calibration

@@ -1,4 +1,4 @@
-"""What ranking reads of a candidate, and what stands beside one."""
+"""The fields of candidates and their neighbours that ranking reads."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ SELECT = frozenset(
 )
 """The fields of candidates that ranking reads."""
 BESIDE = Neighbourhood("conversation_id", "number_in_conversation", 2)
-"""The neighbours whose words and meaning count for a candidate, and which may be
-answers themselves (retrieval.md).
+"""The neighbours whose words and meaning count for a candidate.
+
+They may also be answers themselves (retrieval.md).
 """

@@ -1,4 +1,4 @@
-"""Whole rankings merged into one, as those of paraphrases are."""
+"""Merge several rankings into one, such as those of paraphrases."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 
 # Cormack, Clarke, Büttcher: "Reciprocal Rank Fusion outperforms Condorcet and
-# individual Rank Learning Methods" (2009)
+# individual Rank Learning Methods" (2009).
 RRF_K = 60
 
 
 def fuse(
     rankings: Mapping[str, Sequence[str]], weights: Mapping[str, float] | None = None
 ) -> list[tuple[str, float]]:
-    """Reciprocal rank fusion: each ranking, best first, gives an id `weight / (60 +
-    rank)`, rank from 1; ties by id ascending.
+    """Merge rankings by reciprocal rank fusion.
 
-    One ranking alone keeps its order. An id that stands twice in a ranking counts where
-    it stands first.
+    Each ranking, best first, gives an id `weight / (60 + rank)`, with ranks from 1.
+    Ties are ordered by id. A single ranking keeps its order. An id that a ranking
+    repeats counts at its first place.
     """
     given: dict[str, list[float]] = {}
     for name, ids in rankings.items():
@@ -29,7 +29,7 @@ def fuse(
             given.setdefault(record_id, []).append(part)
     scores = {
         record_id: math.fsum(parts) for record_id, parts in given.items()
-    }  # in whatever order it is added up, so that ties are ties
+    }  # exact in any order of summation, so that ties are ties
     if len(rankings) == 1:
         return list(scores.items())
     return sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -1,4 +1,4 @@
-"""A pool in order: scored, and multiplied by what is preferred."""
+"""Order a pool: compute scores, and multiply them by preferences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memory.policies.ranking.score import ScoredPool, Scores, score
 from memory.ports.candidates import CandidateColumns
 
 SHOWN_FROM = 0.001
-"""Parts of a score that are smaller are not told."""
+"""Parts of a score below this are not shown."""
 
 
 class Value(NamedTuple):
@@ -27,13 +27,14 @@ class Value(NamedTuple):
     score: float
     """The final sort key."""
     relevance: float | None
-    """How well it answers, from 0 to 1; None where the embedder has no calibration."""
+    """How well it answers, from 0 to 1; None if the embedder has no calibration."""
 
 
 @dataclass(slots=True, eq=False)
 class RankedPool:
-    """Of each candidate, in the pool's order: what it is ordered by and what that was
-    made of, and whether it answers at all.
+    """The ranked candidates: sort keys, their parts, and whether each answers at all.
+
+    All arrays have the pool's order.
     """
 
     ids: tuple[str, ...]
@@ -44,14 +45,12 @@ class RankedPool:
     relevance: Relevance | None
 
     def best_first(self, rows: Iterable[int]) -> list[int]:
-        """Ties by id ascending."""
+        """Sort the rows, best first; ties by id."""
         order = self.order.tolist()
         return sorted(rows, key=lambda row: (-order[row], self.ids[row]))
 
     def relevant_rows(self, least: float | None = None) -> list[int]:
-        """Return the rows that answer, and with `least` those of at least this
-        relevance.
-        """
+        """Return the rows that answer, and have at least the relevance `least`."""
         answers = self.answers
         if least is not None and self.relevance is not None:
             answers = answers & (self.relevance.values >= least)
@@ -64,19 +63,21 @@ class RankedPool:
         )
 
     def rows_with_all_words(self, rows: Iterable[int], pool: CandidateColumns) -> list[int]:
-        """Those of the rows that hold every word of the question themselves."""
+        """Return the rows whose own text has every word of the question."""
         return [row for row in rows if pool.counts.shape[1] and pool.counts[row].all()]
 
     def multiply(self, name: str, by: Mapping[int, float]) -> None:
-        """Take in a multiplier that is known of some rows alone."""
+        """Apply a multiplier that is known for some rows only."""
         factors = np.ones(len(self.ids))
         factors[list(by)] = list(by.values())
         self.multipliers[name] = factors
         self.order = self.order * factors
 
     def explain(self, row: int) -> dict[str, Any]:
-        """What a row's place was made of: its rank by words, by meaning and by both
-        before anything multiplied; each part of the score.
+        """Explain a row's place.
+
+        It has the ranks by words, by meaning and by both before multipliers, and each
+        part of the score.
         """
         terms = {name: round(float(of[row]), 4) for name, of in self.scored.terms.items()}
         return {
@@ -106,10 +107,11 @@ def rank(
     alone: bool | Sequence[bool] = False,
     scale: EmbedderScale | None = None,
 ) -> RankedPool:
-    """The pool, whose counted words are the question's stems, or none where it is asked
-    for meaning alone. Rows that are `alone` answer by what they say themselves, the
-    others by what is said beside them too. `scale` is the embedder's, None where it has
-    no calibration.
+    """Rank the pool.
+
+    The pool counts the words of the question's stems. Rows that are `alone` answer by
+    their own text; other rows also by their neighbours' texts. `scale` is None for an
+    embedder without calibration.
     """
     then = asked.as_of or asked.known_at or now
     scored = score(question if asked.mode != "semantic" else replace(question, text=""), pool, near, then)
@@ -135,5 +137,5 @@ def rank(
 
 
 def _rank(values: Scores, row: int) -> int | None:
-    """From 1; None where there is nothing of it."""
+    """Return the rank from 1; None if the value is 0."""
     return int((values > values[row]).sum()) + 1 if values[row] > 0 else None

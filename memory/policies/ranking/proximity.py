@@ -1,6 +1,4 @@
-"""How close together the words of a question stand in a text: for the best
-few, whose texts have been read.
-"""
+"""How close together the words of a question are in the best candidates' texts."""
 
 from __future__ import annotations
 
@@ -11,15 +9,15 @@ from memory.policies.ranking import constants as c
 from memory.ports.text import words
 
 LOOKED_AT = 10_000
-"""Characters of a text in which the words of a question are looked for."""
+"""The maximum number of characters of a text that are searched for words."""
 
 
 def closeness(question: Question, texts: Sequence[str]) -> float:
-    """By what the score is multiplied: a phrase before words within eight of each
-    other, these before words far apart, these before fewer of them.
+    """Return the multiplier of a score.
 
-    Of two to six content words; of others 1 for every text but that a phrase of any
-    length counts.
+    A phrase counts most, then words within eight of each other, then words far apart,
+    then texts without all words. It applies to questions of two to six content words. A
+    phrase of more words counts too; otherwise the multiplier is 1.
     """
     stems = question.stems
     if len(stems) < c.CLOSE_WORDS[0]:
@@ -41,7 +39,7 @@ def _has_phrase(said: Sequence[str], stems: Sequence[str]) -> bool:
 
 
 def _span(said: Sequence[str], stems: Sequence[str]) -> int | None:
-    """The fewest words in a row that have all of these; None where there are none."""
+    """Return the length of the shortest span with all of these words, or None."""
     wanted, last, best = set(stems), dict[str, int](), None
     for at, one in enumerate(said):
         if one in wanted:

@@ -1,10 +1,10 @@
 """Relevance: how well a candidate answers, from 0 to 1, comparable across questions.
 
-It is a logistic function of two measures: how far the cosine is above that of unrelated
-texts, and which share of the question's words, weighted by rarity, the candidate and
-its neighbours hold. Where the cosine alone, calibrated for searches by meaning, says
-more, it counts alone. Preferences and age do not count. The constants are fitted by
-`python -m bench relevance` (see `calibrated`).
+It is a logistic function of two measures. One is how far the cosine is above that of
+unrelated texts. The other is the share of the question's words, weighted by rarity, in
+the candidate and its neighbours. If the cosine alone, calibrated for semantic searches,
+gives more, it counts alone. Preferences and age do not count. The constants are fitted
+by `python -m bench relevance` (see `calibrated`).
 """
 
 from __future__ import annotations
@@ -23,28 +23,26 @@ from memory.policies.ranking.formatting import percentage
 Scores = npt.NDArray[np.float64]
 
 NOTICEABLE = 0.005
-"""Cosines that differ by less are shown as one."""
+"""Cosines that differ by less are shown as equal."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """What speaks for each candidate, in the pool's order."""
+    """The evidence for each candidate, in the pool's order."""
 
     cosine: Scores
     """The cosine with the question."""
     window_cosine: Scores
-    """The same, with the neighbours in the conversation taken in."""
+    """The cosine including the neighbours in the conversation."""
     lexical_share: Scores
-    """The share of the question's words that the candidate or its neighbours hold,
-    weighted by rarity.
-    """
+    """The share of the question's words in the text or its neighbours, by rarity."""
     in_conversation: npt.NDArray[np.bool_]
     """Whether it has a number in a conversation."""
     has_vector: npt.NDArray[np.bool_]
     """Whether there is a cosine: both the question and the candidate have a vector."""
 
     def explain(self, row: int) -> dict[str, float]:
-        """Return what speaks for a candidate."""
+        """Return the evidence for a candidate."""
         shown = {"lexical_share": float(self.lexical_share[row])}
         if self.has_vector[row]:
             shown |= {
@@ -56,9 +54,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmbedderScale:
-    """The constants of an embedder, and the mean vector of unrelated texts that it
-    makes.
-    """
+    """The constants of an embedder, and its mean vector of unrelated texts."""
 
     constants: EmbedderCalibration
     unrelated: npt.NDArray[np.float32]
@@ -78,22 +74,16 @@ def embedder_scale(constants: EmbedderCalibration, vectors: Sequence[bytes]) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relevance:
-    """The relevance of each candidate, and the parts of the logistic function's
-    argument that add up to it.
-    """
+    """The relevance of each candidate, and the terms of the logistic function."""
 
     values: Scores
     evidence: Evidence
     baseline: float
     parts: Scores
-    """A row each for the offset, the semantic and the lexical part; a column for each
-    candidate.
-    """
+    """Rows: the offset, the semantic and the lexical term. Columns: candidates."""
 
     def explain(self, row: int) -> dict[str, Any]:
-        """Return what the relevance of a candidate was made of, as numbers and as a
-        sentence.
-        """
+        """Explain the relevance of a candidate, as numbers and as a sentence."""
         offset, semantic, lexical = map(float, self.parts[:, row])
         shown: dict[str, Any] = self.evidence.explain(row)
         said = [f"{shown['lexical_share']:.0%} of the question's words (by rarity) {lexical:+.2f}"]
@@ -116,8 +106,9 @@ def relevance(
     near: bytes | None,
     scale: EmbedderScale | None,
 ) -> Relevance | None:
-    """Return the relevance of each candidate; None where cosines count that nobody has
-    calibrated (`scale` is None).
+    """Return the relevance of each candidate.
+
+    None if cosines count and the embedder has no calibration (`scale` is None).
     """
     if near is None or mode == "lexical":
         return _of(evidence, _constants(evidence, LEXICAL), 0.0)

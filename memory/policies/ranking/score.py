@@ -1,13 +1,13 @@
-"""The score of a pool of candidates: words with those of the neighbours, meaning with
-theirs, who speaks, what the text shows.
+"""Score a pool of candidates by words, meaning, speakers and marks.
 
-The formula is that of `retrieval.md`, with one difference: each term is told in parts
-of the pool's best, where the design has minimum and maximum, or fixed divisors. So two
-texts that are nearly alike have nearly the same score, and multipliers keep what they
-mean; measured, recall@10 80.8 on the open conversations (with fixed divisors 79.9, with
-minimum and maximum 80.5). Absent order, speakers or vectors the same formula holds:
-their terms fall away. The score only orders. `evidence` is what `relevance` is computed
-from, which means the same across questions.
+Words and meaning include those of the neighbours. The formula is that of
+`retrieval.md`, with one difference: each term is relative to the best of the pool. The
+design uses minimum and maximum, or fixed divisors. So two similar texts have similar
+scores, and multipliers keep their meaning. Measured recall@10 on the open conversations
+is 80.8 (79.9 with fixed divisors, 80.5 with minimum and maximum).
+
+Without order, speakers or vectors the terms for these are 0. The score only orders.
+`evidence` is the input of `relevance`, which is comparable across questions.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ MONTHS = "january february march april may june july august september october no
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredPool:
-    """The score of each candidate in the pool's order, what the score was made of, and
-    the evidence that it answers.
-    """
+    """The scores of the candidates in the pool's order, their terms, and evidence."""
 
     score: Scores
     evidence: Evidence
@@ -47,9 +45,9 @@ class ScoredPool:
 
 
 def score(question: Question, pool: CandidateColumns, near: bytes | None, now: datetime) -> ScoredPool:
-    """Measure the pool, whose counted words are the question's `stems`; `near` is the
-    vector of the text that the question embeds, and `now` the moment from which it
-    counts days.
+    """Score the pool, which counts the words of the question's `stems`.
+
+    `near` is the vector of the embedded text. Days are counted from `now`.
     """
     neighbours = _Neighbours(pool)
     rare = _rarities(question, pool)
@@ -87,7 +85,7 @@ def score(question: Question, pool: CandidateColumns, near: bytes | None, now: d
 
 
 class _Neighbours:
-    """Who stands beside whom, by conversation and number, in the same scope."""
+    """The neighbours of each row, by conversation and number in the same scope."""
 
     def __init__(self, pool: CandidateColumns) -> None:
         groups, numbers = pool.fields["conversation_id"], pool.fields["number_in_conversation"]
@@ -104,7 +102,7 @@ class _Neighbours:
             self._rows[step] = np.array(beside, np.int64)
 
     def of(self, values: npt.NDArray[Any], step: int) -> npt.NDArray[Any]:
-        """The values of those so many places further; noughts where there is none."""
+        """Return the values of the rows `step` places further; 0 without such a row."""
         padded = np.concatenate([values, np.zeros((1, *values.shape[1:]), values.dtype)])
         return padded[self._rows[step]]
 
@@ -130,12 +128,12 @@ def _average(pool: CandidateColumns) -> float:
 
 
 def _bm25(rare: Scores, counts: Scores, norm: Scores) -> Scores:
-    """BM25 of each row."""
+    """Return the BM25 score of each row."""
     return np.asarray((rare * counts * (c.K1 + 1) / (counts + norm)).sum(axis=1))
 
 
 def _in_parts(values: Scores) -> Scores:
-    """In parts of the largest; of what is nowhere above nought, nought."""
+    """Divide by the largest value; all are 0 if none is positive."""
     best = values.max(initial=0.0)
     return np.maximum(values, 0.0) / best if best > 0 else np.zeros(len(values))
 
@@ -147,13 +145,13 @@ def _shows(pool: CandidateColumns, mark: int) -> Scores:
 
 
 def _meaning(pool: CandidateColumns, near: bytes | None, neighbours: _Neighbours) -> tuple[Scores, Scores]:
-    """The cosine of each, and of each with those beside it."""
+    """Return the cosine of each row, and that including its neighbours."""
     if near is None or not pool.vectors.shape[1]:
         return np.zeros(len(pool)), np.zeros(len(pool))
     asked = _unit(np.frombuffer(near, "<f4")[None])[0]
     vectors = _unit(
         pool.vectors
-    )  # in their own precision: half the time, and cosines alike to the sixth place
+    )  # in their own precision, which takes half the time; cosines are equal to six places
     previous, following, second = c.BESIDE
     window = vectors + previous * neighbours.of(vectors, -1) + following * neighbours.of(vectors, 1)
     window += second * (neighbours.of(vectors, -2) + neighbours.of(vectors, 2))
@@ -174,14 +172,14 @@ def _unit(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _speaker_scores(question: Question, pool: CandidateColumns) -> Scores:
-    """Where the question names exactly one speaker: who that is."""
+    """Return 1 for rows of the speaker, if the question names exactly one."""
     speakers = pool.fields["speaker"]
     named = mentioned_speakers(question, {one for one in speakers if isinstance(one, str)})
     return np.array([float(len(named) == 1 and one in named) for one in speakers])
 
 
 def _date_scores(question: Question, pool: CandidateColumns, now: datetime) -> Scores:
-    """How close to the days that the question names; nothing where it names none."""
+    """Score the distance to the days that the question names; 0 if it names none."""
     period = period_of(question.text, now.date())
     if period is None:
         return np.zeros(len(pool))
@@ -194,8 +192,9 @@ def _date_scores(question: Question, pool: CandidateColumns, now: datetime) -> S
 
 
 def _said_beside(question: Question, pool: CandidateColumns) -> Scores:
-    """The words of who speaks, and of the day in words ("7 may 2023"), once each: of
-    texts in a conversation, which say neither.
+    """Return the words of the speaker and the date ("7 may 2023"), once each.
+
+    They count for texts in a conversation, whose texts do not contain them.
     """
     speakers, moments = (
         pool.fields["speaker"],
@@ -212,8 +211,9 @@ def _said_beside(question: Question, pool: CandidateColumns) -> Scores:
 
 
 def _stem_matches(question: Question, texts: Mapping[Any, str], of: Sequence[Any]) -> Scores:
-    """Which stems of the question the text of each holds; none where there is no text.
-    Each text is cut once, however many rows have it.
+    """Return which stems of the question each text has; none without a text.
+
+    Each text is split once, even if many rows have it.
     """
     table = np.zeros((len(texts) + 1, len(question.stems)))
     for row, text in enumerate(texts.values()):
@@ -224,7 +224,7 @@ def _stem_matches(question: Question, texts: Mapping[Any, str], of: Sequence[Any
 
 
 def _sessions(pool: CandidateColumns, in_context: Scores) -> Scores:
-    """Of each the sum of the best of its conversation."""
+    """Return for each row the sum of the best rows of its conversation."""
     groups: dict[Any, list[int]] = {}
     for row, place in enumerate(zip(pool.scopes, pool.fields["conversation_id"], strict=True)):
         if place[1] is not None:

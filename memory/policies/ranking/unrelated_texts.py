@@ -1,8 +1,8 @@
-"""Texts that have nothing to do with a question, whatever is asked.
+"""Texts that are unrelated to any question.
 
-The mean cosine of a question with them is what that question has in common with any
-text. Relevance counts from there. The constants in `calibrated` hold for exactly these
-texts: fit them again after a change.
+The mean cosine of a question with them is its similarity to any text, and relevance
+starts from there. The constants in `calibrated` are valid for exactly these texts. Fit
+them again after a change.
 """
 
 from __future__ import annotations

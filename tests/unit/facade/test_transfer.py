@@ -144,12 +144,12 @@ GOOD = {"role": "user", "content": "fine"}
         ('{"role": "user", "content": ""}', "content: may be empty only"),
         (
             '{"role": "user", "content": "x", "time": "yesterday"}',
-            "time: what it says is not an ISO 8601 moment",
+            "time: <the value> is not an ISO 8601 moment",
         ),
         ('{"role": "user", "content": "x", "time": "2026-01-31T09:30:00"}', "time: is a naive datetime"),
         (
             '{"role": "user", "content": "x", "timestamp": "noon", "date": 1}',
-            "timestamp: what it says is not an ISO 8601 moment",
+            "timestamp: <the value> is not an ISO 8601 moment",
         ),
         ('{"role": "user", "content": "x", "id": 1.5}', "id: must be text or a whole number"),
         (
@@ -362,7 +362,7 @@ def test_a_bad_relation_is_refused_by_name(changes: dict[str, Any], problem: str
     ("changes", "problem"),
     [
         ({"id": None}, "id: is missing"),
-        ({"scope": "nobody"}, "scope: what it says should look like"),
+        ({"scope": "nobody"}, "scope: <the value> should look like"),
         ({"mood": 1}, "mood: "),
         ({"scope": 3}, "scope"),
     ],

@@ -75,7 +75,7 @@ def test_a_store_is_configured_by_values_that_mean_something(given: dict[str, An
 
 
 def test_what_cannot_search_is_no_store() -> None:
-    with pytest.raises(InvalidInput, match="store 'x' has no search method, which object would need"):
+    with pytest.raises(InvalidInput, match="store 'x' has no search method"):
         NamedStore("x", object())
 
 
@@ -400,7 +400,7 @@ def test_a_tool_s_description_is_text(more: dict[str, Any], described: str | Non
 @pytest.mark.behaviour("E40")
 async def test_what_a_store_brings_that_is_no_tool_is_refused() -> None:
     lives = Lives("a", [], [{"type": "function", "function": {"name": "a1"}}])  # type: ignore[list-item]
-    with pytest.raises(InvalidInput, match="get_tools returns must be Tools, each with a name, not dict"):
+    with pytest.raises(InvalidInput, match="must return Tools, each with a name, not dict"):
         await MemoryManager([named(lives, "a")]).open()
 
 
