@@ -12,8 +12,11 @@ from typing import Any
 
 from memory import Memory
 from memory.orchestrator.embeddings.partition_indexes import LASTS
+from tests.model import browsing as _of_browsing  # noqa: F401 - declares it
+from tests.model import graph as _of_the_graph  # noqa: F401 - declares what is asked of it
 from tests.model.artifacts import Files
 from tests.model.clock import ModelClock
+from tests.model.learning import operations as _of_learning  # noqa: F401 - declares how stores learn from sessions
 from tests.model.model import Id, Model
 from tests.model.numbering import Numbers
 from tests.model.operations import Operation, perform
@@ -21,6 +24,7 @@ from tests.model.rules import TENANTS
 from tests.model.said import Failure, Said
 from tests.model.scratchpads import Pads
 from tests.model.script import Script
+from tests.model.sessions import operations as _of_sessions  # noqa: F401 - declares what is done with sessions
 from tests.model.sessions.talks import Talks
 from tests.model.topologies import TOPOLOGIES, Topology
 from tests.model.workers import Elsewhere, Here, Worker

@@ -14,14 +14,17 @@ from typing import Any
 
 import pytest
 
+from tests.model import mutants_of_rules as _of_rules  # noqa: F401 - declares those of rules, holds and quotas
 from tests.model.__main__ import main, report
 from tests.model.generate import Generator
+from tests.model.learning import mutants as _of_learning  # noqa: F401 - declares those of what stores learn
 from tests.model.long import Failed, month
 from tests.model.mutants import MUTANTS, applied
 from tests.model.operations import Operation, perform
 from tests.model.rules import OVER
 from tests.model.run import Run
 from tests.model.said import Wrong
+from tests.model.sessions import mutants as _of_sessions  # noqa: F401 - declares those of sessions
 from tests.model.shrink import failure_of, shrink
 from tests.model.topologies import TOPOLOGIES, Topology, scratch
 from tests.support import noticed
