@@ -183,8 +183,7 @@ async def _which(memory: Memory, which: str, session: str | None) -> str | tuple
 def _target(artifact: Artifact, output: str | None, *, force: bool) -> Path:
     """Return the file to write.
 
-    The path of an artifact never leads out of the current folder, whatever links there
-    are.
+    The path of an artifact never leads out of the current folder, not even by links.
     """
     from memory.domain.artifact import check_path
     from memory.domain.errors import InvalidInput

@@ -184,9 +184,7 @@ def versions(listed: Iterable[Entry], entry_id: str) -> Table:
 
 
 def hit_json(hit: FoundEntry | FoundMessage) -> dict[str, Any]:
-    """Return a hit as data: its score, its relevance, and the entry or the message with
-    its session.
-    """
+    """Return a hit as data: score, relevance, and the entry, or message and session."""
     numbers = {"score": hit.score, "relevance": hit.relevance}
     if isinstance(hit, FoundMessage):
         return {**numbers, "message": as_json(hit.item), "session_id": hit.session_id}
@@ -199,9 +197,7 @@ def relevance(value: float | None) -> str:
 
 
 def sort_key(score: float | None) -> str:
-    """Return a score with enough digits that the printed numbers explain the order; a
-    dash when browsing.
-    """
+    """Return a score with enough digits to explain the order, or a dash when browsing."""
     return "–" if score is None else f"{score:.4f}"
 
 
@@ -247,10 +243,10 @@ def _tier_and_text(
 
 
 def explanation_lines(explanation: Mapping[str, Any]) -> list[Text]:
-    """Return how a hit came to its relevance and its place, a line each.
+    """Return the lines that explain the relevance of a hit and its place.
 
-    The lines are the relevance in words, its ranks, the nearest part of a long text,
-    the terms of its order with what multiplies them, and where it lives.
+    They give the relevance in words, the ranks and the nearest part of a long text.
+    Then come the terms of the order with their factors, and the store.
     """
     factors = [
         f"× {_humanize(name)} {by:.2f}"

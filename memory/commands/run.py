@@ -225,9 +225,7 @@ async def _clear(reach: CommandContext, command: parse.Clear) -> _Answer:
 
 
 def _body(text: str | None, what: str) -> str:
-    """Return the text to write, after checking that it is closed, not empty and not too
-    long.
-    """
+    """Return the text to write. Check that it is closed, not empty and not too long."""
     if text is None:
         raise _CommandError(f"not closed with {parse.ENDS}: nothing was written")
     if not text.strip():

@@ -47,7 +47,7 @@ class MemoryTiersError(PicklableException):
     """
 
     code: ClassVar[str] = "internal"
-    """What programs tell the error by: in JSON, HTTP and MCP. It never changes."""
+    """The code that programs read, in JSON, HTTP and MCP. It never changes."""
 
 
 class InvalidInput(MemoryTiersError, ValueError):

@@ -25,8 +25,7 @@ def scripted_summary(messages: list[Message]) -> str:
 
 
 async def talk(memory: Memory, answers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Have the conversation, turn by turn, then search for messages that left the
-    window.
+    """Have the conversation, then search for messages that left the window.
 
     In a database that already has the conversation, no message is added twice.
     """

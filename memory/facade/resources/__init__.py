@@ -1,4 +1,4 @@
-"""What a memory offers beside `write` and `search`: one service object per resource.
+"""Service objects of a memory beside `write` and `search`, one per resource.
 
 Entries, relations, sessions, tasks, runs, artifacts, scratchpads, short ids and
 administration. Each takes its tenant and scopes from the memory that made it.
