@@ -39,6 +39,8 @@ _PHRASE = re.compile(rf"\b({'|'.join(PHRASES)})\b|(?:^|(?<=\. ))(?:What|Whom|Who
 """The phrases, and sentences that begin with an inverted order."""
 _ROW = re.compile(r"(?<![\w.#-])\(?(?:rows? )?[A-H]\d{1,3}\b(?!\.)")
 _WORD = re.compile(r"[\w'’-]+")
+_CODE = re.compile(r"(?: {4}[^\n]*(?:\n|$))+$")
+"""A paragraph that is an example: all of its lines are indented."""
 _SECTION = re.compile(r"^(Args|Returns|Raises|Yields|Example|Examples|Attributes|Note):$")
 _NO_PROSE = re.compile(r"(type:|noqa|pragma|fmt:|--|!/)")
 
@@ -85,8 +87,10 @@ def _problems(one: _Text, *, codes: bool) -> Iterator[str]:
 
 
 def _sentences(text: str) -> Iterator[str]:
-    lines = re.sub(r"```.*?```", "", text, flags=re.DOTALL).split("\n")
-    for paragraph in re.split(r"\n\s*\n", "\n".join(map(_prose_line, lines))):
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    prose = (one for one in re.split(r"\n\s*\n", text) if not _CODE.match(one))
+    lines = [_prose_line(line) for paragraph in prose for line in (*paragraph.split("\n"), "")]
+    for paragraph in re.split(r"\n\s*\n", "\n".join(lines)):
         flat = re.sub(r"`[^`]*`", "x", " ".join(paragraph.split()))
         flat = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", flat)
         yield from re.split(r"(?<=[.?!:;])[\s*_\"”)]+", re.sub(r"\b(e\.g|i\.e)\.", "eg", flat))

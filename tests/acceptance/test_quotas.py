@@ -139,7 +139,7 @@ async def test_what_is_made_of_messages_keeps_to_a_quota_and_waits_for_room(
     ("given", "says"),
     [
         ({"entries": 0}, "quotas.1.entries"),
-        ({"bytes": 5}, "quotas.personal.entries: or bytes"),
+        ({"bytes": 5}, "quotas.personal.entries: exactly one of"),
         ({"thn": "evict"}, "quotas.1.thn: there is no setting 'thn'"),
     ],
     ids=["none", "both", "no-such-setting"],

@@ -8,12 +8,15 @@ the function was rewritten, fails by name.
 from __future__ import annotations
 import __future__
 
+import builtins
+import dis
 import inspect
 import sys
 import textwrap
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 from unittest.mock import patch
 
@@ -58,6 +61,15 @@ def _without_breaks(source: str) -> list[int]:
     ]
 
 
+def _globals(code: CodeType, *, inside: bool = False) -> Iterator[str]:
+    """The global names that the functions of the code read."""
+    if inside:
+        yield from (one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL")
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield from _globals(part, inside=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Mutation:
     """In a function of a module, `old` text and the `new` one; and the steps near which
@@ -86,6 +98,8 @@ class Mutation:
         code = compile(
             changed, f"<{self.function} with a mutation>", "exec", flags=__future__.annotations.compiler_flag
         )
+        if unknown := sorted(set(_globals(code)) - set(dir(builtins)) - set(vars(self.module))):
+            raise LookupError(f"{self.function} would fail for another reason: no {', '.join(unknown)}")
         exec(code, self.module.__dict__, found)  # noqa: S102 - the engine's own source
         return owner, name, found[name]
 

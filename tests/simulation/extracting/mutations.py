@@ -52,7 +52,7 @@ MUTATIONS: dict[str, Mutation] = {
         recording,
         "Attachment.save",
         "self._failures += 1",
-        "self._failures, self._come = self._failures + 1, self._come and Come(self._come.mark)",
+        "self._failures, self._come = self._failures + 1, self._come and Position(self._come.mark)",
     ),
     "a-range-is-not-noted": Mutation(
         recording,

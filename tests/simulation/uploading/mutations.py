@@ -28,7 +28,7 @@ MUTATIONS: dict[str, Mutation] = {
         "Reservations.reserve",
         "    await self._balances.change(life.tenant, add_uploads)\n",
         "    self._refuse_beyond(life.tenant, (await self._balances.of(life.tenant)).total, size)\n"
-        "    await self._balances.change(life.tenant, lambda balance: balance.with_entry(upload, Entry(size, micros(now)), size))\n",
+        "    await self._balances.change(life.tenant, lambda balance: balance.with_entry(upload, BalanceEntry(size, micros(now)), size))\n",
     ),
     "a-stream-grows-beyond-the-quota": Mutation(
         reservations,

@@ -78,7 +78,7 @@ async def test_of_one_entry_the_newest_fifty_links_count(world: World) -> None:
     await link(world, [(hub, one) for one in others])
     density = await world.engine.graphs.density(TENANT, hub.id)
     assert (density.outgoing, density.incoming, density.one_step) == (50, 1, 51)
-    cut = f"more than 50 links lead from entry {hub.id}; the newest 50 count"
+    cut = f"more than 50 links lead from entry {hub.id}; only the newest 50 count"
     assert density.notices == (
         "more than 50 entries are linked; only links of the first 50 were followed",
         cut,

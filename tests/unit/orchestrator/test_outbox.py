@@ -262,7 +262,7 @@ async def test_a_record_carries_only_so_much_of_its_own_past_while_the_archive_i
     world.mid.fails_before.add("version.keep")
     for n in range(1, MOST_VERSIONS_OWED + 1):
         await world.update(entry, content=f"text {n}")
-    with pytest.raises(StoreUnavailable, match="has not taken 16 earlier versions"):
+    with pytest.raises(StoreUnavailable, match="has not stored 16 earlier versions"):
         await world.update(entry, content="text too much")
     assert await world.seen(entry) == ["text 16"]
     world.heal()
@@ -281,7 +281,7 @@ async def test_long_versions_fill_a_record_sooner_but_one_edit_is_always_taken(
     entry = await world.write("y" * 60_000)
     world.mid.fails_before.add("version.keep")
     await world.update(entry, content="z" * 60_000)
-    with pytest.raises(StoreUnavailable, match="has not taken 1 earlier version of"):
+    with pytest.raises(StoreUnavailable, match="has not stored 1 earlier version of"):
         await world.update(entry, content="short")
 
 

@@ -193,7 +193,10 @@ async def test_a_plan_names_whom_a_quota_has_go_for_a_copy() -> None:
             ("copy", entry.id, "known"),
             ("evict", first.id, "few"),
         ]
-        assert plan.planned[1].because == "at most 2 entries per scope (user); beyond it the oldest go"
+        assert (
+            plan.planned[1].because
+            == "at most 2 entries per scope (user); beyond it the oldest entries are evicted"
+        )
         assert (plan.planned[0].depends, plan.stays) == ((), [])
         await world.engine.maintenance.sweep()
         assert second.id in await homes(world)

@@ -198,10 +198,10 @@ async def test_far_from_a_quota_its_room_is_counted_seldom(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({}, "quotas.q.entries: or bytes"),
-        ({"entries": 1, "bytes": 1}, "quotas.q.entries: or bytes"),
+        ({}, "quotas.q.entries: exactly one of"),
+        ({"entries": 1, "bytes": 1}, "quotas.q.entries: exactly one of"),
         ({"entries": 1, "per": "tenant", "then": "evict"}, "quotas.q.then: 'evict' needs a quota per scope"),
-        ({"entries": 1, "evict": "oldest"}, "quotas.q.evict: belongs to then"),
+        ({"entries": 1, "evict": "oldest"}, "quotas.q.evict: applies only to then"),
     ],
 )
 def test_a_quota_that_cannot_be_is_refused_by_name(given: dict[str, Any], says: str) -> None:

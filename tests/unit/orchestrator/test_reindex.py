@@ -253,8 +253,8 @@ async def test_meanwhile_each_finds_by_meaning_what_is_its_own_and_all_by_words(
         for one in (engine, old):
             hits = await one.entry_search.search(EntryQuery(TENANT, (USER,)), "tea")
             assert {"Ada prefers tea", "Tea again"} == {hit.entry.content for hit in hits}
-            assert "made anew" in hits.degraded[0]
-            assert "made anew" in (await one.message_search.find(Tenant(TENANT), None, "tea", 10)).degraded[0]
+            assert "a reindex" in hits.degraded[0]
+            assert "a reindex" in (await one.message_search.find(Tenant(TENANT), None, "tea", 10)).degraded[0]
         await write(engine, "A new beverage")
         await write(old, "An old beverage")
         assert await found(engine, "tea") == {"A new beverage"}
@@ -351,7 +351,7 @@ async def test_a_process_of_before_learns_of_the_beginning_and_of_the_end_by_its
         engine = await process(world, new, reindex=True)
         assert world.engine.embeddings.lacks is None
         await world.engine.maintenance.sweep()
-        assert "made anew" in (world.engine.embeddings.lacks or "")
+        assert "a reindex" in (world.engine.embeddings.lacks or "")
         assert (await engine.reindexing.run()).ended
         await world.engine.maintenance.sweep()
         assert "by now" in (world.engine.embeddings.lacks or "")
@@ -574,7 +574,7 @@ async def test_a_version_on_its_way_to_a_store_that_does_not_take_it_keeps_it_fr
         await engine.entries.update(TENANT, entry.id, {"content": "a heron, it was said"})
         came = await engine.reindexing.run()
         assert not came.ended
-        assert "owed" in came.waiting[0]
+        assert "pending" in came.waiting[0]
         world.heal()
         assert (await engine.reindexing.run()).ended
         assert await others(world, new) == []

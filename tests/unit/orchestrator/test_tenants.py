@@ -549,7 +549,7 @@ async def erased_while_more_comes(world: World, monkeypatch: pytest.MonkeyPatch)
         return {*await look(self, *asked), USER.text}
 
     monkeypatch.setattr(TenantErasure, "_scopes", looked)
-    with pytest.raises(StoreUnavailable, match="goes on coming"):
+    with pytest.raises(StoreUnavailable, match="still arriving"):
         await world.engine.tenants.erase(TENANT)
 
 

@@ -301,7 +301,7 @@ async def test_an_erasure_waits_for_a_store_that_is_away_and_a_sweep_ends_it(whe
         await session.append([user("tea", "u1"), user("well", "u2")])
         assert await found(session, "beverage") == ["u1"]
         (meant.mid if where == "home" else meant.long).fails_before.add("passages.write")
-        with pytest.raises(StoreUnavailable, match="a sweep will"):
+        with pytest.raises(StoreUnavailable, match="[Aa] sweep will"):
             await meant.engine.conversations.redaction.erase(session.log, "u1")
         assert [message.text for message in (await session.context()).messages][1:] == ["well"], (
             "the rest of the erasure waits for nobody"
@@ -354,8 +354,8 @@ async def test_what_stands_where_passages_are_no_longer_kept_goes_with_its_messa
     ("where", "can", "why"),
     [
         ("off", True, "'off'"),
-        ("home", False, "store 'mid' has no index"),
-        ("long", False, "store 'long' has no index"),
+        ("home", False, "store 'mid' has no vector index"),
+        ("long", False, "store 'long' has no vector index"),
     ],
 )
 async def test_where_nothing_serves_meaning_messages_are_found_by_words_alone(
