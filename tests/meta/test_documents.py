@@ -29,12 +29,6 @@ PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")} - {ROOT / "d
 """Every page that people wrote."""
 LIMITS = ROOT / "docs" / "known-limits.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-UNTIL_MOVED = {
-    "memory/orchestrator/": ROOT / "memory" / "orchestrator" / "storage",
-    "memory/facade/": ROOT / "memory" / "facade" / "resources",
-    "memory/domain/": ROOT / "memory" / "domain" / "validation.py",
-}
-"""CONTRIBUTING.md names files where they are once these exist: delete this table then."""
 
 
 def prose(page: Path) -> str:
@@ -99,13 +93,7 @@ def test_every_file_that_the_walkthroughs_name_exists() -> None:
     named = set(re.findall(r"`((?:memory|tests|tools|docs|examples)/[\w/.]+)`", CONTRIBUTING.read_text()))
     assert len(named) > 25
     made = {"memory/orchestrator/entries/bookmarks.py"}
-    missing = sorted(name for name in named - made if not (ROOT / name).exists())
-    moved = [
-        name
-        for name in missing
-        if all(after.exists() for folder, after in UNTIL_MOVED.items() if name.startswith(folder))
-    ]
-    assert moved == []
+    assert sorted(name for name in named - made if not (ROOT / name).exists()) == []
 
 
 def test_hooks_before_a_commit_run_tools_of_this_environment_alone() -> None:
