@@ -148,9 +148,30 @@ class Engine:
             key_locks=self.key_locks,
             quotas=self.quotas,
             trust=self.trust,
+            on_written=lambda tenant, written: self.after_writes.note(tenant, written),
+        )
+        self.artifact_references = ArtifactReferences(
+            self.placement, cache=self.cache, outbox=self.outbox, erasure=self.erasure
+        )
+        self.conversations = Conversations(
+            self.placement,
+            outbox=self.outbox,
+            erasure=self.erasure,
+            embeddings=self.embeddings,
+            quotas=self.quotas,
+            artifact_quotas=self.quotas.of_artifacts,
+            passages=passages,
+            counter=counter,
+            on_window_exit=on_window_exit,
+            trust=self.trust,
+            on_artifact_gone=self.artifact_references.clear,
         )
         self.derivatives = Derivatives(
-            self.placement, entries=self.entries, outbox=self.outbox, erasure=self.erasure
+            self.placement,
+            entries=self.entries,
+            outbox=self.outbox,
+            erasure=self.erasure,
+            messages_stand=self.conversations.window_exit.derived.stands,
         )
         self.derivation = Derivation(
             self.placement,
@@ -176,18 +197,6 @@ class Engine:
             outbox=self.outbox,
             cache=self.cache,
         )
-        self.conversations = Conversations(
-            self.placement,
-            outbox=self.outbox,
-            erasure=self.erasure,
-            embeddings=self.embeddings,
-            quotas=self.quotas,
-            artifact_quotas=self.quotas.of_artifacts,
-            passages=passages,
-            counter=counter,
-            on_window_exit=on_window_exit,
-            trust=self.trust,
-        )
         sessions = self.conversations.sessions
         self.message_search = MessageSearch(self.placement, sessions)
         self.session_restorer = SessionRestorer(self.placement, sessions.uploads, self.conversations.passages)
@@ -199,11 +208,6 @@ class Engine:
             key_locks=self.key_locks,
             manifests=manifests,
         )
-        self.derivatives.messages_stand = self.conversations.window_exit.derived.stands
-        self.artifact_references = ArtifactReferences(
-            self.placement, cache=self.cache, outbox=self.outbox, erasure=self.erasure
-        )
-        manifests.on_gone = self.artifact_references.clear
         self.scratchpads = Scratchpads(
             self.placement,
             outbox=self.outbox,
@@ -288,7 +292,6 @@ class Engine:
             self.promotion,
             frozenset(rule.source for rule in self.rule_evaluator.of_tier("") if rule.on == "write"),
         )
-        self.entries.on_written = self.after_writes.note
         self.retention = Retention(
             self.placement,
             erasure=self.erasure,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from typing import Literal
@@ -50,6 +50,7 @@ class Conversations:
         quotas: Admission,
         artifact_quotas: Sequence[Quota],
         trust: Trust,
+        on_artifact_gone: Callable[[str, str], Awaitable[None]],
         passages: Where = "off",
         on_window_exit: Callback | Literal["elsewhere"] | None = None,
         counter: TokenCounter | None = None,
@@ -74,6 +75,7 @@ class Conversations:
             outbox=outbox,
             erasure=erasure,
             most_bytes=placement.settings.artifact_bytes,
+            on_gone=on_artifact_gone,
         )
         self.window_exit = WindowExitHandler(
             placement,

@@ -84,7 +84,15 @@ async def find_derived(placement: Placement, tenant: str, asked: Condition) -> A
 class Derivatives:
     """Finds and deletes entries whose sources are gone."""
 
-    def __init__(self, placement: Placement, *, entries: Entries, outbox: Outbox, erasure: Erasure) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        entries: Entries,
+        outbox: Outbox,
+        erasure: Erasure,
+        messages_stand: Stand,
+    ) -> None:
         self._placement = placement
         self._entries = entries
         self._outbox = outbox
@@ -94,7 +102,7 @@ class Derivatives:
         """For each entry that this process is deleting: the derived entries that stay.
         None until they are known.
         """
-        self.messages_stand: Stand | None = None
+        self._messages_stand = messages_stand
         outbox.register(CONFIRM_SOURCES, self._confirm, StepLifetime.DELETED)
         outbox.register(CONFIRM_NOTES, self._confirm_notes, StepLifetime.DELETED)
         outbox.register(UNMAKE, self._unmake)
@@ -158,11 +166,7 @@ class Derivatives:
             if now is None or (now.version != source.version and (then is None or not still_says(now, then))):
                 return source.entry_id
         for said in direct:
-            if (
-                isinstance(said, MessageSource)
-                and self.messages_stand is not None
-                and not await self.messages_stand(tenant, said)
-            ):
+            if isinstance(said, MessageSource) and not await self._messages_stand(tenant, said):
                 return said.session_id
         return None
 

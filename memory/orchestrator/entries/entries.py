@@ -65,6 +65,7 @@ class Entries:
         key_locks: KeyLocks,
         quotas: Admission,
         trust: Trust,
+        on_written: Callable[[str, Sequence[Entry]], object],
     ) -> None:
         self._placement = placement
         self._embeddings = embeddings
@@ -84,7 +85,7 @@ class Entries:
         )
         self.quotas = quotas
         self._key_locks = key_locks
-        self.on_written: Callable[[str, Sequence[Entry]], object] = lambda tenant, entries: None
+        self.on_written = on_written
         """Called with a tenant, and its entries that were written or changed."""
 
     # -- writing -----------------------------------------------------------------------

@@ -139,13 +139,13 @@ MUTATIONS: dict[str, Mutation] = {
     "entries-point-to-what-was-deleted": Mutation(
         manifests,
         "Manifests._clear_noted",
-        'await self.on_gone(pending.owner.key.tenant, owed.data["artifact"])',
+        'await self._on_gone(pending.owner.key.tenant, owed.data["artifact"])',
         "pass",
     ),
     "entries-point-to-what-went-with-its-session": Mutation(
         manifests,
         "Manifests._gone_with",
-        'await self.on_gone(partition.tenant, str(reservation.fields["artifact_id"]))',
+        'await self._on_gone(partition.tenant, str(reservation.fields["artifact_id"]))',
         "pass",
     ),
     "an-entry-is-written-that-points-to-nothing": Mutation(

@@ -117,6 +117,7 @@ class Manifests:
         outbox: Outbox,
         erasure: Erasure,
         most_bytes: int,
+        on_gone: Callable[[str, str], Awaitable[None]],
     ) -> None:
         self._placement = placement
         self._sessions = sessions
@@ -124,9 +125,9 @@ class Manifests:
         self._outbox = outbox
         self._holds = erasure.holds
         self._most_bytes = most_bytes
-        self.on_gone: Callable[[str, str], Awaitable[None]] = _nothing
-        """Told of the tenant's artifact that is gone, until it has seen to what points
-        to it.
+        self._on_gone = on_gone
+        """Called with the tenant and the id of a deleted artifact. The deletion is
+        repeated until the call succeeds.
         """
         outbox.register(CLEAR, self._clear_noted)
         outbox.register(DROP, self._drop_noted)
@@ -461,7 +462,7 @@ class Manifests:
         return True
 
     async def _clear_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        await self.on_gone(pending.owner.key.tenant, owed.data["artifact"])
+        await self._on_gone(pending.owner.key.tenant, owed.data["artifact"])
         return True
 
     async def _drop_chunks_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
@@ -489,7 +490,7 @@ class Manifests:
                 portion = found[start : start + ASKED_AT_ONCE]
                 for reservation in portion:
                     if reservation.fields.get("artifact_id") is not None:
-                        await self.on_gone(partition.tenant, str(reservation.fields["artifact_id"]))
+                        await self._on_gone(partition.tenant, str(reservation.fields["artifact_id"]))
                 await self._reservations.give_all_back(
                     partition.tenant, [str(reservation.fields["upload"]) for reservation in portion]
                 )
@@ -676,10 +677,6 @@ def _record_or_tombstone(stands: Stored | None) -> Record | Tombstone | None:
 
 def _session_of(manifest: Record) -> str:
     return manifest.scope.partition(":")[2]
-
-
-async def _nothing(tenant: str, artifact_id: str) -> None:
-    """Nothing points to artifacts."""
 
 
 def _chunk_id(tenant: str, scope: str, upload: str, number: int) -> str:
