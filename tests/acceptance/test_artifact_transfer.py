@@ -141,13 +141,13 @@ async def test_an_import_puts_back_what_is_lacking_and_replaces_nothing(
     assert (await memory.artifacts.get(("s1", "out/żółć.md"))) == edited
     assert (await pointing(memory))["nothing"] is None
     assert len(again.unlinked_lines) == 1
-    assert "points to no artifact" in again.problems[0]
+    assert "has no artifact" in again.problems[0]
     async with memory.for_tenant("another") as theirs:
         await theirs.admin.import_([line for line in lines if line.get("kind") == "sessions"])
         await theirs.artifacts.put("s1", "out/żółć.md", b"theirs")
         report = await theirs.admin.import_(lines)
         assert (report.artifacts, len(report.refused_lines), len(report.unlinked_lines)) == (1, 1, 2)
-        assert "something else stands under it" in report.problems[0]
+        assert "another artifact uses it here" in report.problems[0]
         assert await theirs.artifacts.read(("s1", "out/żółć.md")) == b"theirs"
         await theirs.sessions.delete("s1")
         report = await theirs.admin.import_(lines)
@@ -234,7 +234,7 @@ async def test_drawn_artifacts_come_back_and_of_a_damaged_one_nothing_stands(
             assert report.artifacts == len(whole) - 1
             said = " ".join(report.problems)
             assert how == "first" or artifact_id in said
-            assert how != "swapped" or "belongs" in said, "the line where it breaks off is told"
+            assert how != "swapped" or "must come next" in said, "the line where it breaks off is told"
             assert await pointing(there) == {
                 text: None if at == path else at for text, at in (await pointing(other)).items()
             }

@@ -291,15 +291,15 @@ async def test_a_cursor_goes_on_with_its_own_question_only(memory: Memory, clock
     changes: list[dict[str, Any]] = [{"tags": ["b"]}, {"types": ["user"]}, {"conversation": "c"}]
     changes += [{name: START} for name in ("since", "updated_before", "as_of", "known_at")]
     for change in changes:
-        with pytest.raises(InvalidInput, match="another question"):
+        with pytest.raises(InvalidInput, match="another query"):
             await memory.browse(USER, cursor=cursor, **(asked | change))
     for stranger, scope in ((memory, None), (memory, OTHER_USER), (memory.for_tenant("other"), USER)):
-        with pytest.raises(InvalidInput, match="another question"):
+        with pytest.raises(InvalidInput, match="another query"):
             await stranger.browse(scope, cursor=cursor, **asked)
-    with pytest.raises(InvalidInput, match="another question"):
+    with pytest.raises(InvalidInput, match="another query"):
         await memory.retrieve(USER, cursor=cursor, **asked)
     aged = (await memory.retrieve(USER, **asked)).cursor
-    with pytest.raises(InvalidInput, match="another question"):
+    with pytest.raises(InvalidInput, match="another query"):
         await memory.browse(USER, cursor=aged, **asked)
 
 

@@ -128,10 +128,10 @@ async def test_a_cursor_goes_on_with_its_own_question_only(memory: Memory, clock
     ]
     changes += [{name: START} for name in ("since", "before", "as_of", "known_at")]
     for change in changes:
-        with pytest.raises(InvalidInput, match="another question"):
+        with pytest.raises(InvalidInput, match="another query"):
             await memory.retrieve(USER, cursor=cursor, **(asked | change))
     for stranger, scope in ((memory, OTHER_USER), (memory.for_tenant("other"), USER)):
-        with pytest.raises(InvalidInput, match="another question"):
+        with pytest.raises(InvalidInput, match="another query"):
             await stranger.retrieve(scope, cursor=cursor, **asked)
 
 

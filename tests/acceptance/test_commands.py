@@ -400,7 +400,7 @@ async def test_what_cannot_be_added_is_an_error_and_nothing_is_written(memory: M
         answered = await said(memory, text)
         assert answered.startswith("ERR: "), text
         assert problem in answered
-    assert "'nowhere' is not there" in await said(
+    assert "there is no conversation 'nowhere'" in await said(
         memory, "/mem add entry user t\nx\n/endmem", conversation="nowhere"
     )
     assert await said(memory, "/mem entries") == "(no entries)"

@@ -232,7 +232,7 @@ async def test_sources_whose_summary_is_hidden_are_not_deleted(memory: Memory) -
     ids = [s.id for s in sources]
     compacted = await memory.compact(ids, joined)
     await memory.entries.invalidate(compacted.id)
-    with pytest.raises(Conflict, match="hidden") as caught:
+    with pytest.raises(Conflict, match="expired or retired") as caught:
         await memory.compact(ids, joined, delete_sources=True)
     assert caught.value.existing_id == compacted.id
     assert [await memory.get(i) for i in ids] == sources

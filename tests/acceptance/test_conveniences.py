@@ -52,7 +52,7 @@ async def test_what_is_no_confidence_is_refused_before_anything_is_stored(
 ) -> None:
     with pytest.raises(InvalidInput, match="confidence: must be a number from 0 to 1"):
         await plain.write("one", scope=USER, confidence=wrong)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match=r"confidence: is 0\.9 here and 0\.5 in the metadata"):
+    with pytest.raises(InvalidInput, match=r"confidence: is 0\.9 as an argument and 0\.5 in the metadata"):
         await plain.write("one", scope=USER, metadata={"confidence": 0.5}, confidence=0.9)
     assert await plain.retrieve(scope=USER) == []
 

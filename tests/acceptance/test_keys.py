@@ -193,7 +193,7 @@ async def test_drafts_in_conflict_keep_no_other_from_being_stored_and_are_named(
         {"content": "gone", "scope": SESSION, "key": "gone"},
         {"content": "c", "scope": USER},
     ]
-    with pytest.raises(PartialWrite, match=r"of 5 drafts 2 were not stored, at position 1, 3") as caught:
+    with pytest.raises(PartialWrite, match=r"2 of 5 drafts were not stored, at position 1, 3") as caught:
         await memory.write_many(drafts)
     assert isinstance(caught.value, Conflict)
     assert {position: entry.content for position, entry in caught.value.written.items()} == {

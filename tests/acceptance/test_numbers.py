@@ -61,7 +61,7 @@ async def test_what_is_neither_a_number_nor_an_id_is_refused(plain: Memory) -> N
                 await plain.short_ids.resolve(text)  # type: ignore[arg-type]
         with pytest.raises(InvalidInput, match="kind"):
             await plain.short_ids.of([], kind="message")  # type: ignore[arg-type]
-        with pytest.raises(InvalidInput, match="ids: at most 1000"):
+        with pytest.raises(InvalidInput, match="ids: takes at most 1000"):
             await plain.short_ids.of(["#1"] * 1001)
     assert touched == []
 

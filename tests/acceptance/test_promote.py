@@ -219,7 +219,7 @@ async def test_an_original_edited_since_it_was_promoted_is_not_deleted(memory: M
     source = await memory.write("draft", scope=SESSION)
     promoted = await memory.promote(source.id, to=USER)
     edited = await memory.update(source.id, content="final")
-    with pytest.raises(Conflict, match="edited since it was promoted") as caught:
+    with pytest.raises(Conflict, match="edited after it was promoted") as caught:
         await memory.promote(source.id, to=USER, delete_original=True)
     assert caught.value.existing_id == promoted.id
     assert await memory.get(source.id) == edited
@@ -240,7 +240,7 @@ async def test_an_original_whose_copy_is_hidden_is_not_deleted(
         await memory.entries.invalidate(promoted.id)
     else:
         await memory.update(promoted.id, expires_at=clock.moment - HOUR)
-    with pytest.raises(Conflict, match="hidden") as caught:
+    with pytest.raises(Conflict, match="expired or retired") as caught:
         await memory.promote(source.id, to=USER, delete_original=True)
     assert caught.value.existing_id == promoted.id
     assert await memory.get(source.id) == source
