@@ -85,7 +85,7 @@ def read_of(window: Window, shown: Sequence[Message]) -> Read:
 
 @dataclass(frozen=True, slots=True)
 class WindowExtent:
-    """The part of a window that is shown: the newest messages, or those within a budget.
+    """The part of a window to show: the newest messages, or those within a budget.
 
     The default is the whole window.
     """

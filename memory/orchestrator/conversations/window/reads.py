@@ -46,22 +46,19 @@ class Read:
     """One read of a window, and the same task's later writes."""
 
     places: Places = NOWHERE
-    """The places of the messages that the caller was shown. A write removes no others.
-    """
+    """The places of the messages shown to the caller. A write removes no others."""
     versions: dict[str, Version] = field(default_factory=dict)
     """The version of each message of the window that was read, by its id.
 
     The caller was not shown all of them.
     """
     shown: list[Message] | None = None
-    """The messages as the caller knows them, oldest first; None if there are too many.
-    """
+    """The messages as the caller knows them, oldest first; None if too many."""
     is_read: bool = True
     """False if the task has only written. A write then uses the current window."""
 
     is_assumed: bool = False
-    """Whether the task read the same messages in another part of a composite provider.
-    """
+    """Whether the task read them in another part of a composite provider."""
     written: dict[object, Places] = field(default_factory=dict)
     """The places of messages that the task has written since, by their handle."""
 
