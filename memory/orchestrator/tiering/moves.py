@@ -243,7 +243,7 @@ class Tiering:
     async def _copy(
         self, collection: Collection, copies: Mapping[Key, Record], source: Store, target: Store, to: str
     ) -> Steps:
-        """Step 1: copy the records, and return the results of those that cannot go on.
+        """Step 1: copy the records; return the results of those without a copy.
 
         For all others, the target has an arriving copy of this version.
         """
