@@ -188,7 +188,7 @@ class Conversation(Compacting):
             message.id or id(message): given[message.id] if message.id else message for message in messages
         }.values()
         if SYSTEM in given:
-            raise InvalidInput("id", "'system' is the id of a session's system message: update it")
+            raise InvalidInput("id", "'system' is the id of the system message. Use another id, or update it")
         patience = RetryDeadline(self._placement, self.id)
         while True:
             state = (self._log.snapshot or await self._log.load()).state
@@ -636,7 +636,7 @@ class Conversation(Compacting):
         this call began stay. Edits of messages stay too.
         """
         if (checkpoint.session_id, checkpoint.incarnation) != (self.id, self._log.life.incarnation):
-            raise InvalidInput("checkpoint", "belongs to another session")
+            raise InvalidInput("checkpoint", "belongs to another session. Pass a checkpoint of this session")
         patience, known = RetryDeadline(self._placement, self.id), (await self._log.load()).state
         wanted = await self._log.state_at(min(checkpoint.place, known.place))
         state, left, leaving = known, known.window.without(wanted.window), Places()

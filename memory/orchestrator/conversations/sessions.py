@@ -188,7 +188,7 @@ class SessionRecords:
                     and outcome.stored.body.get("incarnation") == record.body["incarnation"]
                 ):
                     return outcome.stored, self.log(outcome.stored)  # this put, whose answer was lost
-                raise Conflict(f"Session already exists: {session_id}", session_id)
+                raise Conflict(f"Session already exists: {session_id}. Open it instead", session_id)
             if isinstance(outcome.stored, Tombstone):
                 await self._outbox.finish(
                     OutboxRecord(SESSIONS, self._placement.topology.archive, outcome.stored)

@@ -149,15 +149,15 @@ class StoreRepair:
         """Return sentences on losses that no store can name."""
         since = f"since {moment(one.to):%Y-%m-%d %H:%M}" if one.to else "ever"
         said = [
-            f"what was written to store '{one.store}' alone {since} and until it was set back is lost, and what was deleted there alone is back"
+            f"writes to store '{one.store}' alone {since} and until its restore are lost, and records deleted only there are back"
         ]
         archive = {leaf.name for leaf in leaves_of(self._topology.archive)}
         if one.store in archive:
             kinds = "sessions, messages, tasks, relations, earlier versions and legal holds"
-            said.append(f"{kinds} stand in store '{one.store}' alone: they are as they were then")
+            said.append(f"{kinds} are only in store '{one.store}': they are as they were then")
         if one.to and self._placement.now() - moment(one.to) > self._placement.settings.tombstone_life:
             said.append(
-                f"store '{one.store}' was set back by more than tombstones last: what was deleted before that may be back"
+                f"store '{one.store}' was restored to a state older than tombstones are kept: earlier deletions may be undone"
             )
         return said
 
@@ -175,7 +175,7 @@ class StoreRepair:
             ):
                 if generation and partition not in seen and not await self._generations.are_level(partition):
                     seen.add(partition)
-                    work.count("a scope whose erasure a store had forgotten")
+                    work.count("a scope that a store had not erased")
                     if work.repair:
                         await self._level_one(partition, work)
 
@@ -184,7 +184,7 @@ class StoreRepair:
             await self._erasure.holds.refuse_partition(partition)
         except LegalHoldActive as error:
             work.found.left.append(
-                f"scope '{partition.scope}' of tenant '{partition.tenant}' was erased, and stays where it came back: {error}"
+                f"scope '{partition.scope}' of tenant '{partition.tenant}' was erased, and its data that came back stays: {error}"
             )
         else:
             await self._generations.level(partition)
@@ -274,7 +274,7 @@ class StoreRepair:
         ]
         held = await self._erasure.holds.over(deleted)
         work.found.left += [
-            f"entry {key.id} of tenant '{key.tenant}' was deleted, and stays where it came back: {error}"
+            f"entry {key.id} of tenant '{key.tenant}' was deleted, and its copy that came back stays: {error}"
             for key, error in held.items()
         ]
         return [one for one in steps if one.key not in held]
@@ -336,7 +336,7 @@ class StoreRepair:
                 case DifferenceKind.NO_HOME, _:
                     previous = await self._previous(kind, stands)
                     if previous != stands.previous:
-                        work.lose(one.key, "its earlier versions: it is as it was last")
+                        work.lose(one.key, "its earlier versions; its latest content is kept")
                     return Put(
                         collection, replace(stands, role=Role.HOME, tier=one.tier, previous=previous), Newer()
                     )
@@ -353,7 +353,7 @@ class StoreRepair:
                     return Put(
                         collection, replace(stands, role=Role.REPLICA, tier=one.tier, owed=()), Newer()
                     )
-        raise AssertionError(f"nothing is to be done about what is {one.differs}")
+        raise AssertionError(f"no step repairs an entry that is {one.differs}")
 
     def _deletion(self, kind: Kind, record: Record, store: Store, version: int) -> Delete:
         if record.role is Role.HOME:
@@ -450,9 +450,9 @@ class StoreRepair:
         was_set_back = self._was_set_back(kind.collection, work)
         place = self._where_lost(rows, newest, was_set_back) if home is None else (home[0], home[1].tier)
         if place is None or (home is not None and not was_set_back(home[0], newest.partition)):
-            work.lose(key, f"what it said after {_when(newest)}; an earlier version is kept of it")
+            work.lose(key, f"its content after {_when(newest)}; an earlier version is kept")
             return
-        if work.lose(key, f"what it said after {_when(newest)}: it says that again"):
+        if work.lose(key, f"its content after {_when(newest)}; that version is restored"):
             work.count(differs)
         if work.repair:
             await self._put_back(kind, newest, place, None if home is None else home[1])
@@ -530,7 +530,7 @@ class StoreRepair:
                     named = {parent for head in page.heads for parent in parents_of(head, fields)}
                     for key, rows in (await self._rows(kind.collection, sorted(named))).items():
                         if all(row is None for _, row in rows) and await self._is_nowhere(kind, key):
-                            work.lose(key, f"all of it: nothing is left but {child.name} that name it")
+                            work.lose(key, f"all of it: only {child.name} that name it are left")
 
     async def _is_nowhere(self, kind: Kind, key: Key) -> bool:
         return all(row is None for _, row in (await self._rows(kind.collection, [key]))[key])
@@ -604,12 +604,12 @@ def _first(rows: Rows) -> Store | None:
 def _tell(one: Difference, work: _Work) -> None:
     """Report a difference, and the part of it that is lost."""
     if one.differs is DifferenceKind.LOST:
-        work.lose(one.key, f"all of it: it had moved to '{one.store.name}', and nothing stands there")
+        work.lose(one.key, f"all of it: it had moved to '{one.store.name}', which does not have it")
         return
     work.count(one.differs)
     if one.differs is DifferenceKind.UNSURE and work.repair:
         work.found.left.append(
-            f"entry {one.key.id} of tenant '{one.key.tenant}' is {one.differs}; it is left as it is"
+            f"entry {one.key.id} of tenant '{one.key.tenant}' is {one.differs}; it was not changed"
         )
     marked = one.against.version if isinstance(one.against, Mark) else 0
     if (
@@ -617,7 +617,7 @@ def _tell(one: Difference, work: _Work) -> None:
         and isinstance(one.standing, Record)
         and one.standing.version < marked
     ):
-        work.lose(one.key, f"what it said after {_when(one.standing)}: it is as it was then")
+        work.lose(one.key, f"its content after {_when(one.standing)}; it is as it was then")
 
 
 def _of_its_past(rows: Rows, kept: Record) -> DifferenceKind | None:

@@ -38,7 +38,7 @@ from memory.ports.record import Key, Owed, Record
 from memory.ports.writes import AtVersion, Delete, Newer, Put
 
 TAKE_BACK = "take_back"
-NOT_KEPT = "the version before is not kept"
+NOT_KEPT = "the earlier version is not kept"
 HELD = "under legal hold: retired instead"
 
 

@@ -28,8 +28,8 @@ from memory.ports.writes import AtVersion, Delete, Put
 
 AT_ONCE = 100
 """How many texts are read at once; each may have a hundred passages."""
-LACKS = "without all of the passages that it is found by"
-OF_NOTHING = "a passage of what is said nowhere"
+LACKS = "texts without some of their passages"
+OF_NOTHING = "passages without a text"
 
 
 class VectorRebuild:

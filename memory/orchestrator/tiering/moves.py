@@ -114,7 +114,7 @@ class Tiering:
                 and others are added. Pass one set to several calls.
         """
         if to not in TIERS:
-            raise InvalidInput("tier", f"must be one of {', '.join(TIERS)}")
+            raise InvalidInput("tier", f"got {to!r}. Use one of {', '.join(TIERS)}")
         away = set() if away is None else away
         came: dict[Key, MoveResult | StoreError] = {}
         distinct = list(dict.fromkeys(keys))

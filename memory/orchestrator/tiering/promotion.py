@@ -323,7 +323,7 @@ class Promotion:
             return Scope.parse(to_scope)
         user = await self._user_of(key.tenant, session.id, key.id)
         if user is None:
-            raise InvalidInput("to_scope", f"session '{session.id}' names no user")
+            raise InvalidInput("to_scope", f"session '{session.id}' names no user. Create it with a user")
         return Scope.user(user)
 
     async def _move(

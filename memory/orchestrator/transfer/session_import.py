@@ -58,7 +58,7 @@ def check_carried(kind: Kind, record: Record) -> None:
             )
     named = "session_id" if kind.collection is SESSIONS else "conversation_id"
     if record.scope != scope_of(validation.identifier(named, fields[named])):
-        raise InvalidInput("scope", "is not the scope of its session")
+        raise InvalidInput("scope", f"got {record.scope!r}, which is not the scope of its session")
     if kind.collection is ARTIFACTS:
         if not isinstance(fields["data"], bytes) or digest_of(fields["data"]) != fields["digest"]:
             raise InvalidInput("data", "does not match its digest")
@@ -167,7 +167,7 @@ class SessionRestorer:
         if isinstance(there, Record):
             same = there.body["incarnation"] == record.body["incarnation"]
             return (
-                THERE if same else RestoreResult(Fate.REFUSED, "id: there is another session of this id here")
+                THERE if same else RestoreResult(Fate.REFUSED, "id: another session already has this id here")
             )
         return DELETED if isinstance(there, Tombstone) or outcome.status is Status.REJECTED else TAKEN
 
@@ -248,7 +248,7 @@ class SessionRestorer:
         lacking = [chunk for chunk in chunks_of(event.draft.artifacts) if chunk not in texts]
         if lacking or event.draft.message is None:
             return RestoreResult(
-                Fate.REFUSED, f"artifacts: {len(lacking)} of their chunks are not above it in this file"
+                Fate.REFUSED, f"artifacts: {len(lacking)} of their chunks do not come before it in this file"
             )
         try:
             message = restore_large_texts(event.draft.message, event.draft.artifacts, texts)

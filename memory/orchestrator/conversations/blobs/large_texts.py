@@ -55,7 +55,7 @@ class Artifact:
     @property
     def placeholder(self) -> str:
         """The text shown instead if one of its chunks is damaged or missing."""
-        return f"[{self.size} bytes that cannot be read: what is stored of them is damaged or missing]"
+        return f"[{self.size} bytes that cannot be read: their stored data is damaged or missing]"
 
 
 Artifacts = tuple[Artifact, ...]
@@ -174,7 +174,7 @@ def _mark(said: Any, artifact: Artifact) -> None:
     match artifact.path:
         case ("content", int(number), *_):
             said["content"][number] = {"type": "text", "text": artifact.placeholder}
-        case ("tool_calls", int(number), *_):  # are JSON themselves
+        case ("tool_calls", int(number), *_):  # arguments are JSON themselves
             said["tool_calls"][number]["arguments"] = json.dumps({"unreadable": artifact.placeholder})
         case _:
             _holder(said, artifact)[artifact.path[-1]] = artifact.placeholder

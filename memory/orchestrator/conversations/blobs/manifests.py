@@ -84,7 +84,7 @@ class PathOccupied(MemoryTiersError):
     """The path is occupied, or was deleted and must not be reused."""
 
     def __init__(self, stands: Record | Tombstone) -> None:
-        super().__init__("something stands under the path")
+        super().__init__("the path is occupied, or was deleted and must not be reused")
         self.stands = stands
 
 
@@ -253,7 +253,7 @@ class Manifests:
                 ):  # a driver's second attempt
                     continue
                 if isinstance(outcome.stored, Tombstone):
-                    raise ReservationLapsed("the upload was given up")
+                    raise ReservationLapsed("the upload was cancelled")
                 if not await self._is_of_before(upload, outcome):
                     raise StoreError(
                         self._store.name, "holds other data in the place of a part of an artifact"

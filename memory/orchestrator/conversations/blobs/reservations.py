@@ -89,7 +89,7 @@ class _Moved(Exception):
     """The reservation has another version and is still pending, after a recount."""
 
     def __init__(self, stands: Record) -> None:
-        super().__init__("the reservation is of another version")
+        super().__init__("the reservation has another version")
         self.stands = stands
 
 
@@ -163,7 +163,7 @@ class Reservations:
         def grow_upload(balance: Balance) -> Balance:
             entry = balance.under_way.get(upload)
             if entry is None:
-                raise ReservationLapsed("the room of this upload was given up")
+                raise ReservationLapsed("the reservation of this upload was cancelled")
             if entry.counted >= wanted:
                 return balance
             self._refuse_beyond(tenant, balance.total, wanted - entry.counted)
@@ -236,7 +236,7 @@ class Reservations:
             return reservation
         if isinstance(outcome.stored, Record) and outcome.stored.owed:
             raise _Moved(outcome.stored)
-        raise ReservationLapsed("the room of this upload was given up")
+        raise ReservationLapsed("the reservation of this upload was cancelled")
 
     # -- an upload goes ----------------------------------------------------------------
 
@@ -419,7 +419,7 @@ class Reservations:
             if not (
                 outcome.applied or isinstance(outcome.stored, Record)
             ):  # a driver's second attempt meets itself
-                raise ReservationLapsed("the room of this upload was given up")
+                raise ReservationLapsed("the reservation of this upload was cancelled")
 
     def _of_message(self, life: Life, upload: str, size: int, chunks: JsonValue, now: datetime) -> Record:
         fields: dict[str, FieldValue] = {

@@ -195,7 +195,7 @@ class Uploads:
             if outcome.status is Status.REJECTED:
                 raise Overtaken("the session has another generation")
             if isinstance(outcome.stored, Tombstone):
-                raise ReservationLapsed("the upload was given up")
+                raise ReservationLapsed("the upload was cancelled")
             raise StoreError(self._store.name, "holds other data in the place of a large text")
 
     # -- what becomes of an upload -----------------------------------------------------

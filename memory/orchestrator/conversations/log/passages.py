@@ -179,7 +179,7 @@ class Passages:
         Existing passages stay. Raises if a store fails; the call may be repeated.
         """
         if (lacking := self.lexical_only_reason) is not None:
-            raise ConfigError(f"messages are not found by meaning: {lacking}")
+            raise ConfigError(f"messages cannot be searched by meaning: {lacking}")
         archive, gone_through = self._placement.topology.archive, 0
         query = Query(
             MESSAGES, Tenant(tenant), OF_MESSAGES.which, (Order("created_at"),), self._placement.settings.page

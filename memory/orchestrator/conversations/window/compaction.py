@@ -27,7 +27,7 @@ from memory.ports.query import And, Eq, Order, Query, within
 from memory.ports.record import JsonValue
 
 Summary: TypeAlias = str | Message | Mapping[str, Any]
-"""Its text, or a message as one of the common frameworks has it."""
+"""The text of a summary, or a message in the form of a common framework."""
 log = logging.getLogger(__name__)
 
 Summarise: TypeAlias = Callable[[list[Message]], Summary | Awaitable[Summary]]
@@ -286,6 +286,6 @@ async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
         ) from error
     if not summary.text.strip() or summary.tool_calls:
         raise CompactionError(
-            names, "Summary generation failed: it says nothing, or asks for a tool", "messages"
+            names, "Summary generation failed: the summary is empty, or calls a tool", "messages"
         )
     return summary.model_copy(update={"is_summary": True})
