@@ -1,4 +1,4 @@
-"""Predicts which moves of a plan will fail, as `Tiering` would find out.
+"""Predicts which moves of a plan will fail, and why.
 
 It uses only the current content of the stores.
 """

@@ -56,10 +56,10 @@ All of them are in memory at once.
 
 class MoveResult(StrEnum):
     MOVED = "moved"
-    ALREADY = "already"  # it is in that tier or a later one
-    GONE = "gone"  # there is no record of this key
-    POSTPONED = "postponed"  # a step is pending, or the target has a tombstone of an earlier life
-    REFUSED = "refused"  # the target does not accept this record; see `Tiering.refusals`
+    ALREADY = "already"  # It is in that tier or a later one.
+    GONE = "gone"  # There is no record of this key.
+    POSTPONED = "postponed"  # A step is pending, or the target has a tombstone of an earlier life.
+    REFUSED = "refused"  # The target does not accept this record; see `refusals`.
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,8 @@ class Stays(_Act):
     """One action of a sweep that something prevents, with the reason in `because`.
 
     Reasons are a full quota (`quota` is its name), a legal hold, a store that does not
-    answer, or unhandled messages. `action`, `rule` and `tier` are as in `Planned`. `to`
-    is the tier, or the scope as the rule names it.
+    answer, or unhandled messages. `action`, `rule` and `tier` are as in planned
+    actions. `to` is the tier, or the scope as the rule names it.
     """
 
     tier: str = ""

@@ -136,7 +136,7 @@ class Promotion:
         """Move every tenant's records that match a `sweep` rule.
 
         Args:
-            away: The names of stores that did not answer, as for `Tiering.move_many`.
+            away: The names of stores that did not answer, as for `move_many`.
             hold: Keeps the lease. It raises if the lease is lost.
             report: Has the moves so far if `hold` raises.
         """

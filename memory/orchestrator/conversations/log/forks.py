@@ -17,7 +17,7 @@ from memory.orchestrator.conversations.log.events import FIRST_PLACE
 from memory.ports.record import JsonValue, Record
 
 COPIED_FROM = "copied_from"
-"""In the body of a fork: its `Copied` values, first that of its direct source."""
+"""In the body of a fork: its origins, first that of its direct source."""
 
 
 @dataclass(frozen=True, slots=True)
