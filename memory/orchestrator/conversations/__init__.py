@@ -10,7 +10,8 @@ contains half of a tool call: it is cut between complete steps
 
 `log` holds the events and their fold, and `window` the reads of a model. `blobs` holds
 large texts and artifacts, and `tasks` the tasks and runs of a session. The modules
-beside them combine these. It imports `entries` and the packages below it.
+beside them combine these.
+It imports `entries` and the packages below it.
 """
 
 __all__ = [

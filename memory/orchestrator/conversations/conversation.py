@@ -583,7 +583,7 @@ class Conversation(Compacting):
         return await self._append_and_touch(decide)
 
     async def restore(self, message_id: str) -> bool:
-        """Return an excluded message to the window, at its place.
+        """Put an excluded message back into the window, at its place.
 
         Returns false if it is in the window, or if a compaction took it out.
         """
@@ -673,7 +673,7 @@ class Conversation(Compacting):
                 return len(leaving)
 
     async def _returning_places(self, wanted: State, known: State, state: State) -> Places:
-        """Return the places that return to the window.
+        """Return the places that come back into the window.
 
         They are in the `wanted` window, but neither in the `known` nor in the current
         one, and were not erased.

@@ -127,9 +127,9 @@ class Conversations:
         A message that was erased meanwhile is erased in the new session too.
 
         Raises:
-            QuotaExceeded: there is no room for the large texts. No session is created.
+            QuotaExceeded: there is no room for the large texts. No session is left.
             NotFound: the session that it copies was deleted meanwhile. No session is
-                created.
+                left.
         """
         forked = await self.create(tenant, draft)
         try:

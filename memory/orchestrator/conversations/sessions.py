@@ -60,7 +60,7 @@ SHARED = "shared"
 OWNER = {"user": "subject", "agent": "agent", "namespace": "namespace"}
 """The owner of a session: the callers' names, and the fields of its record."""
 MADE_FROM = "made_from"
-"""In the body of a fork: when the oldest session began that its messages come from."""
+"""In the body of a fork: the start of the oldest session among its sources."""
 CONFIRM_FORK = "confirm_fork"
 """The pending step of a fork until its copied messages were checked for erasures.
 
@@ -307,7 +307,7 @@ class SessionRecords:
         return until is not None and until < self._placement.now()
 
     def log(self, record: Record) -> Log:
-        """Return the log of the session of this record.
+        """Return the log of this record's session.
 
         All callers of this process share it while it is in the cache.
         """
@@ -447,7 +447,7 @@ class SessionRecords:
     async def catch_up(self) -> None:
         """Update the records of sessions that were written to here.
 
-        If a store fails, the remaining records wait for the next call.
+        If a store fails, this raises, and the remaining records wait for the next call.
         """
         behind, self._behind = self._behind, {}
         while behind:
@@ -698,7 +698,7 @@ def other_owner(there: Record, here: Record) -> str | None:
 
 
 def _earliest_moment(record: Record) -> int:
-    """Return a moment that no message of the session is older than.
+    """Return the earliest moment at which a message of the session may exist.
 
     For a fork this includes the sessions that its messages come from.
     """

@@ -1,6 +1,7 @@
 """Export and import of records in their stored form.
 
-The facade handles lines and files. It imports `maintenance` and the packages below it.
+The facade handles lines and files.
+It imports `maintenance` and the packages below it.
 """
 
 __all__ = [

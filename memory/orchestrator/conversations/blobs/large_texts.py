@@ -151,8 +151,8 @@ def truncate_large_texts(said: dict[str, JsonValue], artifacts: Artifacts) -> di
 def restore_large_texts(outline: Message, artifacts: Artifacts, texts: Mapping[Chunk, str]) -> Message:
     """Return the message with its large texts.
 
-    A text with a missing chunk is replaced by a note. In the content that is a text
-    part, if the text was a part.
+    A text with a missing chunk is replaced by a note. In the content, the note is a
+    text part if the text was one.
     """
     said: dict[str, JsonValue] = outline.model_dump(mode="json", exclude_defaults=True)
     for artifact in artifacts:
