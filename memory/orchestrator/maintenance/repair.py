@@ -147,7 +147,7 @@ class StoreRepair:
 
     def _unknown(self, one: RolledBackStore) -> list[str]:
         """Return sentences on losses that no store can name."""
-        since = f"since {moment(one.to):%Y-%m-%d %H:%M}" if one.to else "ever"
+        since = f"since {moment(one.to):%Y-%m-%d %H:%M}" if one.to else "since its start"
         said = [
             f"writes to store '{one.store}' alone {since} and until its restore are lost, and records deleted only there are back"
         ]
