@@ -185,7 +185,7 @@ async def test_what_an_export_lacks_is_refused_and_not_made_up(memory: Memory, o
     chunk = next(at for at, line in enumerate(lines) if line.get("kind") == "artifacts")
     report = await other.admin.import_([line for at, line in enumerate(lines) if at != chunk])
     assert len(report.refused_lines) == 1
-    assert "artifacts: 1 of their chunks are not above it in this file" in report.problems[0]
+    assert "artifacts: 1 of their chunks do not come before it in this file" in report.problems[0]
     damaged = [
         {**line, "fields": {**line["fields"], "data": b64encode(b"another").decode()}}
         if at == chunk

@@ -168,7 +168,7 @@ async def test_a_session_that_stands_or_was_deleted_here_is_left_as_it_is(
     await memory.session("a/b::c é").append(user("mine", "mine"))
     report = await memory.admin.import_(lines)
     assert report.sessions == 1
-    assert "another session of this id" in report.problems[0]
+    assert "another session already has this id here" in report.problems[0]
     assert await window(memory.session("a/b::c é")) == ["mine"]
     await memory.sessions.delete("s2")
     again = await memory.admin.import_([line for line in lines if line.get("scope") == "conversation:s2"])

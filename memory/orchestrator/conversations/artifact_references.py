@@ -1,6 +1,4 @@
-"""The entries that point to something: they let go of it when it is gone (D19), be it
-an artifact or the session that they are pinned to.
-"""
+"""Clears references in entries to a deleted artifact or session."""
 
 from __future__ import annotations
 
@@ -28,13 +26,13 @@ COPIES = frozenset({Role.HOME, Role.ARRIVING, Role.REPLICA})
 
 
 class ArtifactReferences:
-    """Clears the field, of retired entries too, in whatever copy. No version is made of
-    that: `updated_at` stays, and nothing is kept.
+    """Clears a field in all copies of entries, also of retired ones.
 
-    So a replica that somebody has yet to deliver as the entry was is of the same
-    version. It is brought first, cleared, while its home can still be found by the
-    field: one that comes late meets it. One that came before is found, for stores are
-    looked through until none is.
+    This makes no new version: `updated_at` stays, and no past version is kept. A
+    replica with the old value may still be pending, and has the same version. The
+    cleared replica is therefore delivered first, while its home can still be found by
+    the field: a late delivery then conflicts with it. A replica that arrived earlier is
+    found, because the stores are searched until no reference is left.
     """
 
     def __init__(self, placement: Placement, *, cache: Cache, outbox: Outbox, erasure: Erasure) -> None:
@@ -44,19 +42,20 @@ class ArtifactReferences:
         erasure.first.append(self._unpin)
 
     async def clear(self, tenant: str, artifact_id: str) -> None:
-        """Have no entry of the tenant point to the artifact.
+        """Clear the references of the tenant's entries to the artifact.
 
-        What an edit that is under way, or a move, brings back points to nothing: a read
-        shows no artifact then.
+        A concurrent edit or move may bring a reference back. It points to nothing, and
+        reads show no artifact.
         """
         await self._let_go(tenant, ("artifact_id",), artifact_id, lambda row: True)
 
     async def _unpin(self, partition: Partition, begun: datetime) -> None:
-        """Have no entry pinned to a session whose deletion began then, but for what was
-        pinned later: to a session of its id that was created since.
+        """Unpin all entries from a session whose deletion began at `begun`.
 
-        What was made of what was said there goes with the session, and is found by the
-        name (see `derived_entries.py`).
+        Entries that were pinned later stay: they belong to a session that was created
+        since under the same id. Entries that were derived from the session's messages
+        keep its name. They are deleted with the session, and found by that name (see
+        `derived_entries.py`).
         """
         kind, _, session_id = partition.scope.partition(":")
         if kind == CONVERSATION:
@@ -71,9 +70,7 @@ class ArtifactReferences:
     async def _let_go(
         self, tenant: str, fields: tuple[str, ...], value: str, points: Callable[[Record], bool]
     ) -> None:
-        """Clear the fields where the first has this value, until nothing is found that
-        has it.
-        """
+        """Clear the fields wherever the first has this value, until none is found."""
         asked = Query(
             ENTRIES, Tenant(tenant), Eq(fields[0], value), limit=self._placement.settings.page, roles=COPIES
         )
@@ -102,12 +99,13 @@ class ArtifactReferences:
         return sum(outcome.applied for outcome in outcomes)
 
     async def _bring(self, store: Store, rows: list[Record]) -> list[Record]:
-        """Bring the replicas that homes among these owe; they do not owe them any more
-        then.
+        """Deliver the pending replicas of the homes among these rows.
+
+        Returns the rows without the delivered steps.
         """
         homes = [row for row in rows if row.role is Role.HOME]
         left, away = [tuple(owed for owed in row.owed if owed.step == REPLICA) for row in homes], set[str]()
-        for _ in range(2):  # what is in the way at the first is gone at the second
+        for _ in range(2):  # the first round removes obstacles of the second
             owing = [
                 OutboxRecord(ENTRIES, store, replace(row, owed=owed))
                 for row, owed in zip(homes, left, strict=True)

@@ -1,6 +1,4 @@
-"""What one session can do: messages in and out of its window, its history, compactions,
-its end.
-"""
+"""The operations of one session: messages, window, history, compactions and its end."""
 
 from __future__ import annotations
 
@@ -57,25 +55,25 @@ class Checkpoint:
 
 
 class _StaleRead(Exception):
-    """What was looked up before is not so any more, or may not be: a message of that id
-    has come into the log, or a compaction.
-    """
+    """An earlier lookup is out of date: the log has new messages or compactions."""
 
 
 class Conversation(WindowCompaction):
-    """One session, as one handle has it."""
+    """One session, as seen by one handle."""
 
     # -- reading -----------------------------------------------------------------------
 
     async def context(
         self, asked: ContextRequest = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()
     ) -> Context:
-        """What a model is to be sent: the system message, the newest summary, then the
-        messages of the window, results behind their calls.
+        """Return the context to send to a model.
 
-        No more of the window is read than tells what is shown. While the store does not
-        answer, what this process last saw of it is shown, and said. The calling task
-        has now read the window.
+        It holds the system message, the newest summary, then the messages of the
+        window. Results follow their calls. Only as much of the window is read as the
+        context needs.
+
+        If the store does not answer, the context shows the window as this process last
+        read it, and `degraded` says so. The call counts as a read by the calling task.
         """
         context, read = await self.read(asked, tools=tools)
         reads_of_caller().put(self._log.life.incarnation, read)
@@ -84,8 +82,9 @@ class Conversation(WindowCompaction):
     async def read(
         self, asked: ContextRequest = EVERYTHING, *, tools: Sequence[Mapping[str, Any]] = ()
     ) -> tuple[Context, WindowRead]:
-        """Return the same, and what a caller knows by it. It does not count as a read
-        of the calling task.
+        """Return the context, and the caller's resulting knowledge of the window.
+
+        Unlike `context`, this does not count as a read by the calling task.
         """
         of_tools = tools_tokens(tools, self._counter)
         reach, degraded = (
@@ -125,8 +124,9 @@ class Conversation(WindowCompaction):
         return replace(told, messages=copies, degraded=degraded), read_of(window, messages)
 
     async def _earlier_summaries(self) -> list[Message]:
-        """The summaries that compactions archived or that are in the window: none that
-        was erased, taken out by hand or rolled back (B28, B51).
+        """Return the summaries in the window and those that compactions archived.
+
+        Summaries that were erased, excluded by hand or rolled back are left out.
         """
         events = [event for event in await self._compaction_events() if not event.is_redacted]
         told = zip(events, await self._history.window_exits(events), strict=True)
@@ -138,8 +138,9 @@ class Conversation(WindowCompaction):
         return page
 
     async def search_scope(self) -> Partitions:
-        """Where a search finds this session's messages. Raises `NotFound` where the
-        session is over.
+        """Return the partitions in which a search finds this session's messages.
+
+        Raises `NotFound` if the session is over.
         """
         self._record = await self._same_life()
         return within(self._log.life.partition)
@@ -147,11 +148,13 @@ class Conversation(WindowCompaction):
     # -- messages ----------------------------------------------------------------------
 
     async def append(self, messages: Sequence[Message], *, in_history: bool = True) -> list[Message]:
-        """The messages as stored: new ones at the end, in order; one whose id is there
-        replaces what it said, where it stands (B20 to B23).
+        """Store messages, and return them as stored.
 
-        One that was in the window only enters the history under the next number, unless
-        it is given with `in_history=False` again.
+        New messages are appended in order. A message whose id exists replaces the
+        content of that message at its place.
+
+        A message that was only in the window enters the history under the next number,
+        unless it is passed with `in_history=False` again.
         """
         stored = await self.append_as_read(messages, in_history=in_history, enters=in_history)
         return [message for message in stored if message is not None]
@@ -165,22 +168,27 @@ class Conversation(WindowCompaction):
         versions: Mapping[str, Version] = NONE_READ,
         keeps_edits: bool = False,
     ) -> list[Message | None]:
-        """The same. Messages that the caller has read, in these `versions`, are not
-        written again where they were edited or erased since.
+        """Store messages like `append`, but respect edits that the caller has not read.
 
-        In the answer an edited one is as it is now, and an erased one is None. Those
-        that are there already and in the window only stay so, unless `enters`. With
-        `keeps_edits` no message that was ever edited is written again.
+        A message in `versions` that was edited or erased since that version is not
+        written again. The result has the edited message as it is now, and None for an
+        erased one.
+
+        Args:
+            enters: Whether existing messages that are only in the window enter the
+                history.
+            versions: The version of each message that the caller has read, by id.
+            keeps_edits: Do not write any message again that was ever edited.
         """
         messages = [copy_of(message) for message in messages]
         given = {
             message.id: message for message in messages if message.id is not None
-        }  # of one id several times the last, where the first stands
+        }  # if an id repeats, the last message counts, at the position of the first
         in_order = {
             message.id or id(message): given[message.id] if message.id else message for message in messages
         }.values()
         if SYSTEM in given:
-            raise InvalidInput("id", "'system' is the id of a session's system message: update it")
+            raise InvalidInput("id", "'system' is the id of the system message. Use another id, or update it")
         patience = RetryDeadline(self._placement, self.id)
         while True:
             state = (self._log.snapshot or await self._log.load()).state
@@ -196,7 +204,7 @@ class Conversation(WindowCompaction):
                 known_as[name] in (None, version_of(event)) and _loses(event, given[name])
                 for name, event in again.items()
             ):
-                await self._sessions.refuse_change(self._log.life)  # before anything is said
+                await self._sessions.refuse_change(self._log.life)  # before anything is written
             late = await self._stand_ins(new)
             try:
                 events = await self._log.append(self._drafts(new, in_history, known, late)) if new else []
@@ -216,8 +224,10 @@ class Conversation(WindowCompaction):
     async def without_erased(
         self, messages: Sequence[Message], known: Container[str | None] = ()
     ) -> list[Message]:
-        """The messages without those whose ids are of messages that were erased, and
-        not said again since; the `known` ones are not looked up.
+        """Return the messages without erased ones.
+
+        A message counts as erased if its id was erased and not written again since. Ids
+        in `known` are not looked up.
         """
         names = [message.id for message in messages if message.id is not None and message.id not in known]
         erased = await self._log.erased_ids(names) if names else set[str]()
@@ -225,16 +235,19 @@ class Conversation(WindowCompaction):
         return [message for message in messages if message.id not in erased]
 
     async def message(self, message_id: str) -> Message | None:
-        """The message of this id, in the window or not, with all that it says; None
-        where there is none, or where it was erased.
+        """Return the full message of this id, whether in the window or not.
+
+        None if there is no such message, or if it was erased.
         """
         event = await self._log.find(message_id)
         whole = [] if event is None or event.is_redacted else await self._log.whole([event])
         return whole[0].message if whole else None
 
     async def carry_in(self, messages: Sequence[Message], *, revive: bool) -> int:
-        """Append messages of a file, each with an id; how many of them were erased or
-        edited here, and are not written unless `revive`.
+        """Append messages of an imported file, each with an id.
+
+        Returns how many were not written because they were erased or edited here. With
+        `revive` they are written too.
         """
         left = list(messages) if revive else await self.without_erased(messages)
         stored = await self.append_as_read(left, enters=True, keeps_edits=not revive)
@@ -243,8 +256,9 @@ class Conversation(WindowCompaction):
         )
 
     async def _stand_ins(self, messages: Sequence[Message]) -> dict[str, int | None]:
-        """The results that are made up for calls which these messages answer after all,
-        by their ids: their places, None where none was made up.
+        """Return the made-up results of calls that these messages answer.
+
+        Maps the id of each such result to its place, or to None if none was made up.
         """
         calls = [
             message.tool_call_id
@@ -260,8 +274,9 @@ class Conversation(WindowCompaction):
     async def begin(
         self, messages: Sequence[Message], said_by: Sequence[tuple[str, ...]] | None = None
     ) -> None:
-        """What a session that was created just now begins with: no other message of
-        theirs has these ids. `said_by`: who wrote each.
+        """Append the first messages of a session that was created just now.
+
+        No other message has their ids. `said_by` has the authors of each message.
         """
         for start in range(0, len(messages), AT_ONCE):
             known = (self._log.snapshot or await self._log.load()).state.place
@@ -272,7 +287,7 @@ class Conversation(WindowCompaction):
         await self._touch()
 
     async def is_as_begun(self) -> bool:
-        """Whether nothing happened in it but what it began with, or was to."""
+        """Return whether the log holds nothing but the messages it began with."""
         return (await self._log.load()).state.place == FIRST_PLACE - 1 + self._begun
 
     def _drafts(
@@ -283,11 +298,12 @@ class Conversation(WindowCompaction):
         late: Mapping[str, int | None],
         said_by: Sequence[tuple[str, ...]] | None = None,
     ) -> Callable[[LogSnapshot], list[Draft]]:
-        """The messages as events, written by this handle's user unless `said_by` tells
-        of each who wrote it.
+        """Return the messages as events.
 
-        `looked_up` is the place up to which their ids are known not to be there, and
-        those of the `late` results to stand where they do: these go.
+        Args:
+            looked_up: The place up to which the log is known not to have their ids.
+            late: The made-up results to exclude, with their known places.
+            said_by: The authors of each message. The default is this handle's user.
         """
         writers = [self._writers] * len(messages) if said_by is None else said_by
 
@@ -319,16 +335,15 @@ class Conversation(WindowCompaction):
         return decide
 
     def _refuse_if_not_active(self, seen: LogSnapshot) -> None:
-        """Raise `Conflict` where the session has ended or is archived: no message comes
-        into its window.
+        """Raise `Conflict` if the session has ended or is archived.
+
+        Such a session accepts no message into its window.
         """
         if seen.state.after.status != "active":
             raise Conflict(f"session '{self.id}' is {seen.state.after.status}; resume it first", self.id)
 
     async def enter_history(self, message_ids: Sequence[str]) -> None:
-        """Let these messages be in the history, those that are in the window only so
-        far.
-        """
+        """Add messages to the history that are only in the window so far."""
         seen = self._log.snapshot or await self._log.load()
         known = {
             event.draft.message.id: event for event in seen.events.values() if event.draft.message is not None
@@ -339,11 +354,11 @@ class Conversation(WindowCompaction):
                 await self._ensure_in_history(event)
 
     async def _ensure_in_history(self, event: Event) -> Event:
-        """The message once it is in the history: it keeps its place, and an event at
-        the end of the log gives it the next number.
+        """Return the message after it has entered the history.
 
-        Where that event was stored and the message not, the number that it gave is
-        found again.
+        It keeps its place. An event at the end of the log gives it the next number. If
+        that event was stored but the message was not updated, the number is found
+        again.
         """
         patience = RetryDeadline(self._placement, self.id)
         while not event.draft.is_in_history and not event.is_redacted:
@@ -380,9 +395,7 @@ class Conversation(WindowCompaction):
         return decide
 
     async def _number_given(self, place: int) -> int | None:
-        """The number that an event gave to the message at this place; None where none
-        did.
-        """
+        """Return the number that an event gave to the message here, or None."""
         life = self._log.life
         asked = And(
             (Eq("conversation_id", life.session_id), Eq("event", EventType.EDITED.value), Gt("place", place))
@@ -395,11 +408,11 @@ class Conversation(WindowCompaction):
     async def _replace_message(
         self, event: Event, message: Message, version: Version | None = None, *, enters: bool = False
     ) -> Message | None:
-        """The message where it stands, saying this instead; what was excluded is in the
-        window again (B29).
+        """Replace the content of a message at its place.
 
-        With the `version` that the caller has read, a message that was edited since
-        stays as it is, and of an erased one None is returned.
+        An excluded message returns to the window. With the `version` that the caller
+        has read, a message that was edited since stays as it is. The result is None if
+        a message with a `version` was erased.
         """
         before = await self._log.load()
         enters = enters and not event.draft.is_in_history
@@ -411,7 +424,7 @@ class Conversation(WindowCompaction):
         except NotFound:
             if version is None:
                 raise
-            await self._same_life()  # raises where it is the session that is gone
+            await self._same_life()  # raises if the session itself is gone
             return None
         self._note_writes(changed)
         seen = self._log.snapshot or await self._log.load()
@@ -428,11 +441,16 @@ class Conversation(WindowCompaction):
         writes: bool = True,
         again: bool = False,
     ) -> Event:
-        """The message changed where it stands. Unless it `writes`, the handle's user
-        has said nothing by that.
+        """Change a message at its place.
 
-        Raises `LegalHoldActive` where its session is under legal hold, unless the message is being
-        said and grows, or is said `again` and grows.
+        Args:
+            writes: Whether the handle's user becomes an author of the message.
+            again: Whether the caller passes the whole message again.
+
+        Raises:
+            NotFound: the message is gone.
+            LegalHoldActive: the session is under legal hold. A message that only grows
+                may still change if it is being streamed, or with `again`.
         """
         patience, message_id = (
             RetryDeadline(self._placement, self.id),
@@ -446,7 +464,7 @@ class Conversation(WindowCompaction):
                 return event
             new = change(event.draft.message).model_copy(update={"id": event.draft.message.id})
             if new == event.draft.message:
-                if event.edits:  # perhaps by this very call before it failed, and then nobody was told
+                if event.edits:  # perhaps by an earlier attempt that failed before it notified anyone
                     await self._log.tell_edit(event)
                 return event
             if writes and not (
@@ -466,9 +484,7 @@ class Conversation(WindowCompaction):
         raise NotFound(message_id, "message")
 
     async def update(self, message_id: str, changes: Mapping[str, Any]) -> Message:
-        """Change a message where it stands; its number and its place in the window stay
-        (B26).
-        """
+        """Change a message. Its number and its place in the window stay the same."""
         if message_id == SYSTEM:
             return await self._update_system(changes)
         return await self.change(message_id, lambda message: message.model_copy(update=dict(changes)))
@@ -476,11 +492,14 @@ class Conversation(WindowCompaction):
     async def change(
         self, message_id: str, change: Callable[[Message], Message], *, as_seen: bool = False
     ) -> Message:
-        """Let a message say what `change` makes of it, which is asked again where
-        others changed it meanwhile.
+        """Apply `change` to a message.
 
-        With `as_seen` it is first asked of the message as this handle has it: for
-        changes that are none only where nothing is left to do.
+        `change` is called again if another writer changed the message meanwhile.
+
+        Args:
+            as_seen: Call it first with the message as this handle has cached it. Use
+                this only for changes that return an equal message if nothing is left to
+                do.
         """
         event = (self._log.at_hand(message_id) if as_seen else None) or await self._log.find(message_id)
         if event is None:
@@ -514,10 +533,11 @@ class Conversation(WindowCompaction):
         return made[-1]
 
     async def as_of(self, message_id: str | None) -> tuple[SessionDraft, list[Message]]:
-        """What a session that forks off from this one behind a message begins with: the
-        window as it was then, less what was excluded since.
+        """Return the draft and the messages of a session that forks behind a message.
 
-        None is the end. Raises `NotFound` where there is no such message.
+        The messages are the window as it was then, without those that were excluded
+        since. None stands for the end of the session. Raises `NotFound` if there is no
+        such message.
         """
         self._record = await self._same_life()
         event = None if message_id in (None, SYSTEM) else await self._log.find(str(message_id))
@@ -545,8 +565,9 @@ class Conversation(WindowCompaction):
         return replace(draft, forked_from=source, writer=self._user), [message for _, message in copied]
 
     async def exclude(self, message_id: str, reason: str) -> bool:
-        """Take a message out of the window, not out of the history (B27, B28); false
-        where it is not in the window, and for the system message.
+        """Take a message out of the window, but not out of the history.
+
+        Returns false if it is not in the window, and for the system message.
         """
         event = None if message_id == SYSTEM else await self._log.find(message_id)
         if event is None:
@@ -562,8 +583,9 @@ class Conversation(WindowCompaction):
         return await self._append_and_touch(decide)
 
     async def restore(self, message_id: str) -> bool:
-        """Take an excluded message back into the window, at its place; false where it
-        is there, or was taken out by a compaction.
+        """Put an excluded message back into the window, at its place.
+
+        Returns false if it is in the window, or if a compaction took it out.
         """
         event = None if message_id == SYSTEM else await self._log.find(message_id)
         return event is not None and await self._restore_event(event)
@@ -591,14 +613,15 @@ class Conversation(WindowCompaction):
                 await patience.wait()
 
     async def clear(self) -> int:
-        """Take every message that is known of out of the window, and none that comes
-        meanwhile; how many (B30, B31).
+        """Take every known message out of the window, and return how many.
+
+        Messages that arrive during the call stay.
         """
         seen = await self._log.load()
         return await self._remove_from_window(EventType.CLEAR, seen.state.window, "manual")
 
     async def checkpoint(self, name: str | None = None) -> Checkpoint:
-        """The place to which the log has come."""
+        """Return the last place of the log as a checkpoint."""
         if name is None:
             place = (await self._log.load()).state.place
         else:
@@ -607,13 +630,13 @@ class Conversation(WindowCompaction):
         return Checkpoint(self.id, self._log.life.incarnation, place)
 
     async def roll_back(self, checkpoint: Checkpoint, reason: str) -> int:
-        """Let the window be what it was at the checkpoint, but for what was erased
-        since; how many messages leave it (B52).
+        """Restore the window of a checkpoint; return how many messages leave it.
 
-        What others wrote since this call began stays. Edits of messages stay too.
+        Messages that were erased since do not return. Messages that others wrote after
+        this call began stay. Edits of messages stay too.
         """
         if (checkpoint.session_id, checkpoint.incarnation) != (self.id, self._log.life.incarnation):
-            raise InvalidInput("checkpoint", "belongs to another session")
+            raise InvalidInput("checkpoint", "belongs to another session. Pass a checkpoint of this session")
         patience, known = RetryDeadline(self._placement, self.id), (await self._log.load()).state
         wanted = await self._log.state_at(min(checkpoint.place, known.place))
         state, left, leaving = known, known.window.without(wanted.window), Places()
@@ -650,17 +673,20 @@ class Conversation(WindowCompaction):
                 return len(leaving)
 
     async def _returning_places(self, wanted: State, known: State, state: State) -> Places:
-        """What of the `wanted` window is not in the `known` one any more, nor in that
-        of now, and was not erased.
+        """Return the places that come back into the window.
+
+        They are in the `wanted` window, but neither in the `known` nor in the current
+        one, and were not erased.
         """
         missing = wanted.window.without(known.window).without(state.window)
         events = await self._log.at(missing) if missing.ranges else {}
         return Places.of(place for place, event in events.items() if not event.is_redacted)
 
     async def _archived_since(self, wanted: State, known: State, state: State, place: int) -> Places:
-        """What compactions behind this place, as far as they are `known`, have taken
-        out of the window, and was not in the `wanted` one: they did not happen, and it
-        was not said.
+        """Return the places that rolled-back compactions took out of the window.
+
+        These are compactions behind `place`, as far as they are `known`. The roll-back
+        undoes both them and the messages that were not in the `wanted` window.
         """
         if known.after.compactions <= wanted.after.compactions:
             return Places()
@@ -690,14 +716,18 @@ class Conversation(WindowCompaction):
         read: WindowRead | None = None,
         revive: bool = False,
     ) -> list[Message]:
-        """Let the window consist of these messages (C22); they as stored. Without
-        `by_content` one without an id is new, whatever it says.
+        """Make the window consist of these messages, and return them as stored.
 
-        Messages leave the window only if they are part of `read`, which is what the
-        calling task has last read of the session unless given; where it has read
-        nothing, the window as it is now. What others wrote since stays, behind the
-        list. A message of the read that was edited since stays as it is, and one that
-        was erased is not written again, unless `revive`.
+        A message leaves the window only if it is part of `read`. Messages that others
+        wrote since the read stay, behind the list. A message of the read that was
+        edited since stays as it is. One that was erased is not written again, unless
+        `revive` is set.
+
+        Args:
+            by_content: Match messages without an id by their content. Otherwise each of
+                them is new.
+            read: The read that the list is based on. The default is the calling task's
+                last read of the session, or the current window if it has read nothing.
         """
         window = await self._window()
         shown = await self._whole(window, [window.messages[at] for at in window.arranged.order])
@@ -726,8 +756,9 @@ class Conversation(WindowCompaction):
         *,
         by_content: bool,
     ) -> list[Message]:
-        """The messages without those that were erased since they were read; those that
-        were edited since, as they are now.
+        """Return the messages without those that were erased since they were read.
+
+        Messages that were edited since are returned as they are now.
         """
         now = {
             str(m.id): version_of(event)
@@ -759,8 +790,9 @@ class Conversation(WindowCompaction):
         return kept
 
     async def repair_tool_calls(self) -> list[Message]:
-        """Answer each call of the window that was never answered, once, with a result
-        that says so, and take out results that answer none (B53).
+        """Answer each unanswered call of the window once, with a result that says so.
+
+        Results that answer no call are excluded. Returns the results that were added.
         """
         arranged = (await self._window()).arranged
         made = [stand_in(arranged.messages[found.position], found) for found in arranged.interrupted]
@@ -772,11 +804,16 @@ class Conversation(WindowCompaction):
     # -- its life ----------------------------------------------------------------------
 
     async def close(self, status: str, *, is_promoted: bool = False) -> bool:
-        """End or archive the session: nothing is appended to it until it is resumed.
-        False where it was so already. An end is owed to its entries, unless these have
-        gone where it has them go and none are to be made yet.
+        """End or archive the session. It accepts no messages until it is resumed.
 
-        What is still being said is taken as it stands.
+        Returns false if it had that status already. Messages that are still being
+        streamed are stored as they are.
+
+        Args:
+            status: "ended" or "archived".
+            is_promoted: Whether the session's entries were promoted already. The end
+                then has the pending step `END` only if entries are still to be made of
+                its messages.
         """
 
         def decide(seen: LogSnapshot) -> list[Draft]:
@@ -806,7 +843,7 @@ class Conversation(WindowCompaction):
         return closed
 
     async def resume(self) -> bool:
-        """Go on with a session that was ended or archived; false where it is active."""
+        """Resume an ended or archived session; false if it is active."""
 
         def decide(seen: LogSnapshot) -> list[Draft]:
             return (
@@ -819,7 +856,7 @@ class Conversation(WindowCompaction):
 
     async def _change_status(self, decide: Callable[[LogSnapshot], list[Draft]]) -> bool:
         events = await self._log.append(decide)
-        for event in events:  # nobody waits here for messages that leave by it
+        for event in events:  # the caller does not wait for window exits
             await self._sessions.finish(replace(self._log.record_of(event), owed=self._sessions.owed_follow))
         return bool(events)
 
@@ -829,9 +866,7 @@ class Conversation(WindowCompaction):
 
 
 def _grows(before: Message, after: Message) -> bool:
-    """Whether everything that a message said is still there, as in one that is
-    streamed.
-    """
+    """Return whether a message only adds to an earlier one, as in a stream."""
     texts = [(before.content, after.content), (before.reasoning or "", after.reasoning or "")]
     texts += [
         (call.arguments, later.arguments)
@@ -849,8 +884,9 @@ def _grows(before: Message, after: Message) -> bool:
 
 
 def _loses(event: Event, after: Message) -> bool:
-    """Whether something that a message said is not there any more, as far as it is
-    known whole here.
+    """Return whether a change drops something that the message said.
+
+    Only messages that are known completely here are compared.
     """
     return event.draft.message is not None and event.draft.is_whole and not _grows(event.draft.message, after)
 
@@ -858,8 +894,9 @@ def _loses(event: Event, after: Message) -> bool:
 def _without_made_up(
     messages: Sequence[Message], shown: Sequence[Message], *, by_content: bool
 ) -> list[Message]:
-    """The messages without the system message and those that were made up for a read,
-    unless they are stored.
+    """Return the messages without the system message and those made up for reading.
+
+    A made-up message that is stored is kept.
     """
     made_up = {at for at, message in enumerate(messages) if is_made_for_reading(message)}
     if made_up:
@@ -874,7 +911,7 @@ def _without_made_up(
 
 
 def _gives_number(event: Event, place: int) -> bool:
-    """Whether the message at this place entered the history by the event."""
+    """Return whether this event added the message at this place to the history."""
     return (
         event.type is EventType.EDITED
         and bool(event.draft.data.get(ENTERS))

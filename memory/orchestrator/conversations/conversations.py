@@ -1,4 +1,4 @@
-"""Conversations: made, opened, listed, deleted."""
+"""The conversations of an engine: create, open, fork and find them."""
 
 from __future__ import annotations
 
@@ -100,17 +100,18 @@ class Conversations:
     def in_call_order(
         self, tenant: str, session_id: str, kind: str, names: Iterable[str]
     ) -> AbstractAsyncContextManager[None]:
-        """Let writes of the same message, task or run of a session run in the order in
-        which this process called them (B67).
+        """Run writes of the same message, task or run in the order of their calls.
+
+        The order covers the calls of this process within one session.
         """
         return self._calls.take(self._placement, [(tenant, session_id, kind, name) for name in names])
 
     def moment_of(self, given: datetime | timedelta | None) -> datetime | None:
-        """The moment that an expiry means which is given now."""
+        """Return when an `expires_at` that is given now expires."""
         return expiry(given, self._placement.now())
 
     async def create(self, tenant: str, draft: SessionDraft) -> Conversation:
-        """A new session. Raises `Conflict` where there is one of its id (B12)."""
+        """Create a session. Raises `Conflict` if its id is taken."""
         record, log = await self.sessions.create(tenant, draft)
         return Conversation(
             self._placement,
@@ -123,12 +124,14 @@ class Conversations:
         )
 
     async def fork(self, tenant: str, draft: SessionDraft, messages: Sequence[Message]) -> Conversation:
-        """A new session that begins with these messages. Raises `QuotaExceeded` where
-        there is no room for their large texts: then there is none.
+        """Create a session that begins with these messages.
 
-        Raises `NotFound` where the session that it copies was deleted meanwhile: then
-        there is no new one either. A message that was erased meanwhile is erased in the
-        new session too.
+        A message that was erased meanwhile is erased in the new session too.
+
+        Raises:
+            QuotaExceeded: there is no room for the large texts. No session is left.
+            NotFound: the session that it copies was deleted meanwhile. No session is
+                left.
         """
         forked = await self.create(tenant, draft)
         try:
@@ -137,13 +140,13 @@ class Conversations:
             try:
                 never_shown = (
                     await forked.is_as_begun()
-                )  # then no legal hold is over it, though one is over its user
+                )  # nobody has seen it: a legal hold on its user does not apply to it
                 await self.sessions.erase_expired(
                     await self.sessions.record(tenant, forked.id), never_shown=never_shown
                 )
             except (
                 MemoryTiersError
-            ) as error:  # a store is away, or others have said something in it that is under legal hold
+            ) as error:  # a store is down, or others wrote to it and it is under legal hold
                 log.warning("the fork %s exceeded a quota, and could not be erased: %s", forked.id, error)
             raise
         if draft.forked_from is not None:
@@ -153,10 +156,11 @@ class Conversations:
         return forked
 
     async def open(self, tenant: str, draft: SessionDraft, *, create: bool) -> Conversation:
-        """The session of this id; where there is none it is created, or `NotFound` is
-        raised (B19).
+        """Open the session of this id, or create it if `create` is set.
 
-        Raises `SessionOwnerMismatch` where it is another's (A1, B12).
+        Raises:
+            NotFound: there is no such session, and `create` is false.
+            SessionOwnerMismatch: the session belongs to someone else.
         """
         session_id = str(draft.id)
         try:
@@ -164,14 +168,14 @@ class Conversations:
         except StoreUnavailable:
             record = self.sessions.cached_record(
                 tenant, session_id
-            )  # for its window, as far as that is remembered too
+            )  # the caller may read its window from the cache
             if record is None:
                 raise
         if record is None and create:
             try:
                 return await self.create(tenant, draft)
             except Conflict:
-                record = await self.find(tenant, session_id)  # somebody was first
+                record = await self.find(tenant, session_id)  # another call created it first
         if record is None:
             raise NotFound(session_id, "session")
         refuse_others(record, draft)
@@ -186,7 +190,7 @@ class Conversations:
         )
 
     async def find(self, tenant: str, session_id: str) -> Record | None:
-        """The session's own record; None where there is none."""
+        """Return the session's own record; None if there is none."""
         try:
             return await self.sessions.record(tenant, session_id)
         except NotFound:

@@ -1,10 +1,12 @@
 """Entries derived from messages that left the window of a session (`window_exits.py`).
 
-Each stands under an id computed from the session's incarnation, the place of the event,
-the answer and a number, and owes `confirm` until the session and its messages have been
-seen to stand behind it: one that was made while its session was deleted, or a message
-of it erased, goes. The entries of a session that is deleted go by the step `unlearn`, owed by
-the erasure, which finds them by the session they name.
+The id of each is computed from the session's incarnation, the place of the event, the
+answer and a number. An entry has the pending step `confirm` until its session and its
+messages are known to exist. If the session was deleted or a message erased meanwhile,
+the step deletes the entry.
+
+The erasure of a session has the pending step `unlearn`. It finds the session's entries
+by the session that they name, and deletes them.
 """
 
 from __future__ import annotations
@@ -40,21 +42,24 @@ from memory.ports.writes import Absent, Put
 
 CONFIRM = "confirm"
 MADE, ANSWER, OF = "made", "answer", "of"
-"""In what an event owes: what the callback returned, a name for that, and the places of
-what it was told, the summary among it.
+"""Keys in a pending step: the drafts of an answer, its name, and its places.
+
+The places are those of the messages that the callback received, and of the summary.
 """
 EACH = "each"
-"""In what an event owes by which messages of other users than the session's leave: for
-each entry the places of what it was made of (`of`), and the `user` who said that.
+"""A key in a pending step of an event through which other users' messages leave.
+
+For each entry it has the places of its messages (`of`), and their `user`.
 """
 SAID_IN = "said_in"
-"""In the body of an entry: incarnation and places of what it was made of; the `user`
-who said it, where that is not the session's.
+"""A key in the body of an entry: the incarnation and places of its messages.
+
+It also has their `user`, if that is not the session's.
 """
 
 
 class DerivedEntries:
-    """Makes these entries, and deletes them with their messages."""
+    """Makes derived entries, and deletes them with their messages."""
 
     def __init__(
         self,
@@ -73,17 +78,16 @@ class DerivedEntries:
         self._erasure = erasure
         self._quotas = quotas
         self._founded: set[Key] = set()
-        """Entries behind which their messages were just seen to stand."""
+        """Entries whose messages were just confirmed to exist."""
         outbox.register(CONFIRM, self._confirm, StepLifetime.DELETED)
         outbox.register(DELETE_DERIVED, self._delete_derived)
 
     async def store(self, owner: Record, session: Record, answer: Mapping[str, Any]) -> list[str]:
-        """Make the entries of an answer that do not stand yet; their ids. One that was
-        deleted since is not made again.
+        """Store the entries of an answer that do not exist yet; return their ids.
 
-        Their messages are looked at once all stand: whoever erases one of them later
-        finds the entries. Raises `QuotaExceeded` where there is no room for all of
-        them: none is made then.
+        An entry that was deleted since is not made again. The messages are checked once
+        all entries are stored, so that a later erasure of a message finds the entries.
+        Raises `QuotaExceeded` if there is no room for all of them; then none is stored.
         """
         fresh = await self._fresh(owner, session, answer)
         async with self._quotas.admit(
@@ -105,14 +109,15 @@ class DerivedEntries:
         return [key.id for key in keys]
 
     async def plan_entries(self, owner: Record, session: Record, answer: Mapping[str, Any]) -> list[Record]:
-        """What `store` would make now, with room for the vectors that they will have.
-        Nothing is written, and quotas are not asked.
+        """Return the entries that `store` would make now, with room for their vectors.
+
+        Nothing is written, and quotas are not checked.
         """
         founded = await self._founded_of(session, await self._fresh(owner, session, answer))
         return await self._embeddings.with_room(founded) if founded else []
 
     async def _founded_of(self, session: Record, made: Sequence[Record]) -> list[Record]:
-        """Those of which no message was erased."""
+        """Return the entries of which no message was erased."""
         log = self._sessions.log(session)
         of: list[Any] = [record.body[SAID_IN] for record in made]
         said = [
@@ -173,9 +178,7 @@ class DerivedEntries:
         )
 
     async def _confirm(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """Delete an entry whose session was deleted, or a message of which was erased,
-        while it was made.
-        """
+        """Delete an entry whose session or message was erased while it was made."""
         entry = pending.owner
         if isinstance(entry, Record) and not (await self._id_reuse(entry) and await self._is_founded(entry)):
             await self._erasure.delete(ENTRIES, entry.key, held="left")
@@ -191,7 +194,7 @@ class DerivedEntries:
 
     @staticmethod
     async def _is_said(log: Log, places: Places) -> bool:
-        """Whether none of the messages at these places was erased."""
+        """Return whether none of the messages at these places was erased."""
         return not any(event.is_redacted for event in (await log.at(places)).values())
 
     async def _id_reuse(self, entry: Record) -> bool:
@@ -202,8 +205,9 @@ class DerivedEntries:
         return bool(session.body["incarnation"] == entry.body[SAID_IN]["incarnation"])
 
     async def _delete_derived(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """Delete the entries that were made of what was said in a session that is gone,
-        whichever life of it the erasure came to take.
+        """Delete the entries derived from an erased life of a session.
+
+        Entries of every other life that is over are deleted too.
         """
         tenant, session_id = owed.data["tenant"], owed.data["session_id"]
         living = await self._current_incarnation(tenant, session_id)
@@ -217,8 +221,9 @@ class DerivedEntries:
     async def entries_of_past_incarnations(
         self, tenant: str, session_id: str, living: object = None, *, direct: bool = True
     ) -> AsyncIterator[Record]:
-        """The entries that were made of what was said in lives of this session that are
-        over, whichever it lives now. `direct`: not their copies.
+        """Yield the entries derived from past lives of this session.
+
+        With `direct`, their copies are left out.
         """
         async for entry in self._made_of(tenant, session_id):
             lives = {source.incarnation for source in _messages_in(entry, session_id, direct=direct)}
@@ -226,8 +231,9 @@ class DerivedEntries:
                 yield entry
 
     async def forget(self, log: Log, event: Event) -> None:
-        """Delete the entries that were made of the message that this event was, which
-        was erased, and all that was made of them.
+        """Delete the entries derived from this erased message.
+
+        Everything that was derived from these entries is deleted too.
         """
         tenant, session_id, incarnation = log.life.tenant, log.life.session_id, log.life.incarnation
         async for entry in self._made_of(tenant, session_id):
@@ -239,7 +245,7 @@ class DerivedEntries:
                 await self._erasure.delete(ENTRIES, entry.key, held="left", unmake="all")
 
     async def stands(self, tenant: str, source: MessageSource) -> bool:
-        """Whether the messages of a source are there, and none of them was erased."""
+        """Return whether the messages of a source exist, and none was erased."""
         try:
             session = await self._sessions.record(tenant, source.session_id)
         except NotFound:
@@ -251,7 +257,7 @@ class DerivedEntries:
         return first > last or not await log.any_erased(first, last)
 
     async def _current_incarnation(self, tenant: str, session_id: str) -> object:
-        """The life of the session that is there now; None where there is none."""
+        """Return the incarnation of the session that exists now, or None."""
         try:
             return (await self._sessions.record(tenant, session_id)).body["incarnation"]
         except NotFound:
@@ -264,7 +270,7 @@ class DerivedEntries:
         return find_derived(self._placement, tenant, named)
 
     async def messages_of(self, entry: Record) -> list[HistoryItem]:
-        """The messages that an entry was made of, those that are there still."""
+        """Return the messages that an entry was derived from and that still exist."""
         if SAID_IN not in entry.body or not await self._id_reuse(entry):
             return []
         session = await self._sessions.record(entry.key.tenant, str(entry.fields["conversation_id"]))
@@ -278,8 +284,9 @@ class DerivedEntries:
 
 
 def _messages_in(entry: Record, session_id: str, *, direct: bool) -> list[MessageSource]:
-    """The messages of a session that an entry was made of; also where it was stored
-    before entries named their sources.
+    """Return the messages of a session that an entry was derived from.
+
+    This covers entries that were stored before entries named their sources.
     """
     named = [
         one

@@ -1,11 +1,10 @@
-"""Erasing what was said: one message of a session, with the summaries and entries made
-of it, and all that a user said and is.
+"""Erasure of one message with everything derived from it, and of all data of a user.
 
-A message is erased where it stands. Its place, its number and its role are left, so
-that no place is taken for lost and counts stay. It owes the rest: an event that takes
-it out of the window, and then the same for every compaction whose range holds it. A
-compaction that is under way, and has read the text, comes before that event and is
-found, or meets it and summarises again.
+A message is erased at its place. Its place, number and role stay, so that no place
+counts as lost and the counts stay. The erasure has a pending step for the rest: an
+event that takes the message out of the window, and the erasure of every compaction
+whose range holds it. A concurrent compaction that has read the text is either stored
+before that event, and then found, or conflicts with it and summarises again.
 """
 
 from __future__ import annotations
@@ -50,26 +49,27 @@ from memory.ports.writes import AtVersion, Delete, Newer, Put
 logger = logging.getLogger(__name__)
 
 REDACT, ERASE_USER = "redact", "erase_user"
-"""The steps that finish the erasure of a message, and that carry out a user's."""
+"""The steps that finish the erasure of a message, and of a user."""
 USER_ERASURE = "user"
 """The kind of a user's erasure among the operations."""
 
 
 def said_by(user: str) -> Condition:
-    """Messages that a user said: that name the user, or were written through the user's
-    own handle. Summaries of such too.
+    """Return the condition for a user's messages, and for summaries of them.
+
+    They name the user as speaker, or were written through the user's own handle.
     """
     return Or((Eq("speaker", user), Has(SAID_BY, user)))
 
 
 def is_counted(record: Record) -> bool:
-    """Whether a record is a message, and no summary of some."""
+    """Return whether a record is a message, and not a summary."""
     return record.fields["event"] == EventType.MESSAGE.value
 
 
 @dataclass(frozen=True, slots=True)
 class _MessageLocation:
-    """Where something stands that a user said."""
+    """The location of a user's message or summary."""
 
     key: Key
     scope: str
@@ -82,7 +82,7 @@ class _MessageLocation:
 
 
 class Redaction:
-    """Carries out the erasure of messages, and of users."""
+    """Erases messages and users."""
 
     def __init__(
         self,
@@ -109,9 +109,12 @@ class Redaction:
     # -- one message -------------------------------------------------------------------
 
     async def erase(self, log: Log, message_id: str) -> bool:
-        """Erase the message of this id; false where there is none. Raises where what
-        was made of it is still to be erased: a sweep does it; and `LegalHoldActive` where its
-        session is under legal hold.
+        """Erase the message of this id; false if there is none.
+
+        Raises:
+            LegalHoldActive: the session is under legal hold.
+            StoreUnavailable: copies and derived data are not erased yet. A sweep erases
+                them.
         """
         await self._erasure.holds.refuse_partition(log.life.partition)
         patience = RetryDeadline(self._placement, message_id)
@@ -122,7 +125,7 @@ class Redaction:
         return False
 
     async def _erase_at(self, log: Log, event: Event) -> bool:
-        """False where the message has changed since it was read."""
+        """Erase a message; false if it has changed since it was read."""
         owed = (
             *reset_answers(event.owed),
             PendingStep(REDACT, REDACT),
@@ -133,7 +136,7 @@ class Redaction:
             return False
         mine = tuple(
             [step for step in redacted.owed if step.step in (REDACT, DROP, FORGET)]
-        )  # what else it owes is no affair of an erasure
+        )  # an erasure does not run its other steps
         pending = OutboxRecord(MESSAGES, log.store, replace(log.record_of(redacted), owed=mine))
         if await self._outbox.finish(pending):
             raise StoreUnavailable(
@@ -157,7 +160,7 @@ class Redaction:
                 await self._erase_copies(log, event.place)
                 await self._sessions.tell(
                     record, (await log.load()).state, record.created_at, fence=True
-                )  # how it begins may have been this
+                )  # the preview may have shown the message
         except NotFound:
             return True  # deleted meanwhile
         return True
@@ -172,8 +175,9 @@ class Redaction:
         await log.append(decide)
 
     async def _made_of(self, log: Log, place: int) -> list[Event]:
-        """The compactions that took the message at this place out of the window: at
-        most one, or several where it came back in between.
+        """Return the compactions that took the message at this place out of the window.
+
+        There is more than one only if the message returned to the window in between.
         """
         life = log.life
         asked = And(
@@ -193,11 +197,10 @@ class Redaction:
     # -- a fork ------------------------------------------------------------------------
 
     async def confirm_fork(self, tenant: str, fork_id: str, incarnation: str, source: ForkSource) -> None:
-        """Look again at what a fork copied, now that it is stored, and erase in the
-        fork what was erased since it was read.
+        """Erase in a stored fork the messages that were erased since it read them.
 
-        Raises `NotFound` where the session that it forked off from is gone: then the
-        fork is erased.
+        Raises `NotFound` if the session that it forked off from is gone. The fork is
+        erased then.
         """
         fork = await self._sessions.record(tenant, fork_id)
         if fork.body["incarnation"] != incarnation:
@@ -207,10 +210,10 @@ class Redaction:
         await self._sessions.settle_fork(fork)
 
     async def _follow_source(self, fork: Record, source: ForkSource) -> bool:
-        """False where the source is gone, and the fork with it."""
+        """Return false if the source is gone. The fork is erased then."""
         record = await self._sessions.find_record(
             fork.key.tenant, source.session_id
-        )  # one that has expired is not erased
+        )  # an expired session is not erased yet
         if record is None or record.body["incarnation"] != source.incarnation:
             await self._sessions.erase_expired(fork, never_shown=True)
             return False
@@ -229,7 +232,7 @@ class Redaction:
             await patience.wait()
 
     async def _confirm_fork_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """A fork whose writer died, or is still at it."""
+        """Confirm a fork whose writer died or is still copying."""
         fork, data = pending.owner, owed.data
         if not isinstance(fork, Record):
             return True
@@ -237,14 +240,15 @@ class Redaction:
         is_whole = (await self._sessions.log(fork).load()).state.place >= FIRST_PLACE - 1 + len(source.places)
         is_young = self._placement.now() - fork.created_at < self._placement.settings.mark_life
         if not is_whole and is_young:
-            return False  # its writer copies still
+            return False  # its writer is still copying
         if await self._follow_source(fork, source):
             await self._sessions.settle_fork(fork)
         return True
 
     async def _erase_copies(self, log: Log, place: int) -> None:
-        """Erase the copies that forks have of the message at this place; one in a fork
-        that is under legal hold stays.
+        """Erase the copies of the message at this place in forks.
+
+        A copy in a fork under legal hold stays.
         """
         life, store = log.life, self._placement.topology.archive
         query = Query(
@@ -279,10 +283,13 @@ class Redaction:
     # -- a user ------------------------------------------------------------------------
 
     async def erase_user(self, tenant: str, user: str) -> ErasedUser:
-        """Delete the sessions with a user, erase what the user said in others', and the
-        entries of the user's scope. A store that fails raises; the rest is owed then,
-        and a sweep does it. Raises `LegalHoldActive` where the user is under legal hold; of what
-        is for another reason `held` tells.
+        """Erase a user's sessions, messages in others' sessions, and entries.
+
+        The entries are those of the user's scope. If a store fails, this raises, and a
+        sweep does the rest. `held` lists data that stays because of another legal hold.
+
+        Raises:
+            LegalHoldActive: the user is under legal hold.
         """
         await self._erasure.holds.refuse_user(tenant, user)
         store, now = self._placement.topology.archive, self._placement.now()
@@ -313,7 +320,7 @@ class Redaction:
         return True
 
     async def _end(self, operation: Record) -> None:
-        """Nothing is left of an operation that is over, which names the user."""
+        """Delete the record of a finished operation, because it names the user."""
         version, until = self._placement.next_version(operation.version), self._placement.tombstone_until()
         at = AtVersion(operation.version)
         gone = Delete(
@@ -331,7 +338,7 @@ class Redaction:
                 held[f"session {session_id}: {error}"] = None
         said: list[
             _MessageLocation
-        ] = []  # all are found before any is erased: an erasure takes the copies in forks, and these count too
+        ] = []  # find all messages before the first erasure: it also erases copies in forks, which count too
         query = Query(MESSAGES, Tenant(tenant), said_by(user), limit=self._placement.settings.page)
         async for page in self._placement.pages("user.messages", self._placement.topology.archive, query):
             said += [_MessageLocation.of(record) for record in page.records if isinstance(record, Record)]
@@ -371,17 +378,17 @@ class Redaction:
                 return found
 
     async def _log_of(self, key: Key, scope: str) -> Log | None:
-        """The log of the session to which a record belongs; None where that was
-        deleted.
-        """
+        """Return the log of the session of a record; None if it was deleted."""
         try:
             return self._sessions.log(await self._sessions.record(key.tenant, scope.partition(":")[2]))
         except NotFound:
             return None
 
     async def _erase_said(self, said: _MessageLocation, user: str) -> bool:
-        """Whether it is erased, by this or as a copy of what was; false where it is not
-        the user's any more.
+        """Erase a message of the user; return whether it is erased now.
+
+        It may have been erased as a copy of another. False if it is not the user's any
+        more.
         """
         log, patience = await self._log_of(said.key, said.scope), RetryDeadline(self._placement, said.key.id)
         if log is None or log.key(said.place) != said.key.id:

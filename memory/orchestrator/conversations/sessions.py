@@ -1,5 +1,6 @@
-"""The sessions: created, told apart, listed, ended, deleted. What stands in one is its
-log's affair.
+"""The records of sessions: create, find, list, end and delete them.
+
+Messages are in the session's log.
 """
 
 from __future__ import annotations
@@ -44,51 +45,53 @@ from memory.ports.writes import Absent, AtVersion, Put
 log = logging.getLogger(__name__)
 
 Compute: TypeAlias = Callable[[Record], Awaitable[Mapping[str, JsonValue]]]
-"""Makes changes of a session's own record from the record as it is stored now."""
+"""Computes changes of a session's record from the record as stored now."""
 
 FOLLOWS_WITHIN = timedelta(seconds=5)
-"""How far a session's own record may stay behind its log: what lists say of a session
-that is being written to.
-"""
+"""How far a session's record, which lists show, may stay behind its log."""
 MOST_BEHIND = 10_000
-"""Sessions that this process remembers to have written to since it told of them."""
+"""The most sessions for which this process remembers a pending record update."""
 
 FOLLOW = "follow"
 LOGS = 64
-"""Of how many sessions it is remembered what was read."""
+"""The number of sessions whose logs and records are cached."""
 SHARED = "shared"
-"""In the body of a session that several users, agents or namespaces open."""
+"""In the body of a session that several users, agents or namespaces may open."""
 OWNER = {"user": "subject", "agent": "agent", "namespace": "namespace"}
-"""Whose a session is, by the names that callers use: the fields of its record."""
+"""The owner of a session: the callers' names, and the fields of its record."""
 MADE_FROM = "made_from"
-"""In the body of a session that forked off from another: when the oldest session began
-from which it has what was said.
-"""
+"""In the body of a fork: the start of the oldest session among its sources."""
 CONFIRM_FORK = "confirm_fork"
-"""What a fork owes until the messages that it copied were seen to stand still in the
-session that it forked off from.
+"""The pending step of a fork until its copied messages were checked for erasures.
+
+The check looks at the session that it forked off from.
 """
 END = "end"
-"""What the event owes that ends a session: its entries go where the rules say (see
-`session_ends.py`).
+"""The pending step of the event that ends a session.
+
+It moves the session's entries as the rules say (see `session_ends.py`).
 """
 DELETE_DERIVED = "unlearn"
-"""What the erasure of a session owes: the end of what was made of it (see `window_exits.py`)."""
+"""The pending step of an erased session: delete its derived entries.
+
+See `window_exits.py`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ForkSource:
-    """What a fork copies: a life of a session, and the places of the messages there, in
-    the order in which the fork has them.
+    """The source of a fork: a life of a session, and the places of messages there.
+
+    The places are in the order of the fork's messages.
     """
 
     session_id: str
     incarnation: str
     places: tuple[int, ...]
     said_by: tuple[tuple[str, ...], ...] = ()
-    """Of each of them, who wrote it."""
+    """The authors of each message."""
     copied: tuple[CopiedMessages, ...] = ()
-    """What the fork says of where its messages come from."""
+    """The origins of its messages, as the fork's record states them."""
 
     def pending_step(self) -> PendingStep:
         return PendingStep(
@@ -100,7 +103,7 @@ class ForkSource:
 
 @dataclass(frozen=True, slots=True)
 class SessionDraft:
-    """A session as handed in, checked."""
+    """A session as a caller passes it, after its checks."""
 
     id: str | None = None
     system: Message | None = None
@@ -112,19 +115,19 @@ class SessionDraft:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     expires_at: datetime | timedelta | None = None
     shared: bool = False
-    """Whether callers may name other users, agents and namespaces than the session's."""
+    """Whether callers may name other users, agents and namespaces."""
     made_from: int | None = None
-    """Of a fork: since when there was what it begins with."""
+    """In a fork: the moment since when its first messages exist."""
     forked_from: ForkSource | None = None
     writer: str | None = None
-    """The user who writes through the handle, where that is not the session's."""
+    """The user who writes through the handle, if it is not the session's user."""
 
 
 class SessionRecords:
-    """The repository of sessions: each one's own record."""
+    """The repository of session records."""
 
     owed_follow = (PendingStep(FOLLOW, FOLLOW),)
-    """What an event owes that lists must know of: see `follow`."""
+    """The pending step of an event that lists must reflect: see `follow`."""
 
     def __init__(
         self,
@@ -141,22 +144,24 @@ class SessionRecords:
         self.passages = passages
         self._logs: dict[tuple[str, str], Log] = {}
         self._told: dict[Key, tuple[Record, datetime]] = {}
-        """Records as they were last read or written here, and when."""
+        """Records as last read or written here, and when."""
         self._behind: dict[Key, tuple[Record, State, datetime]] = {}
         outbox.register(FOLLOW, self._follow_noted)
         self.uploads = Uploads(placement, outbox, reservations)
 
     async def refuse_change(self, life: SessionIncarnation) -> None:
-        """Raise `LegalHoldActive` where the session is under legal hold: what it says may not be
-        overwritten.
+        """Raise `LegalHoldActive` if the session is under legal hold.
+
+        Its messages may not be overwritten then.
         """
         await self._erasure.holds.refuse_change(life.partition, life.user)
 
     # -- one session -------------------------------------------------------------------
 
     async def create(self, tenant: str, draft: SessionDraft) -> tuple[Record, Log]:
-        """A new session under this id, or under one of its own. Raises `Conflict` where
-        there is one (B12).
+        """Create a session under this id, or under a new one.
+
+        Raises `Conflict` if the id is taken.
         """
         session_id = draft.id or self._placement.new_id(tenant, "session")
         now = self._placement.now()
@@ -182,8 +187,8 @@ class SessionRecords:
                     isinstance(outcome.stored, Record)
                     and outcome.stored.body.get("incarnation") == record.body["incarnation"]
                 ):
-                    return outcome.stored, self.log(outcome.stored)  # this very put, whose answer was lost
-                raise Conflict(f"Session already exists: {session_id}", session_id)
+                    return outcome.stored, self.log(outcome.stored)  # this put, whose answer was lost
+                raise Conflict(f"Session already exists: {session_id}. Open it instead", session_id)
             if isinstance(outcome.stored, Tombstone):
                 await self._outbox.finish(
                     OutboxRecord(SESSIONS, self._placement.topology.archive, outcome.stored)
@@ -233,9 +238,7 @@ class SessionRecords:
         )
 
     async def record(self, tenant: str, session_id: str) -> Record:
-        """The session's own record. Raises `NotFound` where there is no such session
-        (B19).
-        """
+        """Return the session's own record. Raises `NotFound` if there is none."""
         stored = await self.find_record(tenant, session_id)
         if stored is None or self.is_over(stored):
             self._told.pop(session_key(tenant, session_id), None)
@@ -244,21 +247,17 @@ class SessionRecords:
         return stored
 
     async def find_record(self, tenant: str, session_id: str) -> Record | None:
-        """The session's own record, also of one that has expired and is hidden; None
-        where there is none.
-        """
+        """Return the session's own record, even if expired; None if there is none."""
         with step("session.read"):
             (stored,) = await self._placement.topology.archive.get(
                 SESSIONS, [session_key(tenant, session_id)]
             )
         if isinstance(stored, Corrupt):
-            await self._placement.locate(SESSIONS, stored.key)  # raises what says so
+            await self._placement.locate(SESSIONS, stored.key)  # raises the error
         return stored if isinstance(stored, Record) else None
 
     async def is_deleted(self, tenant: str, session_id: str) -> bool:
-        """Whether there was such a session and it was deleted, as far as the store
-        remembers.
-        """
+        """Return whether the store remembers that this session was deleted."""
         with step("session.read"):
             (stored,) = await self._placement.topology.archive.get(
                 SESSIONS, [session_key(tenant, session_id)]
@@ -266,7 +265,7 @@ class SessionRecords:
         return isinstance(stored, Tombstone)
 
     async def lives(self, tenant: str, session_ids: Collection[str]) -> dict[str, str]:
-        """The incarnation of each of these sessions that is there, read in one call."""
+        """Return the incarnation of each existing session of these, in one call."""
         of, archive = {session_key(tenant, one): one for one in session_ids}, self._placement.topology.archive
         with step("session.read"):
             rows = await archive.get(SESSIONS, list(of)) if of else []
@@ -286,8 +285,9 @@ class SessionRecords:
             del self._told[next(iter(self._told))]
 
     def cached_record(self, tenant: str, session_id: str) -> Record | None:
-        """The session's own record as it was last read or written here, no longer ago
-        than what is remembered of its log; None where it was not.
+        """Return the session's record as last read or written here.
+
+        It is as fresh as a cached log. None if it is older, or was not read.
         """
         told = self._told.get(session_key(tenant, session_id))
         if (
@@ -299,15 +299,17 @@ class SessionRecords:
         return told[0]
 
     def is_over(self, record: Record) -> bool:
-        """Whether the session has expired: it is hidden strictly after that moment, and
-        gone with a sweep.
+        """Return whether the session has expired.
+
+        It is hidden strictly after that moment, and a sweep deletes it.
         """
         until: Any = record.fields.get("hidden_from")
         return until is not None and until < self._placement.now()
 
     def log(self, record: Record) -> Log:
-        """The log of the session whose record this is: the same for all who have it
-        here, as long as it is among those that were last asked for.
+        """Return the log of this record's session.
+
+        All callers of this process share it while it is in the cache.
         """
         life = life_of(record)
         log = self._logs.pop((life.tenant, life.session_id), None)
@@ -335,15 +337,18 @@ class SessionRecords:
         fence: bool = False,
         **changes: JsonValue,
     ) -> Record:
-        """Let the session's own record say what its log has come to, and change what of
-        it is no log's affair (`title`, `metadata`, `system`); `told` are fields
-        (`tags`, `hidden_from`).
+        """Update the session's own record from its log.
 
-        `compute` makes changes from the record. It is called again for each attempt, so
-        that a concurrent change of the record is never overwritten by values that were
-        made from an older version. `fence` writes a new version even where nothing
-        changes: every concurrent writer that read the record before then conflicts and
-        computes its changes again.
+        Also changes values that are not in the log: `title`, `metadata` and `system` by
+        `changes`, and the fields `tags` and `hidden_from` by `told`.
+
+        Args:
+            compute: Makes changes from the record. It is called again for each attempt,
+                so that values from an older version never overwrite a concurrent
+                change.
+            fence: Write a new version even if nothing changes. Every concurrent writer
+                that read the record earlier then conflicts, and computes its changes
+                again.
         """
         patience, given = RetryDeadline(self._placement, str(record.fields["session_id"])), changes
         while True:
@@ -376,7 +381,7 @@ class SessionRecords:
             store = self._placement.topology.archive
             put = Put(
                 SESSIONS, new, AtVersion(record.version), erases=fence or "preview" in changes
-            )  # how it began may have been erased
+            )  # the preview may have been erased
             outcome = await self._placement.write_one("session.follow", store, put)
             if outcome.applied:
                 self._remember(new)
@@ -388,13 +393,13 @@ class SessionRecords:
                 raise NotFound(str(record.fields["session_id"]), "session")
             record = there
             if not changes and not told and compute is None and not fence and _place(record) >= state.place:
-                return record  # another told it of more
+                return record  # another call has updated it further
             await patience.wait()
 
     async def tell(
         self, record: Record, state: State, touched_at: datetime, *, fence: bool = False
     ) -> Record:
-        """Let the session's own record say what its log has come to, and how it begins.
+        """Update the session's own record from its log, with its preview.
 
         The preview is read again for each attempt. An erasure passes `fence`, so that
         no concurrent call can store a preview that it read before the erasure.
@@ -406,8 +411,9 @@ class SessionRecords:
         return await self.follow(record, state, touched_at, compute=preview, fence=fence)
 
     async def settle_fork(self, fork: Record) -> None:
-        """Take `CONFIRM_FORK` away from a fork, by a new version: whoever read the
-        record before conflicts and does not bring the step back.
+        """Remove `CONFIRM_FORK` from a fork, by a new version.
+
+        A writer that read the record earlier conflicts, and so cannot restore the step.
         """
         store = self._placement.topology.archive
         while fork.owed:
@@ -427,11 +433,11 @@ class SessionRecords:
             fork = outcome.stored
 
     def is_behind(self, record: Record, state: State, touched_at: datetime) -> None:
-        """The session's record is behind its log, which it is to follow before anybody
-        here asks for a list, and when this process ends.
+        """Note that the session's record is behind its log.
 
-        Of more sessions than are remembered in between, those that wait longest stay
-        behind until something is said in them, as where a process dies.
+        It is updated before this process answers a list, and when the process ends. If
+        more than `MOST_BEHIND` sessions wait, the oldest notes are dropped. Their
+        records stay behind until the next write, as after a crash of the process.
         """
         self._behind.pop(record.key, None)
         self._behind[record.key] = (record, state, touched_at)
@@ -439,8 +445,9 @@ class SessionRecords:
             self._behind.pop(next(iter(self._behind)))
 
     async def catch_up(self) -> None:
-        """Let the records of the sessions that were written to here say what their logs
-        have come to. Those that a store kept from it wait.
+        """Update the records of sessions that were written to here.
+
+        If a store fails, this raises, and the remaining records wait for the next call.
         """
         behind, self._behind = self._behind, {}
         while behind:
@@ -453,11 +460,11 @@ class SessionRecords:
                 raise
 
     async def finish(self, event: Record) -> None:
-        """Do what an event owes."""
+        """Carry out the pending steps of an event."""
         await self._outbox.finish(OutboxRecord(MESSAGES, self._placement.topology.archive, event))
 
     async def _follow_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """What a crash left undone: the session's record says what its log has come to."""
+        """Update the session's record after a crash."""
         if not isinstance(pending.owner, Record):
             return True
         try:
@@ -468,11 +475,11 @@ class SessionRecords:
         return True
 
     async def delete(self, tenant: str, session_id: str, asked: SessionDraft | None = None) -> bool:
-        """Erase a session with everything said in it, the entries of its scope, and
-        those made of what was said; false where there was none.
+        """Erase a session with its messages and the entries derived from them.
 
-        Raises `SessionOwnerMismatch` where it belongs to another owner than `asked`
-        names, also where it has expired.
+        The entries of the session's scope are erased too. Returns false if there was
+        nothing to erase. Raises `SessionOwnerMismatch` if the session belongs to
+        another owner than `asked` names, even if it has expired.
         """
         if asked is not None and (stored := await self.find_record(tenant, session_id)) is not None:
             refuse_other_owner(stored, asked)
@@ -480,8 +487,10 @@ class SessionRecords:
         return there or entries_of(entries) > 0
 
     async def erase(self, tenant: str, session_id: str) -> tuple[bool, Erased, Erased]:
-        """The same; whether there was a session, what was erased of the conversation,
-        and what of the session's scope.
+        """Erase a session like `delete`.
+
+        Returns whether it existed, then the result for the conversation, then the
+        result for the session's scope.
         """
         record = None
         with suppress(NotFound):
@@ -500,9 +509,10 @@ class SessionRecords:
         return record is not None, said, of_scope
 
     async def erase_before(self, tenant: str, session_id: str, before: int) -> Erased:
-        """Erase a conversation that is older than this version, with what was said in
-        it since; what was erased. Of one whose session was created since, what its
-        earlier lives left goes, and it stands.
+        """Erase a conversation older than this version, with its newer messages.
+
+        If the session was created since, it stays, and only the remains of its earlier
+        lives are erased. Returns what was erased.
         """
         partition, key = Partition(tenant, scope_of(session_id)), session_key(tenant, session_id)
         with step("session.read"):
@@ -522,10 +532,11 @@ class SessionRecords:
         return said
 
     async def erase_expired(self, record: Record, *, never_shown: bool = False) -> None:
-        """Erase a session that has expired, with what was made of it, and not one that
-        was created of its id since. Entries of its scope have an expiry of their own.
-        One that was `never_shown` to anybody goes also where its user is under legal
-        hold.
+        """Erase an expired session with everything derived from it.
+
+        A session that was created under its id since stays. Entries of its scope have
+        an expiry of their own. With `never_shown`, a legal hold on its user does not
+        apply.
         """
         session_id, incarnation = record.fields["session_id"], record.body["incarnation"]
         life: dict[str, JsonValue] = {
@@ -533,7 +544,7 @@ class SessionRecords:
             "session_id": str(session_id),
             "incarnation": incarnation,
         }
-        life["expired"] = True  # copies of what was made of it stay: an expiry is no erasure
+        life["expired"] = True  # derived copies stay: an expiry is no erasure
         await self._erasure.erase(
             record.partition,
             (PendingStep(DELETE_DERIVED, DELETE_DERIVED, life),),
@@ -556,8 +567,9 @@ class SessionRecords:
         limit: int,
         cursor: str | None = None,
     ) -> SessionPage:
-        """A page of sessions with these fields, last used or created between the two
-        moments, both included (B15, B16).
+        """Return a page of the sessions with these fields.
+
+        `since` and `until` limit when they were last used or created, both included.
         """
         conditions: list[Condition] = [Eq(name, value) for name, value in asked.items()]
         conditions += [Has("tags", tag) for tag in tags]
@@ -576,7 +588,7 @@ class SessionRecords:
 
 
 def info_of(record: Record, state: State | None = None, gaps: Places = NOWHERE) -> SessionInfo:
-    """What a session's record says of it, and its log where it was read."""
+    """Return the public view of a session's record, and of its log if that was read."""
     body: Mapping[str, Any] = record.body
     fields: Mapping[str, Any] = record.fields
     has_system = "system" in body
@@ -603,13 +615,13 @@ def info_of(record: Record, state: State | None = None, gaps: Places = NOWHERE) 
 
 
 def _place(record: Record) -> int:
-    """Up to which place of its log a session's record tells."""
+    """Return the place of the log up to which a session's record is current."""
     body: Mapping[str, Any] = record.body
     return int(body.get("place", 0))
 
 
 def draft_like(record: Record, **metadata: Any) -> SessionDraft:
-    """A session that begins as this one does, its metadata added to."""
+    """Return a draft that begins like this session, with additional metadata."""
     info, system, began = info_of(record), system_of(record), _earliest_moment(record)
     more = {**info.metadata, **metadata}
     return SessionDraft(
@@ -627,8 +639,9 @@ def draft_like(record: Record, **metadata: Any) -> SessionDraft:
 
 
 def refuse_other_owner(record: Record, draft: SessionDraft) -> None:
-    """Raise `SessionOwnerMismatch` where the caller names another user, agent or
-    namespace than the stored session has.
+    """Raise `SessionOwnerMismatch` if the draft names another owner.
+
+    The owner is the user, the agent and the namespace.
     """
     given = {"user": draft.user, "agent": draft.agent, "namespace": draft.namespace}
     stored = {name: record.fields.get(field) for name, field in OWNER.items()}
@@ -638,8 +651,9 @@ def refuse_other_owner(record: Record, draft: SessionDraft) -> None:
 
 
 def refuse_others(record: Record, draft: SessionDraft) -> None:
-    """Raise `SessionOwnerMismatch` where the caller names another owner, or says
-    otherwise of the session, than is stored.
+    """Raise `SessionOwnerMismatch` if the draft differs from the stored session.
+
+    This covers the owner, the system message and all other fields of the draft.
     """
     refuse_other_owner(record, draft)
     system = system_of(record)
@@ -650,7 +664,7 @@ def refuse_others(record: Record, draft: SessionDraft) -> None:
 
 
 def _differing_fields(record: Record, draft: SessionDraft) -> Iterator[str]:
-    """What else the draft says of a new session, and the stored session does not."""
+    """Yield the other fields in which the draft differs from the stored session."""
     body: Mapping[str, Any] = record.body
     if draft.title is not None and draft.title != body.get("title"):
         yield "title"
@@ -667,8 +681,9 @@ def _differing_fields(record: Record, draft: SessionDraft) -> Iterator[str]:
 
 
 def other_owner(there: Record, here: Record) -> str | None:
-    """The first field in which the session that is there belongs to another than one of
-    its id; None where it does not, or is shared.
+    """Return the first field in which two sessions of one id have different owners.
+
+    None if there is none, or if the existing session is shared.
     """
     if there.body.get(SHARED):
         return None
@@ -683,17 +698,16 @@ def other_owner(there: Record, here: Record) -> str | None:
 
 
 def _earliest_moment(record: Record) -> int:
-    """The moment that is older than nothing which was said in the session, or in those
-    from which it has it.
+    """Return the earliest moment at which a message of the session may exist.
+
+    For a fork this includes the sessions that its messages come from.
     """
     body: Mapping[str, Any] = record.body
     return min(micros(record.created_at), int(body.get(MADE_FROM, micros(record.created_at))))
 
 
 def is_of_before(record: Record, version: int) -> bool:
-    """Whether a session was created before this version, or has what was said in one
-    that was.
-    """
+    """Return whether a session, or one that it copied from, precedes this version."""
     return _earliest_moment(record) < version
 
 
@@ -711,7 +725,7 @@ def life_of(record: Record) -> SessionIncarnation:
 
 
 def system_of(record: Record) -> Message | None:
-    """The session's system message, under the id that every session's has (B14)."""
+    """Return the session's system message, with the id "system"."""
     said = record.body.get("system")
     return (
         None

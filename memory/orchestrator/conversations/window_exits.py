@@ -1,15 +1,18 @@
-"""Window exit: what becomes of messages when they leave the window of a session.
+"""Window exit: makes entries of messages that leave the window of a session.
 
-An event that lets messages leave by a compaction, by a cut or a replacement, or by the
-session's end, owes `leave`; what somebody takes out by hand (excludes, clears, rolls
-back, erases) owes nothing. Whoever has the callback and finds that carries it out: the
-callback is asked, what it returned is written into the debt on condition that nobody
-was first, and of that the entries are made (`derived_entries.py`). So of one event the entries
-of one answer exist, each once, whoever dies; of one message they are made once, also
-where it was cut off, came back and left again.
+Messages leave by a compaction, a cut, a replacement, or the session's end. Such an
+event has the pending step `leave`. Excludes, clears, roll-backs and erasures by hand
+have no pending step. Any process with the callback may carry out the step:
 
-A callback may take minutes. Who asks for one session waits for it; a sweep goes on, and
-it is asked beside it, one event after the other.
+- It calls the callback.
+- It stores the answer in the step, on condition that no other process was first.
+- It makes the entries of that answer (`derived_entries.py`).
+
+So each event leads to the entries of one answer, each stored once, even after a crash.
+Entries of a message are made once, even if it returned to the window and left again.
+
+A callback may take minutes. A caller that handles one session waits for it. A sweep
+does not wait: the callback runs beside it, for one event after the other.
 """
 
 from __future__ import annotations
@@ -54,13 +57,16 @@ log = logging.getLogger(__name__)
 
 LEAVE = "leave"
 AGAIN_AFTER, AT_MOST = timedelta(minutes=1), timedelta(hours=1)
-"""How long a callback that failed is left alone, twice as long after each failure."""
+"""The pause after a callback's first failure, and the longest pause.
+
+The pause doubles with each failure.
+"""
 ANSWERS_WITHIN = timedelta(minutes=2)
 
 
 @dataclass(slots=True)
 class _Backoff:
-    """How often a callback has failed for an event, and until when it is left alone."""
+    """How often a callback has failed for an event, and when it may run again."""
 
     times: int = 0
     until: datetime | None = None
@@ -68,10 +74,10 @@ class _Backoff:
 
 @dataclass(slots=True)
 class WindowExitResult:
-    """What was done for the messages that left the window of one session.
+    """The result of handling the messages that left the window of one session.
 
-    `entries` are the ids of the entries that were made now; `waiting` says why others
-    were not. `owing` are the session's events with the steps that are still pending.
+    `entries` has the ids of the entries made now. `waiting` says why others were not
+    made. `owing` has the session's events with the steps that are still pending.
     """
 
     entries: list[str] = field(default_factory=list)
@@ -81,8 +87,9 @@ class WindowExitResult:
 
 @dataclass(slots=True)
 class _AwaitedEvent:
-    """An event for which somebody here waits, as it stands now, and the ids of the
-    entries made for it.
+    """An event that a caller waits for, in its current state.
+
+    `entries` has the ids of the entries made for it.
     """
 
     event: Record
@@ -90,7 +97,7 @@ class _AwaitedEvent:
 
 
 class WindowExitHandler:
-    """Has entries made of messages that left a window."""
+    """Makes entries of messages that left a window."""
 
     def __init__(
         self,
@@ -117,15 +124,17 @@ class WindowExitHandler:
         self._asked: set[Key] = set()
         self._heard: dict[Key, _AwaitedEvent] = {}
         self._waiting: dict[Key, OutboxRecord] = {}
-        """For what events the callback is to be asked beside sweeps."""
+        """The events for which the callback is still to be called beside sweeps."""
         self._asking: asyncio.Task[None] | None = None
         outbox.register(LEAVE, self._leave)
 
     def exit_data_and_steps(
         self, places: Places, after: LogTotals
     ) -> tuple[dict[str, JsonValue], tuple[PendingStep, ...]]:
-        """What an event says and owes by which messages at these places leave, `after`
-        the one before it: none that an end has let go already.
+        """Return the data and steps of an event through which these messages leave.
+
+        `after` holds the totals before the event. Messages that left by an earlier end
+        are not included again.
         """
         leaves = places.between(after.exited_until + 1, places.last)
         return (
@@ -160,7 +169,7 @@ class WindowExitHandler:
             try:
                 left = await self._outbox.finish(OutboxRecord(MESSAGES, store, owner), only=LEAVE)
             finally:
-                self._heard.pop(owner.key, None)  # another may have waited for it too
+                self._heard.pop(owner.key, None)  # another caller may have waited for it too
             if left:
                 told.owing.append(replace(heard.event, owed=left))
             if any(owed.step == LEAVE for owed in left):
@@ -204,15 +213,16 @@ class WindowExitHandler:
         return True
 
     async def plan_entries(self, owner: Record, owed: PendingStep) -> list[Record] | None:
-        """The entries that a sweep would make now of what was answered; None where
-        nobody has been asked yet.
+        """Return the entries that a sweep would make now of a stored answer.
+
+        None if the callback has not answered yet.
         """
         if (session := await self._session(owner)) is None:
             return []
         return await self.derived.plan_entries(owner, session, owed.data) if MADE in owed.data else None
 
     def is_to_ask(self, owner: Record) -> bool:
-        """Whether a sweep here would have the callback asked about this event."""
+        """Return whether a sweep here would call the callback for this event."""
         return self._callback is not None and not self._is_left_alone(owner.key)
 
     def _ask_beside(self, pending: OutboxRecord) -> None:
@@ -227,11 +237,12 @@ class WindowExitHandler:
                 answered += await self._ask_next()
             await self._outbox.finish_all(
                 answered
-            )  # what else these owe may have waited for all that their sessions owed
+            )  # other steps of these events may have waited for this one
 
     async def _ask_next(self) -> list[OutboxRecord]:
-        """Ask about the event that waits longest; what it owes still, where nobody is
-        to be asked about it any more.
+        """Call the callback for the event that waits longest.
+
+        Returns its remaining steps if the `leave` step is done.
         """
         key, found = next(iter(self._waiting.items()))
         del self._waiting[key]
@@ -251,14 +262,12 @@ class WindowExitHandler:
         return []
 
     async def drain(self) -> None:
-        """Wait until the callback has been asked for all that sweeps found."""
+        """Wait until the callback was called for everything that sweeps found."""
         while self._asking is not None and not self._asking.done():
             await asyncio.wait([self._asking])
 
     async def close(self) -> None:
-        """Wait for what is being asked, for `ANSWERS_WITHIN` at most: what is not done
-        then stays owed.
-        """
+        """Wait up to `ANSWERS_WITHIN` for callbacks; the rest stays pending."""
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(ANSWERS_WITHIN.total_seconds()):
@@ -269,8 +278,10 @@ class WindowExitHandler:
                 await asyncio.wait([self._asking])
 
     async def finish_pending(self, tenant: str) -> None:
-        """Do what events of a tenant owe, but for what a callback is to be asked: an
-        export does not carry it.
+        """Carry out the pending steps of a tenant's events before an export.
+
+        Steps that wait for a callback's answer are left out, because an export does not
+        carry them.
         """
         store = self._placement.topology.archive
         query = Query(MESSAGES, Tenant(tenant), Eq("owing", True), limit=self._placement.settings.page)
@@ -285,7 +296,7 @@ class WindowExitHandler:
             )
 
     async def _session(self, owner: Record) -> Record | None:
-        """The session that an event is of; None where that was deleted."""
+        """Return the session of an event; None if it was deleted."""
         try:
             record = await self._sessions.record(owner.key.tenant, str(owner.fields["conversation_id"]))
         except NotFound:
@@ -297,8 +308,9 @@ class WindowExitHandler:
         return failed is not None and failed.until is not None and self._placement.now() < failed.until
 
     async def _ask(self, pending: OutboxRecord, owner: Record, session: Record, callback: Callback) -> bool:
-        """Ask the callback and write down what it returned, where nobody else has; then
-        do what that owes.
+        """Call the callback, store its answer, and make the entries.
+
+        The answer is discarded if another process was first.
         """
         made: list[tuple[EntryDraft, dict[str, JsonValue]]] = []
         told, user = NOWHERE, self._sessions.log(session).life.user
@@ -325,7 +337,7 @@ class WindowExitHandler:
         if (error := rejection_error(pending.store, outcome)) is not None:
             raise error
         if not outcome.applied:
-            return False  # others were first, or the message was changed; who looks next sees it
+            return False  # another writer was first; the next attempt sees its change
         if (heard := self._heard.get(owner.key)) is not None:
             heard.event = noted
         return not any(
@@ -334,7 +346,7 @@ class WindowExitHandler:
         )
 
     async def _let_in(self, tenant: str, drafts: Sequence[EntryDraft]) -> list[EntryDraft]:
-        """Those that may be written; of the others nothing is made."""
+        """Return the drafts that the gates accept; the others are dropped."""
         kept: list[EntryDraft] = []
         for draft in drafts:
             try:
@@ -356,14 +368,14 @@ class WindowExitHandler:
             raise _CallbackError(said or type(error).__name__) from error
 
     async def _exiting_messages(self, owner: Record, session: Record) -> list[tuple[ExitedMessages, Places]]:
-        """The messages that leave by an event, as they are now: without what was taken
-        out by hand since, and what goes by a cut before it and has come back in
-        between. Those of each user apart, so that what is learnt of them is that
-        user's.
+        """Return the messages that leave by an event, per user, in their current form.
 
-        And the places of all that is told with them, that of the summary too: it may
-        say what any message said that it stands for. No user is told the summary of
-        what others said.
+        Messages that were excluded by hand since are left out. So are messages that
+        left by an earlier cut and returned in between. The messages of each user are
+        separate, so that the derived entries belong to that user.
+
+        The places include that of the summary, which may repeat any message in its
+        range. A user never receives a summary of other users' messages.
         """
         log = self._sessions.log(session)
         (event,) = await log.whole([event_of(owner)])
@@ -406,12 +418,11 @@ class WindowExitHandler:
     # -- what was erased ---------------------------------------------------------------
 
     async def forget(self, log: Log, event: Event) -> None:
-        """Delete the entries that were made of what this event said, which was erased,
-        and let what is still to be made be asked for anew.
+        """Delete the entries derived from this erased message, and reset open answers.
 
-        Each event that owes it is written again, so that an answer which is under way,
-        and may have read the text, is not noted. One that is noted, and was given
-        without it, stays.
+        Each event with a pending `leave` step for it is written again. A concurrent
+        answer that may have read the text then conflicts, and is not stored. A stored
+        answer that was given without the message stays.
         """
         store, life, place = log.store, log.life, event.place
         query = Query(
@@ -442,19 +453,20 @@ class WindowExitHandler:
 
 
 def reset_answers(owed: Sequence[PendingStep]) -> tuple[PendingStep, ...]:
-    """What is owed, with whatever the callback has answered so far forgotten."""
+    """Return the pending steps without any answers of the callback."""
     return tuple(PendingStep(LEAVE, LEAVE) if each.step == LEAVE else each for each in owed)
 
 
 class _CallbackError(MemoryTiersError):
-    """The caller's callback failed; it is asked again."""
+    """The caller's callback failed; it is called again later."""
 
     retryable = True
 
 
 def _with_pending_steps(owner: Record, steps: tuple[PendingStep, ...], now: datetime) -> Record:
-    """The event's record with other debts: when it came to say what it says stays (see
-    `said_at`).
+    """Return the event's record with other pending steps.
+
+    The moment at which its content was written stays (see `said_at`).
     """
     return replace(
         owner, version=version_at(now, owner.version), body={**owner.body, "said": said_at(owner)}, owed=steps
@@ -462,7 +474,7 @@ def _with_pending_steps(owner: Record, steps: tuple[PendingStep, ...], now: date
 
 
 def is_to_be_asked(owed: PendingStep) -> bool:
-    """Whether this waits for a callback's answer."""
+    """Return whether this step waits for a callback's answer."""
     return owed.step == LEAVE and MADE not in owed.data
 
 
@@ -476,7 +488,7 @@ def _text(value: FieldValue) -> str | None:
 
 
 def _draft_to_json(draft: EntryDraft, now: datetime) -> dict[str, JsonValue]:
-    """A draft as JSON; how long it lasts is told from now."""
+    """Return a draft as JSON; a relative expiry counts from now."""
     lasting = draft.model_copy(update={"expires_at": expiry(draft.expires_at, now)})
     return {
         **lasting.model_dump(mode="json", exclude_none=True, exclude={"scope"}),

@@ -1,4 +1,4 @@
-"""Work that nobody waits for: sweeps, repair, reindexing, erasure of tenants.
+"""Background work: sweeps, repair, reindexing, and erasure of tenants.
 
 It imports `tiering` and the packages below it.
 """

@@ -1,12 +1,11 @@
-"""Reindex: the vectors in the stores are made anew with another embedder, while answers
-are served.
+"""Reindex: makes all vectors again with another embedder, without downtime.
 
-Each record gets its new vector where it stands, under its version and on condition that
-this is still its version: nothing that anybody wrote is lost, nothing that was erased
-comes back, and no version is kept for it. Whose a vector is stands beside it, so that
-whoever goes on, after a crash or beside another, sees what is left; the notes that let
-both embedders be in use meanwhile are `Embeddings`'s. Stores are gone through in the
-direction records move, and again until nothing is left in any.
+Each record gets its new vector in place, under its version and on condition that this
+is still its version. So no write is lost, nothing erased returns, and no past version
+is kept for it. The embedder of each vector is stored beside it. So a process that
+continues after a crash, or beside another, sees the remaining work. The notes that
+allow two embedders at once belong to `Embeddings`. Stores are visited in the direction
+of moves, and again until nothing is left in any.
 """
 
 from __future__ import annotations
@@ -37,17 +36,18 @@ from memory.ports.writes import AtVersion, Put, Status
 log = logging.getLogger(__name__)
 
 COPIES = frozenset({Role.HOME, Role.ARRIVING, Role.REPLICA})
-"""What is compared with questions, now or once it has arrived."""
+"""The roles whose vectors are compared with queries, now or after their arrival."""
 
 Progress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ReindexReport(ResultMixin):
-    """What a reindex has come to. `made` counts the vectors that were made anew by this
-    call, those of copies too. `ended`: none is left, and the stores take this embedder
-    alone. Else it can be called again: `left` counts those that are not made yet, and
-    `waiting` says why.
+    """The result of a reindex.
+
+    `made` counts the vectors that this call made, including those of copies. If `ended`
+    is true, none is left, and the stores accept only this embedder. Otherwise the call
+    can be repeated: `left` counts the remaining records, and `waiting` says why.
     """
 
     model: str
@@ -59,7 +59,7 @@ class ReindexReport(ResultMixin):
 
 @dataclass(slots=True)
 class _Work:
-    """What one call has done, and what of the present round could not be done."""
+    """The progress of one call, and the failures of its current round."""
 
     model: Fingerprint
     total: int
@@ -75,7 +75,7 @@ class _Work:
 
 
 class Reindexer:
-    """Makes vectors anew."""
+    """Makes all vectors again with another embedder."""
 
     def __init__(
         self,
@@ -99,11 +99,10 @@ class Reindexer:
         ]
 
     async def run(self, progress: Progress | None = None) -> ReindexReport:
-        """Make all vectors of every tenant anew with the embedder in use. Safe to
-        repeat, to run twice at once, and to leave in the middle.
+        """Make all vectors of every tenant again with the current embedder.
 
-        Raises where a store is away before anything is noted, or does not take such
-        vectors.
+        It is safe to repeat, to run concurrently, and to interrupt. Raises if a store
+        does not answer before anything is noted, or does not accept such vectors.
         """
         model = await self._embeddings.begin()
         work = _Work(model, await self.count_remaining(model), progress)
@@ -125,11 +124,11 @@ class Reindexer:
         )
 
     async def catch_up(self, hold: LeaseCheck) -> int:
-        """Once it has ended: make anew what writes that were under way then brought
-        with a vector that they had read before; how many there were.
+        """Renew vectors that late writes brought after the reindex ended.
 
-        Such a write may take so long as a mark is kept. Later ones are of somebody who
-        has the embedder of before still.
+        Returns how many there were. These writes had read the earlier vector before.
+        They may take as long as a mark is kept. Later ones come from a process that
+        still has the earlier embedder.
         """
         ended = self._embeddings.reindexed_at
         if (
@@ -146,8 +145,9 @@ class Reindexer:
         return work.made
 
     async def count_remaining(self, model: Fingerprint) -> int:
-        """How many records have no vector of this embedder yet, copies counted each.
-        Raises where a store does not answer.
+        """Return how many records, including copies, have no vector of this embedder.
+
+        Raises if a store does not answer.
         """
         queries = [
             Query(collection, Everywhere(), _not_of(model), roles=COPIES) for collection in self._collections
@@ -161,8 +161,9 @@ class Reindexer:
         )
 
     async def _round(self, work: _Work, *, missing: bool) -> None:
-        """Go through every store once, at first for `missing` passages too. One that
-        fails is left out, and named.
+        """Visit every store once, and note those that fail.
+
+        With `missing`, missing passages are made too.
         """
         for store in self._placement.topology.homes:
             for collection in self._collections:
@@ -178,8 +179,9 @@ class Reindexer:
                     _note_failure(store, error, work)
 
     async def _go_through(self, store: Store, collection: Collection, work: _Work) -> None:
-        """What has another's vector, and what owes others a copy, in which it would
-        bring one.
+        """Renew the vectors of other embedders, and deliver pending copies.
+
+        Otherwise a pending copy would bring an old vector.
         """
         query = Query(
             collection,
@@ -210,8 +212,10 @@ class Reindexer:
                 work.waiting["copies to a store are still pending; `memory doctor` says why"] = None
 
     async def _renew(self, store: Store, collection: Collection, made: Sequence[Record], work: _Work) -> None:
-        """Give these vectors to what stands in a store. It is read again just before:
-        embedding takes time, and what was counted meanwhile stays.
+        """Put these vectors on the records of a store.
+
+        The records are read again first: embedding takes time, and concurrent counts
+        must stay.
         """
         with step("reindex.read"):
             there = await store.get(collection, [record.key for record in made])
@@ -227,8 +231,9 @@ class Reindexer:
     async def _renew_copies(
         self, store: Store, collection: Collection, made: Sequence[Record], work: _Work
     ) -> None:
-        """The same vectors for the copies that stand elsewhere, so that no text is
-        embedded twice. What fails there is met again in that store.
+        """Put the same vectors on copies in other stores.
+
+        So no text is embedded twice. A copy that fails is found again in its own store.
         """
         home, kind = self._placement.topology.home, self._placement.kinds.of(collection)
         having: dict[Store, list[Record]] = {}
@@ -246,7 +251,7 @@ class Reindexer:
     # -- passages ----------------------------------------------------------------------
 
     def _makings(self) -> list[tuple[PassageBuilder, str]]:
-        """What makes passages, each with the tier whose store has them."""
+        """Return the builders of passages, each with the tier of its store."""
         of_messages = (
             [(self._passages.making, self._passages.tier)] if self._passages.store is not None else []
         )
@@ -256,8 +261,10 @@ class Reindexer:
         ]
 
     async def _missing_passages(self, making: PassageBuilder, tier: str, homes: Store, work: _Work) -> None:
-        """Passages of what stands in a store that meant nothing to the embedder before,
-        or was written when there were none.
+        """Make passages that are missing for the texts of a store.
+
+        Such texts had no meaning for the earlier embedder, or were written without
+        passages.
         """
         form, store = making.form, self._placement.topology.home(tier)
         query = Query(form.of, Everywhere(), form.which, limit=self._placement.settings.page)

@@ -1,10 +1,10 @@
-"""Healing: what stores hold is compared with each other, and what one of them lost by
-being set back alone is taken from the others.
+"""Repair: compares the stores, and restores from the others what one store has lost.
 
-Every step is a write on the condition of what was read, and what was read is read again
-before it: it may be repeated, run beside writers, be left in the middle, and never
-writes over anything newer. What was deleted is deleted again; what no store tells is
-named as lost. Rules are in `standings`.
+A store loses records if it alone is restored to an earlier state. Every step is a
+conditional write on what was read, and everything is read again before it. So a repair
+may be repeated, run beside writers, and be interrupted, and it never overwrites
+anything newer. Deleted records are deleted again. Records that no store has any more
+are reported as lost. The rules are in `standings`.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Put,
 log = logging.getLogger(__name__)
 
 AT_ONCE = 100
-"""How many keys are read whole at once, in every store."""
+"""How many keys are read at once in every store."""
 ROUNDS = 6
-"""How many steps are taken for one entry before it is left to the next time."""
+"""How many steps an entry gets before it is left to the next call."""
 LIVE = frozenset({Role.HOME, Role.ARRIVING, Role.REPLICA})
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -61,9 +61,7 @@ Step: TypeAlias = Put | Delete | Release | Annotate
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LostWrite(ResultMixin):
-    """Something that a store had acknowledged and that no store has any more, or not as
-    it was last.
-    """
+    """An acknowledged write that no store has any more, or not in its last version."""
 
     tenant: str
     id: str
@@ -72,13 +70,12 @@ class LostWrite(ResultMixin):
 
 @dataclass(slots=True, repr=False)
 class StoreComparison(ResultMixin):
-    """What came of comparing the stores, and what artifacts and large texts take with
-    the balance that says so.
+    """The result of a comparison of the stores, and of the balances of artifacts.
 
-    `entries` were looked at. `differs` counts what was wrong, by what it was; where
-    this was to `repair`, it was put right but for what is `left`, a sentence each.
-    `lost` names what cannot be brought back, `unknown` says what else nobody can name.
-    `error`: why it was not done to the end.
+    `entries` counts the entries that were compared. `differs` counts the differences by
+    kind. With `repair`, all were repaired except those in `left`, with a sentence for
+    each. `lost` lists losses that cannot be restored, and `unknown` says what else may
+    be lost. `error` says why the comparison ended early.
     """
 
     entries: int = 0
@@ -95,7 +92,7 @@ class StoreComparison(ResultMixin):
 
 
 class StoreRepair:
-    """Compares and heals."""
+    """Compares and repairs the stores."""
 
     def __init__(
         self,
@@ -120,11 +117,11 @@ class StoreRepair:
         self._topology = placement.topology
 
     async def compare(self, *, repair: bool = False, progress: Progress | None = None) -> StoreComparison:
-        """Compare everything that more than one store knows of, of every tenant; with
-        `repair` put right what differs.
+        """Compare all data of every tenant that more than one store has.
 
-        A page of keys at a time: what is in memory does not grow with what is stored,
-        but with what is lost. A store that fails ends it, and it can be called again.
+        With `repair`, differences are repaired. One page of keys is compared at a time,
+        so memory use grows only with the number of losses. If a store fails, the
+        comparison ends, and can be called again.
         """
         set_back = dict(await self._rollback_detector.look())
         work = _Work(repair, set_back, progress, StoreComparison(repaired=repair))
@@ -149,26 +146,27 @@ class StoreRepair:
         return work.found
 
     def _unknown(self, one: RolledBackStore) -> list[str]:
-        """What nobody can name: what stood in the store alone."""
-        since = f"since {moment(one.to):%Y-%m-%d %H:%M}" if one.to else "ever"
+        """Return sentences on losses that no store can name."""
+        since = f"since {moment(one.to):%Y-%m-%d %H:%M}" if one.to else "since its start"
         said = [
-            f"what was written to store '{one.store}' alone {since} and until it was set back is lost, and what was deleted there alone is back"
+            f"writes to store '{one.store}' alone {since} and until its restore are lost, and records deleted only there are back"
         ]
         archive = {leaf.name for leaf in leaves_of(self._topology.archive)}
         if one.store in archive:
             kinds = "sessions, messages, tasks, relations, earlier versions and legal holds"
-            said.append(f"{kinds} stand in store '{one.store}' alone: they are as they were then")
+            said.append(f"{kinds} are only in store '{one.store}': they are as they were then")
         if one.to and self._placement.now() - moment(one.to) > self._placement.settings.tombstone_life:
             said.append(
-                f"store '{one.store}' was set back by more than tombstones last: what was deleted before that may be back"
+                f"store '{one.store}' was restored to a state older than tombstones are kept: earlier deletions may be undone"
             )
         return said
 
     # -- generations -------------------------------------------------------------------
 
     async def _level(self, work: _Work) -> None:
-        """Scopes that were erased in some stores and not in others: a store that was
-        set back has the lower generation.
+        """Repair scopes that some stores have erased and others have not.
+
+        A store that was restored to an earlier state has the lower generation.
         """
         seen = set[Partition]()
         for store in self._topology.homes:
@@ -177,7 +175,7 @@ class StoreRepair:
             ):
                 if generation and partition not in seen and not await self._generations.are_level(partition):
                     seen.add(partition)
-                    work.count("a scope whose erasure a store had forgotten")
+                    work.count("a scope that a store had not erased")
                     if work.repair:
                         await self._level_one(partition, work)
 
@@ -186,7 +184,7 @@ class StoreRepair:
             await self._erasure.holds.refuse_partition(partition)
         except LegalHoldActive as error:
             work.found.left.append(
-                f"scope '{partition.scope}' of tenant '{partition.tenant}' was erased, and stays where it came back: {error}"
+                f"scope '{partition.scope}' of tenant '{partition.tenant}' was erased, and its data that came back stays: {error}"
             )
         else:
             await self._generations.level(partition)
@@ -208,8 +206,9 @@ class StoreRepair:
                     work.tell(len(keys) if query is copies else 0)
 
     async def _rows(self, collection: Collection, keys: Sequence[Key]) -> dict[Key, Rows]:
-        """What stands under these keys, in the direction records move: one that moves
-        meanwhile is met at its source or at its target.
+        """Return the rows of these keys, store by store in the direction of moves.
+
+        A record that moves meanwhile is then found at its source or at its target.
         """
         found: dict[Key, list[tuple[Store, Stored | None]]] = {key: [] for key in keys}
         for store in self._topology.homes:
@@ -235,8 +234,10 @@ class StoreRepair:
         return was_set_back
 
     async def _settle(self, kind: Kind, rows: Mapping[Key, Rows], work: _Work) -> None:
-        """Step by step until nothing differs. What differs is read again first: a
-        writer may have been between two stores.
+        """Repair step by step until nothing differs.
+
+        Differences are read again first, because a writer may have been between two
+        stores.
         """
         found, counted = self._differences(kind, rows, work), set[tuple[Key, DifferenceKind]]()
         for _ in range(ROUNDS):
@@ -265,7 +266,7 @@ class StoreRepair:
             work.leave(one.key, str(one.differs))
 
     async def _exclude_held(self, steps: Sequence[Difference], work: _Work) -> list[Difference]:
-        """Those that delete nothing that is under legal hold."""
+        """Return the steps that delete nothing under legal hold."""
         deleted = [
             one.standing
             for one in steps
@@ -273,17 +274,17 @@ class StoreRepair:
         ]
         held = await self._erasure.holds.over(deleted)
         work.found.left += [
-            f"entry {key.id} of tenant '{key.tenant}' was deleted, and stays where it came back: {error}"
+            f"entry {key.id} of tenant '{key.tenant}' was deleted, and its copy that came back stays: {error}"
             for key, error in held.items()
         ]
         return [one for one in steps if one.key not in held]
 
     def _place(self, one: Difference) -> Store:
-        """The store that is written to first."""
+        """Return the store that is written to first."""
         return self._topology.archive if one.differs is DifferenceKind.EDITED_WHERE_IT_WAS else one.store
 
     async def _carry_out(self, kind: Kind, store: Store, some: Sequence[Difference], work: _Work) -> None:
-        """Take the steps that are writes to one store, and then what these owe."""
+        """Write the steps to one store, then carry out their pending steps."""
         writes: list[Step] = []
         for one in some:
             writes.append(await self._write(kind, one, work))
@@ -335,7 +336,7 @@ class StoreRepair:
                 case DifferenceKind.NO_HOME, _:
                     previous = await self._previous(kind, stands)
                     if previous != stands.previous:
-                        work.lose(one.key, "its earlier versions: it is as it was last")
+                        work.lose(one.key, "its earlier versions; its latest content is kept")
                     return Put(
                         collection, replace(stands, role=Role.HOME, tier=one.tier, previous=previous), Newer()
                     )
@@ -352,7 +353,7 @@ class StoreRepair:
                     return Put(
                         collection, replace(stands, role=Role.REPLICA, tier=one.tier, owed=()), Newer()
                     )
-        raise AssertionError(f"nothing is to be done about what is {one.differs}")
+        raise AssertionError(f"no step repairs an entry that is {one.differs}")
 
     def _deletion(self, kind: Kind, record: Record, store: Store, version: int) -> Delete:
         if record.role is Role.HOME:
@@ -368,8 +369,9 @@ class StoreRepair:
         )
 
     def _replica_put(self, kind: Kind, home: Record, copy: Record, one: Difference, work: _Work) -> Put:
-        """What a replica says, put home; the version that stood there is kept where it
-        is one of the same life.
+        """Return the put that makes a replica's content the home.
+
+        The replaced version is kept if it belongs to the same life.
         """
         owed: tuple[PendingStep, ...] = self._outbox.remaining_steps(home, past=StepLifetime.EDITED)
         if not same_life(home, copy) or kind.versions is None:
@@ -394,7 +396,7 @@ class StoreRepair:
         return Put(kind.collection, new, when, settles=self._outbox.completed_steps(StepLifetime.EDITED))
 
     async def _previous(self, kind: Kind, record: Record) -> int | None:
-        """The version that a record replaced, where it is kept."""
+        """Return the version that a record replaced, if it is kept."""
         if kind.versions is None or record.previous is None:
             return None
         with step("heal.look"):
@@ -408,8 +410,9 @@ class StoreRepair:
     # -- what was kept of them ---------------------------------------------------------
 
     async def _past(self, kind: Kind, work: _Work) -> None:
-        """Earlier versions are kept in the archive: what they say of entries in other
-        stores, and what is left of lives that ended.
+        """Compare the kept versions in the archive with entries in other stores.
+
+        Kept versions of lives that ended are found too.
         """
         if kind.versions is None:
             return
@@ -425,9 +428,7 @@ class StoreRepair:
                         await self._mend(kind, key, row, differs, work)
 
     async def _mend(self, kind: Kind, key: Key, row: Record, differs: DifferenceKind, work: _Work) -> None:
-        """What was read is read again first, and the newest of the earlier versions is
-        found.
-        """
+        """Read the rows again, and repair the entry by its newest kept version."""
         rows = (await self._rows(kind.collection, [key]))[key]
         if _of_its_past(rows, row) is not differs:
             return
@@ -449,16 +450,17 @@ class StoreRepair:
         was_set_back = self._was_set_back(kind.collection, work)
         place = self._where_lost(rows, newest, was_set_back) if home is None else (home[0], home[1].tier)
         if place is None or (home is not None and not was_set_back(home[0], newest.partition)):
-            work.lose(key, f"what it said after {_when(newest)}; an earlier version is kept of it")
+            work.lose(key, f"its content after {_when(newest)}; an earlier version is kept")
             return
-        if work.lose(key, f"what it said after {_when(newest)}: it says that again"):
+        if work.lose(key, f"its content after {_when(newest)}; that version is restored"):
             work.count(differs)
         if work.repair:
             await self._put_back(kind, newest, place, None if home is None else home[1])
 
     def _where_lost(self, rows: Rows, newest: Record, was_set_back: WasSetBack) -> tuple[Store, str] | None:
-        """Where an entry stood of which only earlier versions are there: where a mark
-        says, or in the one store that was set back.
+        """Return the place of an entry of which only kept versions exist.
+
+        It is the place that a mark names, or the only store that was restored.
         """
         marks = [row for _, row in rows if isinstance(row, Mark)]
         if marks:
@@ -476,7 +478,7 @@ class StoreRepair:
         )
 
     async def _kept_versions(self, kind: Kind, row: Record) -> AsyncIterator[Record]:
-        """The kept versions of the same life of an entry."""
+        """Yield the kept versions of the same life of an entry."""
         found = Query(
             _versions(kind), within(row.partition), Eq("entry_id", row.fields["entry_id"]), limit=AT_ONCE
         )
@@ -488,8 +490,9 @@ class StoreRepair:
     async def _put_back(
         self, kind: Kind, newest: Record, place: tuple[Store, str], home: Record | None
     ) -> None:
-        """What an earlier version says, as a new version of now: that it was kept stays
-        true.
+        """Store a kept version's content as a new version.
+
+        It stays true that the kept version is an earlier one.
         """
         store, tier = place
         version = self._placement.next_version(0 if home is None else max(home.version, newest.version))
@@ -519,7 +522,7 @@ class StoreRepair:
     # -- what others name --------------------------------------------------------------
 
     async def _named_only(self, work: _Work) -> None:
-        """Entries of which nothing is left but what names them."""
+        """Report entries of which only references are left."""
         for kind in self._placement.kinds:
             for child, fields in kind.named_by.items():
                 query = Query(child, Everywhere(), limit=AT_ONCE, select=frozenset(fields))
@@ -527,7 +530,7 @@ class StoreRepair:
                     named = {parent for head in page.heads for parent in parents_of(head, fields)}
                     for key, rows in (await self._rows(kind.collection, sorted(named))).items():
                         if all(row is None for _, row in rows) and await self._is_nowhere(kind, key):
-                            work.lose(key, f"all of it: nothing is left but {child.name} that name it")
+                            work.lose(key, f"all of it: only {child.name} that name it are left")
 
     async def _is_nowhere(self, kind: Kind, key: Key) -> bool:
         return all(row is None for _, row in (await self._rows(kind.collection, [key]))[key])
@@ -535,8 +538,9 @@ class StoreRepair:
     # -- what artifacts and large texts take -------------------------------------------
 
     async def _rooms(self, work: _Work) -> None:
-        """Balances that cannot be read, or are not what the reservations come to: in no
-        other store, but each of many records.
+        """Compare balances with their reservations, and recount those that differ.
+
+        A balance is in one store only, but summarises many records.
         """
         archive = self._topology.archive
         tenants = [
@@ -558,7 +562,7 @@ class StoreRepair:
 
 @dataclass(slots=True)
 class _Work:
-    """What one comparison has come to."""
+    """The state of one comparison."""
 
     repair: bool
     set_back: Mapping[str, RolledBackStore]
@@ -574,12 +578,12 @@ class _Work:
         self.found.differs[str(differs)] = self.found.differs.get(str(differs), 0) + times
 
     def leave(self, key: Key, why: str) -> None:
-        """What trying again may put right."""
+        """Report a difference that another call may repair."""
         self.unfinished = True
         self.found.left.append(f"entry {key.id} of tenant '{key.tenant}': {why}; try again")
 
     def lose(self, key: Key, said: str) -> bool:
-        """Name what is lost, once; whether it had not been named yet."""
+        """Report a loss once; return whether it is new."""
         if (key, said) in self.lost:
             return False
         self.lost.add((key, said))
@@ -593,19 +597,19 @@ class _Work:
 
 
 def _first(rows: Rows) -> Store | None:
-    """The first store that holds a copy or a mark: a key is looked at once."""
+    """Return the first store with a copy or a mark; it compares the key."""
     return next((store for store, row in rows if isinstance(row, Record | Mark)), None)
 
 
 def _tell(one: Difference, work: _Work) -> None:
-    """Note what differs, and what cannot be brought back of it."""
+    """Report a difference, and the part of it that is lost."""
     if one.differs is DifferenceKind.LOST:
-        work.lose(one.key, f"all of it: it had moved to '{one.store.name}', and nothing stands there")
+        work.lose(one.key, f"all of it: it had moved to '{one.store.name}', which does not have it")
         return
     work.count(one.differs)
     if one.differs is DifferenceKind.UNSURE and work.repair:
         work.found.left.append(
-            f"entry {one.key.id} of tenant '{one.key.tenant}' is {one.differs}; it is left as it is"
+            f"entry {one.key.id} of tenant '{one.key.tenant}' is {one.differs}; it was not changed"
         )
     marked = one.against.version if isinstance(one.against, Mark) else 0
     if (
@@ -613,11 +617,11 @@ def _tell(one: Difference, work: _Work) -> None:
         and isinstance(one.standing, Record)
         and one.standing.version < marked
     ):
-        work.lose(one.key, f"what it said after {_when(one.standing)}: it is as it was then")
+        work.lose(one.key, f"its content after {_when(one.standing)}; it is as it was then")
 
 
 def _of_its_past(rows: Rows, kept: Record) -> DifferenceKind | None:
-    """What is wrong with an entry, or with this earlier version that is kept of it."""
+    """Return how an entry differs from this kept version, if at all."""
     standing = [row for _, row in rows if row is not None]
     if any(isinstance(row, Corrupt) for row in standing):
         return None

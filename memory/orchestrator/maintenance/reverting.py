@@ -38,7 +38,7 @@ from memory.ports.record import Key, PendingStep, Record
 from memory.ports.writes import AtVersion, Delete, Newer, Put
 
 TAKE_BACK = "take_back"
-NOT_KEPT = "the version before is not kept"
+NOT_KEPT = "the earlier version is not kept"
 HELD = "under legal hold: retired instead"
 
 
@@ -62,12 +62,12 @@ class RevertRequest:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRevert:
-    """What a revert does with one entry in its current version."""
+    """One entry in its current version, and the action of a revert on it."""
 
     record: Record
     verdict: RevertedEntry
     new: Record | None = None
-    """What is put in its place, where it is not erased."""
+    """The replacement, unless the entry is erased."""
 
 
 class SourceReverter:
@@ -93,7 +93,7 @@ class SourceReverter:
     async def plan(
         self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool
     ) -> RevertReport:
-        """What `run` would do now."""
+        """Return the report that `run` would give now."""
         wanted = self._revert_request(origins, since, erase, derived)
         found = [one async for one in self._affected_entries(tenant, wanted)]
         held = await self._erasure.holds.over([one.record for one in found if one.verdict.done == "erased"])
@@ -110,8 +110,9 @@ class SourceReverter:
     async def run(
         self, tenant: str, origins: Sequence[str], *, since: datetime | None, erase: bool, derived: bool
     ) -> RevertReport:
-        """Take back what these wrote until now. Where a store fails the call does; the
-        rest is owed, and a sweep does it.
+        """Revert everything that these origins have written until now.
+
+        If a store fails, the call raises, and a sweep does the rest.
         """
         wanted, store, now = (
             self._revert_request(origins, since, erase, derived),
@@ -181,7 +182,7 @@ class SourceReverter:
     # -- what is concerned -------------------------------------------------------------
 
     async def _affected_entries(self, tenant: str, wanted: RevertRequest) -> AsyncIterator[PlannedRevert]:
-        """Every entry of which something is to be said, each once, as it stands."""
+        """Yield every affected entry once, in its current version."""
         seen = set[Key]()
         for origin in wanted.origins:
             for filters in _origin_filters(origin, wanted.since):
@@ -207,7 +208,7 @@ class SourceReverter:
                     yield record
 
     async def _judge(self, record: Record, wanted: RevertRequest) -> PlannedRevert | None:
-        """What is to become of an entry; None where that has been done, or is nothing."""
+        """Decide what to do with an entry; None if nothing is left to do."""
         if is_expired(record, self._placement.now()):
             return None
         steps = _contiguous_versions(
@@ -252,8 +253,9 @@ class SourceReverter:
         )
 
     async def _missing_artifacts(self, steps: Sequence[Record]) -> set[str]:
-        """The artifacts that earlier versions point to, which no deletion changes, and
-        that are not there any more.
+        """Return the artifacts of earlier versions that do not exist any more.
+
+        A deletion does not change the references in earlier versions.
         """
         named = {
             str(one)
@@ -265,7 +267,7 @@ class SourceReverter:
     def _taken_away(
         self, record: Record, wanted: RevertRequest, why: Any, note: str = ""
     ) -> PlannedRevert | None:
-        """An entry that goes: erased, or retired unless it is already."""
+        """Plan to erase or retire an entry; None if it is retired already."""
         if wanted.erase:
             return PlannedRevert(
                 record, RevertedEntry(record.key.id, record.scope, why, "erased", note), self._retire(record)
@@ -289,8 +291,9 @@ class SourceReverter:
     # -- done --------------------------------------------------------------------------
 
     async def _carry_out(self, tenant: str, wanted: RevertRequest) -> list[RevertedEntry]:
-        """Take back all of it that can be; what one entry or store fails over is raised
-        in the end, and the operation stays owed.
+        """Revert as much as possible.
+
+        The first failure is raised at the end, and the operation stays pending.
         """
         done, failures = list[RevertedEntry](), list[MemoryTiersError]()
         async for judged in self._affected_entries(tenant, wanted):
@@ -307,7 +310,7 @@ class SourceReverter:
         return done
 
     async def _take_back(self, judged: PlannedRevert, wanted: RevertRequest) -> RevertedEntry | None:
-        """What was done about one entry; None where others had done it."""
+        """Revert one entry; None if another process has done it."""
         verdict, key = judged.verdict, judged.record.key
         if verdict.done == "left":
             return verdict
@@ -315,7 +318,7 @@ class SourceReverter:
             try:
                 if await self._erasure.delete(ENTRIES, key, at=judged.record.version):
                     return verdict
-                now = (await self._placement.locate(ENTRIES, key)).record  # changed meanwhile, or gone
+                now = (await self._placement.locate(ENTRIES, key)).record  # changed or deleted meanwhile
                 again = None if now is None else await self._judge(now, wanted)
                 return None if again is None else await self._take_back(again, wanted)
             except LegalHoldActive:
@@ -333,8 +336,10 @@ class SourceReverter:
 
 
 def _origin_filters(origin: str, since: int) -> Iterable[Condition | None]:
-    """What is asked for one origin: first what names it, by an index; then what it went
-    into.
+    """Yield the conditions for one origin.
+
+    The first matches entries that name it, by an index. The second matches entries that
+    it contributed to.
     """
     kind, name = parts_of(origin)
     changed_since = Ge("version", since) if since else None
@@ -342,8 +347,10 @@ def _origin_filters(origin: str, since: int) -> Iterable[Condition | None]:
 
 
 def _contiguous_versions(steps: Sequence[Record]) -> Sequence[Record]:
-    """Of the versions that are kept, oldest first, the last that follow one another:
-    who changed what tells only from the version before.
+    """Return the last kept versions that follow one another without a gap.
+
+    `steps` is oldest first. A version's author is known only from the version before
+    it.
     """
     gaps = [
         number
@@ -354,8 +361,9 @@ def _contiguous_versions(steps: Sequence[Record]) -> Sequence[Record]:
 
 
 def _restated_by_another(steps: Sequence[Record], taken: Sequence[bool]) -> int:
-    """The position of the last version in which a writer that stays stated the whole
-    entry; 0 where there is none. Earlier versions do not matter.
+    """Return the position of the last version that another writer stated completely.
+
+    Versions before it do not matter. 0 if there is none.
     """
     return max(
         (
@@ -368,7 +376,7 @@ def _restated_by_another(steps: Sequence[Record], taken: Sequence[bool]) -> int:
 
 
 def _is_derived(record: Record) -> bool:
-    """Whether it was made of other entries."""
+    """Return whether the entry was derived from other entries."""
     return (
         record.fields.get("promoted_from_id") is not None or record.body.get("compacted_from_ids") is not None
     )

@@ -1,11 +1,10 @@
-"""Sweeps: finish what crashes left, end moves that were broken off, forget marks and
-tombstones that have served, apply sweep rules.
+"""Sweeps: finish work after crashes and interrupted moves, purge, and apply rules.
 
-Stores are asked what is due in them, and that is done slice by slice: a sweep with
-nothing to do costs a few questions, however much is stored, and one with much to do
-holds little of it. Everything here may run twice at once; a lease only saves the work
-of doing so. What goes wrong in one job costs that job, and is told in the report. A
-store that does not answer stops its own jobs and what needs it.
+Each store returns its due work slice by slice. A sweep with nothing to do costs a few
+queries, regardless of the amount of data. A sweep with much to do keeps little of it in
+memory. Two sweeps may safely run at once; a lease only avoids duplicate work. A failure
+affects only its own job, and is reported. A store that does not answer stops its own
+jobs and those that need it.
 """
 
 from __future__ import annotations
@@ -45,24 +44,26 @@ from memory.ports.writes import Annotate, Purge
 log = logging.getLogger(__name__)
 
 READ_AT_ONCE = 50
-"""How many owners of steps are read at once: each may be large, and carry as much of
-its past.
+"""How many owners of steps are read at once.
+
+Each may be large, and may carry as much of its past.
 """
 
 
 @dataclass(slots=True, repr=False)
 class SweepReport(ResultMixin):
-    """What one sweep did. `ran` is false where another process holds the lease, or the
-    archive does not say whether.
+    """The result of one sweep.
 
-    `more` says that there was more to do than its budget allowed: the next one goes on
-    where this one ended. `waiting` names what could not be done because a store did not
-    answer; `stays` what somebody has to look at: records that a tier refuses, steps
-    that a store refuses or that a newer version of the library left. `healed` counts
-    scopes in which a store was behind the others, `reindexed` vectors that were made
-    anew behind a reindex. By rules of retention `deleted` counts entries and sessions,
-    `ended` sessions, `dropped_versions` kept versions; `held` is what would have gone
-    and is under legal hold.
+    `ran` is false if another process holds the lease, or if the archive does not
+    answer. `more` says that there was more to do than the budget allowed. The next
+    sweep continues there. `waiting` lists work that a store prevented. `stays` lists
+    problems that need an operator: records that a tier refuses, and steps that a store
+    refuses or that a newer version of the library left.
+
+    `healed` counts scopes in which a store was behind the others. `reindexed` counts
+    vectors that were renewed after a reindex. By rules of retention, `deleted` counts
+    entries and sessions, `ended` counts sessions, and `dropped_versions` kept versions.
+    `held` counts records that stay because of a legal hold.
     """
 
     ran: bool = True
@@ -87,8 +88,9 @@ class SweepReport(ResultMixin):
 
     @property
     def outcome(self) -> str:
-        """The worst of it in a word: "stays", "waiting", "elsewhere" (it did not run),
-        "more" or "done".
+        """The worst result: "stays", "waiting", "elsewhere", "more" or "done".
+
+        "elsewhere" means that the sweep did not run.
         """
         if self.stays or self.waiting:
             return "stays" if self.stays else "waiting"
@@ -96,25 +98,29 @@ class SweepReport(ResultMixin):
 
 
 class Watcher(Protocol):
-    """Hears how sweeps end, and how many damaged records there are then. See
-    `Telemetry`.
+    """Receives the results of sweeps and the numbers of damaged records.
+
+    See `Telemetry`.
     """
 
     def on_sweep(self, outcome: str) -> None:
-        """One has ended so (see `SweepReport.outcome`), or "failed" as a whole; not one
-        that was cut off.
+        """Handle the end of a sweep.
+
+        `outcome` is that of `SweepReport.outcome`, or "failed" if the whole sweep
+        failed. It is not called for a sweep that was cancelled.
         """
         ...
 
     def on_quarantine(self, store: str, records: int) -> None:
-        """So many damaged records are in quarantine in a store, behind a sweep that
-        reached every store.
+        """Handle the number of damaged records in a store's quarantine.
+
+        It is called after a sweep that reached every store.
         """
         ...
 
 
 class Maintenance:
-    """Carries out sweeps."""
+    """Runs sweeps."""
 
     def __init__(
         self,
@@ -146,17 +152,17 @@ class Maintenance:
         self._rollback_detector = rollback_detector
         self._cached = {kind.collection: Round(placement) for kind in placement.kinds.scoped}
         self._begins_with = 0
-        """The job in which the last sweep had done as much as it might."""
+        """The job in which the last sweep used up its allowance."""
         self._reached: dict[str, str | None] = {}
-        """How far it had come in what was due in a store."""
+        """The position in each store's due work that the last sweep reached."""
         self.watcher: Watcher | None = None
 
     async def sweep(self, allowance: Allowance = UNLIMITED) -> SweepReport:
-        """Ask every store what is due, and do it, if nobody else is at it, as far as
-        the allowance goes. What this process has to tell it tells in any case.
+        """Do the due work of every store, as far as the allowance goes.
 
-        What is due is asked for without a lease, which is taken by the first job that
-        has something to do.
+        Nothing is done if another process is sweeping. Notes of this process are
+        written in any case. Stores are asked for due work without a lease. The first
+        job with work takes the lease.
         """
         try:
             report = await self._sweep_with_lease(allowance)
@@ -169,9 +175,7 @@ class Maintenance:
         return report
 
     async def _count_damaged(self) -> None:
-        """Tell the watcher, if there is one, what is in quarantine: every store is
-        asked once more for it.
-        """
+        """Report the number of quarantined records in every store to the watcher."""
         if self.watcher is None:
             return
         for store in self._placement.topology.stores:
@@ -208,7 +212,7 @@ class Maintenance:
         return report
 
     async def _sweep(self, report: SweepReport, hold: LeaseCheck, away: set[str]) -> None:
-        """All jobs, beginning with the one in which the sweep before this one ended."""
+        """Run all jobs, beginning with the one in which the last sweep ended."""
         over: list[Store] = []
         jobs = self._jobs(report, hold, away, over)
         begin, self._begins_with = self._begins_with % len(jobs), 0
@@ -223,8 +227,10 @@ class Maintenance:
     def _jobs(
         self, report: SweepReport, hold: LeaseCheck, away: set[str], over: list[Store]
     ) -> list[tuple[Any, ...]]:
-        """Each with what it is about. `over`: the stores in which something may be
-        discarded, once every mark has told what it can.
+        """Return the jobs, each with its arguments.
+
+        `over` receives the stores in which records may be discarded. This happens once
+        every mark has served its purpose.
         """
         leaves = self._placement.topology.leaves
         forgetting = [
@@ -247,7 +253,7 @@ class Maintenance:
             (self._count, report, "repeated_erasures", self._erasure.watch, hold),
             *(
                 [] if self._rollback_detector.known else forgetting
-            ),  # what is left of moves, deletions and erasures may tell what is missing
+            ),  # marks and tombstones may show what a store has lost
             (self._clear_cache, report, hold),
             (self._count, report, "reindexed", self._reindexing.catch_up, hold),
             (self._retain, report, hold, away),
@@ -257,7 +263,7 @@ class Maintenance:
     async def _job(
         self, report: SweepReport, job: Callable[..., Awaitable[object]], *about: Any
     ) -> Exception | None:
-        """Do one job; what it raises is told in the report and returned."""
+        """Do one job. Its error is reported and returned."""
         try:
             await job(*about)
         except (LeaseNotHeld, BudgetExhausted):
@@ -275,12 +281,13 @@ class Maintenance:
     async def _count(
         self, report: SweepReport, name: str, job: Callable[..., Awaitable[int]], *about: Any
     ) -> None:
-        """Add what a job has done to the report."""
+        """Add a job's result to the report."""
         setattr(report, name, getattr(report, name) + await job(*about))
 
     async def _note_setbacks(self, report: SweepReport) -> None:
-        """See whether a store was set back. Until it is healed, nothing is forgotten
-        that may tell what is missing from it.
+        """Detect stores that were restored to an earlier state.
+
+        Until such a store is repaired, records that may show its losses are not purged.
         """
         for found in (await self._rollback_detector.note()).values():
             report.stays += (
@@ -312,13 +319,14 @@ class Maintenance:
             )
 
     async def count_pending(self) -> int:
-        """How many records, marks and tombstones owe a step. Raises where a store does
-        not answer.
+        """Return how many records, marks and tombstones have a pending step.
+
+        Raises if a store does not answer.
         """
         return sum([await self.count_pending_in(store) for store in self._placement.topology.homes])
 
     async def count_pending_in(self, store: Store) -> int:
-        """How many in one store."""
+        """Return the same number for one store."""
         owing, counted = Eq("owing", True), 0
         for collection in self._placement.kinds.collections:
             counted += (
@@ -330,8 +338,9 @@ class Maintenance:
         return counted
 
     async def overdue(self, most: int = 20) -> list[str]:
-        """What is owed and cannot be done, a sentence each: steps are tried again, as a
-        sweep would, to tell why.
+        """Return sentences on pending steps that cannot be done.
+
+        The steps are tried again, as in a sweep, to find the reasons.
         """
         report, away = SweepReport(), set[str]()
         for store in self._placement.topology.homes:
@@ -346,8 +355,10 @@ class Maintenance:
     # -- what is due -------------------------------------------------------------------
 
     async def _due_pages(self, leaf: Store, begin: str | None = None) -> AsyncIterator[DuePage]:
-        """What is due in a store, slice by slice. Parts of split stores are asked each:
-        a record in one hides another's tombstone.
+        """Yield the due work of a store, slice by slice.
+
+        The parts of a split store are asked separately: a record in one would hide a
+        tombstone in another.
         """
         now, cursor = self._placement.now(), begin
         grace = self._placement.settings.expired_grace
@@ -364,7 +375,7 @@ class Maintenance:
                 return
 
     def due_pages(self, leaf: Store) -> AsyncIterator[DuePage]:
-        """What is due in a store, slice by slice, from the beginning."""
+        """Yield the due work of a store, slice by slice, from the beginning."""
         return self._due_pages(leaf)
 
     async def _do_due(
@@ -376,11 +387,11 @@ class Maintenance:
         hold: LeaseCheck,
         away: set[str],
     ) -> None:
-        """Finish what is owed in one store, end moves, and delete what has expired.
-        Where something may be discarded, that is noted for later.
+        """Finish pending steps and moves in one store, and delete expired records.
 
-        A sweep that ends in the middle is gone on with behind what it tried last: what
-        cannot be done keeps nothing else from being reached.
+        If records may be discarded, the store is added to `over`. A sweep that ends
+        early is continued behind its last attempt, so that failing work does not block
+        the rest.
         """
         begin = self._reached.pop(leaf.name, None)
         async for found in self._due_pages(leaf, begin):
@@ -394,7 +405,7 @@ class Maintenance:
                 for collection, some in _portions(found.rows, why):
                     asks = (
                         [hold] if why is DueReason.EXPIRED else []
-                    )  # once it knows what of it is under legal hold
+                    )  # the job calls it once it knows the legal holds
                     try:
                         if not asks:
                             await hold(len(some))
@@ -403,7 +414,7 @@ class Maintenance:
                         self._reached[leaf.name] = begin
                         raise
                     if isinstance(failure, StoreUnavailable) and failure.store in (leaf.name, store.name):
-                        return  # it is not asked again
+                        return  # the store is not called again
                     begin = found.cursor
 
     async def _try_some(
@@ -443,12 +454,12 @@ class Maintenance:
         report: SweepReport,
         away: set[str],
     ) -> None:
-        """An arriving copy whose source holds neither the record nor a mark goes; one
-        whose source still lives is moved to the end, and one to which the source shows
-        a mark has arrived.
+        """Finish interrupted moves by the state of their sources.
 
-        It may not be rolled back while its source lives: a frozen mover may yet release
-        the source.
+        An arriving copy is removed if its source has neither the record nor a mark. If
+        the source has the record, the move is completed. If it has a mark, the copy has
+        arrived. A copy must not be rolled back while its source exists, because a
+        frozen mover may still release the source.
         """
         sources = await self._sources(collection, rows, store, away)
         for tier in dict.fromkeys(row.tier for row in rows):
@@ -467,7 +478,7 @@ class Maintenance:
     ) -> None:
         if (
             isinstance(source, Mark) and source.version >= copy.version
-        ):  # a store restored to the middle of a move: its source has let go of it
+        ):  # the store was restored to the middle of a move; its source has released the record
             clear = Annotate(collection, copy.key, at=copy.version, role_is=Role.ARRIVING, role=Role.HOME)
             await self._placement.write_one("move.arrive", store, clear)
         elif isinstance(source, Corrupt):
@@ -482,8 +493,9 @@ class Maintenance:
     async def _sources(
         self, collection: Collection, rows: Sequence[DueRow], store: Store, away: set[str]
     ) -> dict[Key, Stored]:
-        """What stands for the copies in the stores before this one. Raises where one of
-        these does not answer.
+        """Return the rows of these copies in the stores before this one.
+
+        Raises if one of these stores does not answer.
         """
         found: dict[Key, Stored] = {}
         for source in self._placement.topology.homes:
@@ -508,7 +520,7 @@ class Maintenance:
         away: set[str],
         hold: LeaseCheck,
     ) -> None:
-        """Records whose grace is over, with all that hangs on them in other stores."""
+        """Delete records whose grace is over, with their dependents in other stores."""
         for came in (
             await self._erasure.delete_at(
                 collection, {row.key: row.version for row in rows}, store, away, hold
@@ -520,9 +532,7 @@ class Maintenance:
                 _note_waiting(report, came)
 
     async def _end_sessions(self, report: SweepReport, hold: LeaseCheck) -> None:
-        """Erase the sessions whose grace is over: not their records alone, but all that
-        was said in them.
-        """
+        """Erase sessions whose grace is over, with everything in them."""
         grace = self._placement.settings.expired_grace
         if not grace:
             return
@@ -543,7 +553,7 @@ class Maintenance:
                     report.held += 1
                 except (
                     StoreError
-                ) as error:  # what one store lacks of it stays owed; the others go all the same
+                ) as error:  # the parts that one store lacks stay pending; other sessions are erased
                     _note_waiting(report, error)
                 else:
                     report.expired += 1
@@ -555,7 +565,7 @@ class Maintenance:
             await self._job(report, self._purge, leaf, report, hold)
 
     async def _purge(self, leaf: Store, report: SweepReport, hold: LeaseCheck) -> None:
-        """Marks and tombstones whose time is over and which owe nothing."""
+        """Purge marks and tombstones without pending steps whose time is over."""
         async for found in self._due_pages(leaf):
             await self._forget(
                 leaf,
@@ -573,14 +583,14 @@ class Maintenance:
                 await self._purge(leaf, report, hold)
             for collection in self._cached:
                 while await self._clear_some(store, collection, report, hold):
-                    pass  # where there was something there may be more
+                    pass  # if there was something, there may be more
         except StoreError as error:
             log.warning("maintenance skips the cache '%s': %s", store.name, error)
 
     async def _clear_some(
         self, store: Store, collection: Collection, report: SweepReport, hold: LeaseCheck
     ) -> int:
-        """Forget copies that are too old to be served, of a slice; how many."""
+        """Purge cached copies of a slice that are too old to serve; return how many."""
         oldest, purged = self._placement.now() - 2 * self._placement.settings.cache_max_age, 0
         query = Query(
             collection, Everywhere(), limit=self._placement.settings.page, roles=frozenset({Role.CACHED})
@@ -613,8 +623,9 @@ def _note_waiting(report: SweepReport, error: StoreError) -> None:
 
 
 def _portions(rows: Sequence[DueRow], why: DueReason) -> Iterator[tuple[Collection, list[DueRow]]]:
-    """The rows due for this reason, collection by collection, as many at once as may be
-    read whole.
+    """Yield the rows that are due for this reason, by collection.
+
+    Each portion has at most `READ_AT_ONCE` rows.
     """
     for collection in dict.fromkeys(row.collection for row in rows if row.why is why):
         some = [row for row in rows if row.collection is collection and row.why is why]

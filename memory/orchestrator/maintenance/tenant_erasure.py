@@ -1,9 +1,9 @@
-"""A tenant's end: everything it had at a moment, in every scope and conversation.
+"""Erasure of a tenant: everything it had at one moment, in every scope.
 
-It is an operation in the archive that owes the work: whoever dies at it, a sweep goes
-on (decision 068). The version of its record is the moment. What is older goes, whatever
-became of it since; what was born since stands, also in a scope that is come to later.
-Nothing is left of an operation that is over.
+It is an operation in the archive with a pending step, so a sweep continues it after a
+crash (decision 068). The version of its record is the moment. Older records are
+deleted, even if they were changed since. Records created since stay, even in a scope
+that is processed later. The operation is deleted when it is done.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from memory.ports.writes import AtVersion, Delete, Newer, Put
 log = logging.getLogger(__name__)
 
 ERASE_TENANT = "erase_tenant"
-"""The step that carries it out, and the kind of its operation."""
+"""The step of the erasure, and the kind of its operation."""
 QUIET, MOST_ROUNDS = 2, 10
-"""So many times one after the other nothing is found any more; and how often it is
-looked at most.
-"""
+"""The number of consecutive rounds without results that end it, and the most rounds."""
 CHANGED = frozenset({Role.HOME, Role.ARRIVING})
 
 
 @dataclass(slots=True)
 class _EraseProgress:
-    """What was erased, by scope and in numbers, what was refused, by scope, and which
-    stores did not answer.
+    """The progress of an erasure.
+
+    It has the erased scopes and counts, the errors by scope, and the stores that did
+    not answer.
     """
 
     scopes: set[str] = field(default_factory=set)
@@ -51,12 +51,13 @@ class _EraseProgress:
     refused: dict[str, MemoryTiersError] = field(default_factory=dict)
     away: dict[str, StoreError] = field(default_factory=dict)
     goes_on: bool = False
-    """There was more to find whenever it was looked."""
+    """Whether every round found more."""
 
     @property
     def problems(self) -> list[MemoryTiersError]:
-        """Why something of before stays, what is under legal hold last: that alone
-        leaves nothing to be done.
+        """The reasons why older records stay; legal holds come last.
+
+        Legal holds alone leave nothing to be done.
         """
         return sorted(
             (*self.away.values(), *self.refused.values()),
@@ -65,7 +66,7 @@ class _EraseProgress:
 
 
 class TenantErasure:
-    """Finds what a tenant has, and erases it."""
+    """Finds the data of a tenant, and erases it."""
 
     def __init__(
         self, placement: Placement, *, outbox: Outbox, erasure: Erasure, sessions: SessionRecords
@@ -76,15 +77,13 @@ class TenantErasure:
         outbox.register(ERASE_TENANT, self._erase_noted)
 
     async def erase(self, tenant: str) -> ErasedTenant:
-        """Erase what a tenant has now, until it was looked twice and nothing of it was
-        there.
+        """Erase everything that a tenant has now.
 
-        Where a store does not answer the others are erased and the call fails; a sweep
-        does the rest, and the call can be repeated. What is refused of one scope is
-        raised once the others are erased: what is under legal hold stays then, and
-        something else stays owed.
-
-        Repeating it begins anew from a later moment, beside whoever is at it.
+        It ends after two rounds in a row without results. If a store does not answer,
+        the others are erased, and the call raises. A sweep does the rest, and the call
+        can be repeated. An error in one scope is raised once the others are erased.
+        Data under legal hold stays then; other data stays pending. A repeated call
+        starts again from a later moment, beside any other call.
         """
         done = _EraseProgress()
         operation = await self._begin(tenant, done)
@@ -99,8 +98,9 @@ class TenantErasure:
         return ErasedTenant(len(done.scopes), _by_kind(done.counts))
 
     async def _begin(self, tenant: str, done: _EraseProgress) -> Record:
-        """The operation, whose version is above that of all that stands: it may have
-        been written by a clock that is ahead of this one.
+        """Store the operation, with a version above that of all stored data.
+
+        That data may come from a clock that is ahead of this one.
         """
         archive, version = self._placement.topology.archive, self._placement.next_version()
         async for _, page in self._heads(tenant, Ge("version", version), done):
@@ -140,10 +140,10 @@ class TenantErasure:
             log.warning("the erasure of a tenant is not complete: %s", error)
             if not isinstance(error, LegalHoldActive):
                 raise error
-        return not done.goes_on  # ending the operation took the debt away with it
+        return not done.goes_on  # the end of the operation has removed the step
 
     async def _carry_out(self, tenant: str, operation: Record, done: _EraseProgress) -> None:
-        """Erase, and end the operation if nothing is left but what is under legal hold."""
+        """Erase, and end the operation if only data under legal hold is left."""
         quiet = 0
         for _ in range(MOST_ROUNDS):
             quiet = 0 if await self._round(tenant, operation.version, done) else quiet + 1
@@ -160,11 +160,10 @@ class TenantErasure:
             await self._placement.write_one("tenant.end", self._placement.topology.archive, gone)
 
     async def _round(self, tenant: str, before: int, done: _EraseProgress) -> bool:
-        """Erase what is found that is older than this version; whether there was
-        anything.
+        """Erase everything older than this version; return whether there was any.
 
-        Conversations come last: what was made of them lies in other scopes, where it is
-        counted.
+        Conversations come last, so that entries derived from them are counted in their
+        own scopes.
         """
         found = sorted(
             await self._scopes(tenant, before, done) - done.refused.keys(),
@@ -198,9 +197,10 @@ class TenantErasure:
             done.scopes.add(record.scope)
 
     async def _scopes(self, tenant: str, before: int, done: _EraseProgress) -> set[str]:
-        """Where anything of the tenant's lies that is older, in whatever role, expired
-        or damaged; and the conversations of before of which nothing is older any more,
-        since their records were changed.
+        """Return the scopes with older data of the tenant.
+
+        The data may have any role, and be expired or damaged. The scopes include older
+        conversations whose records were changed since.
         """
         found, damaged = set[str](), dict[Store, set[int]]()
         async for store, page in self._heads(tenant, Lt("version", before), done):
@@ -210,7 +210,7 @@ class TenantErasure:
             )
         for store in [
             store for store, digests in damaged.items() if digests
-        ]:  # a damaged record does not tell its scope
+        ]:  # a damaged record has no readable scope
             async for partition, _ in self._placement.partitions("tenant.scopes", store, Tenant(tenant)):
                 if ids.partition_digest(tenant, partition.scope) in damaged[store]:
                     found.add(partition.scope)
@@ -240,8 +240,9 @@ class TenantErasure:
     async def _changed_entries(
         self, tenant: str, before: int, done: _EraseProgress
     ) -> AsyncIterator[tuple[Store, Record]]:
-        """The entries that were born before and changed since, and those made since of
-        such.
+        """Yield older entries that were changed since, and newer derived entries.
+
+        The derived entries were made of older ones.
         """
         for store in self._placement.topology.homes:
             query = Query(
@@ -259,7 +260,7 @@ class TenantErasure:
     async def _pages(
         self, name: str, store: Store, query: Query, done: _EraseProgress
     ) -> AsyncIterator[Page]:
-        """Every page; none of a store that has not answered."""
+        """Yield every page, but none of a store that has not answered."""
         try:
             if store.name not in done.away:
                 async for page in self._placement.pages(name, store, query):

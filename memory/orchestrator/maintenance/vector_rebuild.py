@@ -1,8 +1,9 @@
-"""Remaking: passages after a store was set back. They are derived, and may lie in
-another store than what they are of.
+"""Rebuild of passages after a store was restored to an earlier state.
 
-What lacks some owes them again, so that whoever has the embedder makes them: `doctor`
-has none. Those of what is nowhere any more, or says no such part, go.
+Passages are derived data, and may be in another store than their texts. A text without
+some of its passages gets the pending step again, so that a process with the embedder
+makes them: `doctor` has none. Passages without a text, or without such a part of it,
+are deleted.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from memory.ports.writes import AtVersion, Delete, Put
 
 AT_ONCE = 100
 """How many texts are read at once; each may have a hundred passages."""
-LACKS = "without all of the passages that it is found by"
-OF_NOTHING = "a passage of what is said nowhere"
+LACKS = "texts without some of their passages"
+OF_NOTHING = "passages without a text"
 
 
 class VectorRebuild:
-    """Compares passages with what they are of."""
+    """Compares passages with their texts."""
 
     def __init__(
         self,
@@ -50,19 +51,22 @@ class VectorRebuild:
         self._passages = passages
 
     async def compare(self, *, repair: bool) -> Counter[str]:
-        """How many differ, by what is wrong; with `repair` it is put right. Raises
-        where a store fails, or refuses; it may be repeated.
+        """Return how many passages or texts differ, by kind.
+
+        With `repair`, they are repaired. Raises if a store fails or refuses a write;
+        the call may be repeated.
         """
         found = Counter[str]()
-        if await self._embeddings.read_note() is not None:  # else nobody would make any
+        if await self._embeddings.read_note() is not None:  # otherwise no process would make any
             for making, store, owed in self._apart():
                 found[LACKS] += await self._find_missing_passages(making, store, owed, repair=repair)
                 found[OF_NOTHING] += await self._of_nothing(making, store, repair=repair)
         return +found
 
     def _apart(self) -> Iterator[tuple[PassageBuilder, Store, str]]:
-        """What makes passages that may lie in another store than what they are of, that
-        store, and the step by which they are owed.
+        """Yield the builders of passages that may be in another store than their texts.
+
+        Each comes with that store, and with the step that makes its passages.
         """
         for making in self._long_texts.making.values():
             yield making, self._long_texts.store, MAKE_PASSAGES
@@ -89,7 +93,7 @@ class VectorRebuild:
                     owing = [replace(row, owed=(*row.owed, PendingStep(owed, owed))) for row in lacking]
                     puts = [
                         Put(of, row, AtVersion(row.version, Role.HOME, row.tier)) for row in owing
-                    ]  # who edits meanwhile owes them
+                    ]  # a concurrent edit has the pending step itself
                     put = await self._apply_writes(store, puts)
                     await self._outbox.finish_all(
                         [
@@ -111,7 +115,7 @@ class VectorRebuild:
         async for page in self._placement.pages("remake.find", where, query):
             left = await self._orphan_passages(
                 making, page.heads
-            )  # what is written meanwhile has another version
+            )  # a concurrent write has another version, so it is not deleted
             differ += len(left)
             if repair and left:
                 until = self._placement.tombstone_until()
@@ -125,8 +129,10 @@ class VectorRebuild:
         return differ
 
     async def _orphan_passages(self, making: PassageBuilder, passages: Sequence[Head]) -> list[Head]:
-        """Those whose owner is in no store, or has no such part. Stores are asked in
-        the direction records move; of what is damaged nobody knows.
+        """Return the passages whose owner is in no store, or has no such part.
+
+        Stores are read in the direction of moves. Passages of a damaged owner are not
+        returned.
         """
         form = making.form
         owners = {

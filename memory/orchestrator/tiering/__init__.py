@@ -1,6 +1,6 @@
-"""What rules do: moves between tiers, promotion, retention, quotas, session ends.
+"""The work of rules: moves between tiers, promotion, retention, quotas, session ends.
 
-Also the dry run, which plans the same without writing.
+It also holds the dry run, which plans the same without writing.
 It imports `enrichment` and the packages below it.
 """
 

@@ -1,8 +1,8 @@
-"""Rules for `write`: asked behind a write, about the scope that was written to. They
-never fail a write nor make it wait.
+"""Rules for `write`: they run after a write, for its scope.
 
-What is written to is noted, and gone through once, however much was written meanwhile.
-What is not done, since a store fails or the process ends, is done by a sweep.
+They never make a write fail or wait. Scopes with new entries are noted, and each is
+evaluated once, regardless of how many writes it had. If a store fails or the process
+ends, a sweep does the rest.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from memory.orchestrator.tiering.promotion import Promotion
 log = logging.getLogger(__name__)
 
 MOST_SCOPES = 10_000
-"""How many scopes wait at most. Those beyond are left to sweeps."""
+"""The most scopes that wait; others are left to sweeps."""
 
 
 class AfterWrites:
-    """Notes what was written to, and has the rules asked."""
+    """Notes scopes with new entries, and runs the rules for them."""
 
     def __init__(self, promotion: Promotion, tiers: frozenset[str]) -> None:
         self._promotion = promotion
         self._tiers = tiers
         self._waiting: dict[tuple[str, str, str], None] = {}
         self.on_waiting: Callable[[], object] | None = None
-        """Called when something waits. Unless somebody listens nothing is noted."""
+        """Called when a scope waits. Nothing is noted while it is None."""
 
     def note(self, tenant: str, entries: Iterable[Entry]) -> None:
-        """These entries were written."""
+        """Note entries that were written."""
         if self.on_waiting is None or not self._tiers:
             return
         for entry in entries:
@@ -40,8 +40,9 @@ class AfterWrites:
                 self.on_waiting()
 
     async def catch_up(self) -> None:
-        """Ask the rules about all scopes that wait. One for which that fails costs no
-        other.
+        """Run the rules for all waiting scopes.
+
+        A failure affects only its own scope.
         """
         waiting, self._waiting = self._waiting, {}
         for tenant, scope, tier in waiting:

@@ -1,9 +1,8 @@
-"""What a plan foresees: records as they will be when what it has named so far is done.
-Who walks over a store then meets them so.
+"""The state that a plan works on: records as its earlier steps will leave them.
 
-A plan may name as many records as a store holds, so it keeps their keys. More is kept
-of those alone that walks have yet to meet, and, where there are quotas, what these
-count.
+A walk over a store then yields the records in that state. A plan may name as many
+records as a store holds, so the state keeps their keys. It keeps more only for records
+that later steps meet or count.
 """
 
 from __future__ import annotations
@@ -27,7 +26,10 @@ Row: TypeAlias = Head | Record
 
 @dataclass(slots=True)
 class CountedEntry:
-    """What quotas count of a record in one tier. `size` is None until it is asked for."""
+    """The values of a record in one tier that quotas count.
+
+    `size` is in bytes, and None until it is needed.
+    """
 
     key: Key
     scope: str
@@ -38,8 +40,10 @@ class CountedEntry:
 
 @dataclass(frozen=True, slots=True)
 class PlanRequirements:
-    """What later steps of a plan ask for: whether rules measure texts, which fields
-    they look at, and what quotas count of a record in hand; None without quotas.
+    """The data that later steps of a plan need.
+
+    `texts` says whether rules measure texts. `fields` are the fields that rules use.
+    `size` returns the bytes that quotas count of a loaded record; None without quotas.
     """
 
     texts: bool
@@ -48,7 +52,7 @@ class PlanRequirements:
 
 
 class DryRunState:
-    """The records that will be gone, in another tier, or new."""
+    """The records that will be deleted, moved, or created."""
 
     def __init__(self, topology: Topology, keeps: PlanRequirements) -> None:
         self._topology = topology
@@ -58,28 +62,28 @@ class DryRunState:
         self._passed = set[tuple[str, Key]]()
         self._touched = set[tuple[str, Partition]]()
         self._there = dict[tuple[str, str], dict[Partition, dict[Key, Row]]]()
-        """Those that will stand, by tenant and scope."""
+        """The records that will exist, by tenant and scope."""
         self.revision = 0
-        """Another whenever others will stand than before."""
+        """Changes whenever the set of known records changes."""
         self._counted = dict[Key, CountedEntry | None]()
         self._changes = dict[tuple[str, str], list[tuple[CountedEntry | None, CountedEntry | None]]]()
         self.settled = set[tuple[Key, str]]()
-        """Steps that events of sessions will not owe any more."""
+        """Steps of session events that will be complete."""
 
     def goes(self, collection: Collection, row: Row) -> None:
-        """It will have been deleted."""
+        """Note that a record will be deleted."""
         self._know(collection, row, None)
 
     def moves(self, collection: Collection, row: Row, tier: str) -> None:
         self._know(collection, row, replace(row, tier=tier))
 
     def comes(self, collection: Collection, record: Record) -> None:
-        """It will have been made."""
+        """Note that a record will be created."""
         self._new.add((collection.name, record.key))
         self._know(collection, record, record)
 
     def passes(self, collection: Collection, key: Key) -> None:
-        """It will have moved to where no step that is still to come looks."""
+        """Note that a record will move to a place where no later step looks."""
         self._passed.add((collection.name, key))
 
     def _know(self, collection: Collection, row: Row, will_be: Row | None) -> None:
@@ -96,8 +100,9 @@ class DryRunState:
         self._touched.add((collection.name, row.partition))
 
     def _without_texts(self, collection: Collection, row: Row) -> Row:
-        """Without its texts, where nobody will ask for them. Of what is new in a
-        session, copies may have to be made.
+        """Return the row without its texts, if no later step needs them.
+
+        Texts of new records in a session stay, because copies may have to be made.
         """
         if not isinstance(row, Record) or self.keeps.texts:
             return row
@@ -105,31 +110,32 @@ class DryRunState:
         return row if copied else head_of(collection, row, self.keeps.fields)
 
     def knows(self, collection: Collection, key: Key) -> bool:
-        """Whether it will be otherwise than it stands."""
+        """Return whether the plan changes the record."""
         return (collection.name, key) in self._known
 
     def is_met(self, collection: Collection, key: Key) -> bool:
-        """Whether who walks over a store meets it as it stands."""
+        """Return whether a walk over a store meets the record unchanged."""
         return (collection.name, key) not in self._known and (collection.name, key) not in self._passed
 
     def will_be(self, collection: Collection, key: Key) -> Row | None:
-        """What it knows of a record; None where that will be gone, or is not known."""
+        """Return the planned state of a record; None if deleted or unknown."""
         return self._known.get((collection.name, key))
 
     def comes_to_be(self, collection: Collection, key: Key) -> bool:
-        """Whether it is new: nothing stands for it yet."""
+        """Return whether the record is new, so that no store has it yet."""
         return (collection.name, key) in self._new
 
     def is_gone(self, collection: Collection, key: Key) -> bool:
         return self.knows(collection, key) and self.will_be(collection, key) is None
 
     def touches(self, collection: Collection, partition: Partition) -> bool:
-        """Whether it knows of a record of this scope."""
+        """Return whether the plan changes a record of this scope."""
         return (collection.name, partition) in self._touched
 
     def there(self, collection: Collection, where: Where, store: Store, tier: str) -> list[Row]:
-        """What it knows that a store will hold, of a tier where one is named, oldest
-        first.
+        """Return the known records that a store will hold, oldest first.
+
+        `tier` limits them to one tier, unless it is empty.
         """
         known = [row for rows in self._in(collection, where) for row in rows.values()]
         return sorted(
@@ -169,20 +175,20 @@ class DryRunState:
         return CountedEntry(row.key, row.scope, row.role, row.tier, size)
 
     def changes(self, tenant: str, scope: str) -> Sequence[tuple[CountedEntry | None, CountedEntry | None]]:
-        """What became of entries of a scope, or, where none is named, of a tenant, one
-        after the other: each as it was counted before, and then.
+        """Return the changes of a scope's entries in order.
+
+        Each has the entry as counted before and after. An empty scope stands for the
+        whole tenant.
         """
         return self._changes.get((tenant, scope), ())
 
     def counted_entry(self, key: Key) -> CountedEntry | None:
-        """An entry as it will be counted; None where that will be gone, or is not
-        known.
-        """
+        """Return an entry as it will be counted; None if deleted or unknown."""
         return self._counted.get(key)
 
 
 class Walk:
-    """Pages of a walk over what a store holds, oldest first, as they will be."""
+    """Pages of a walk over a store's planned records, oldest first."""
 
     def __init__(
         self, ahead: DryRunState, collection: Collection, where: Where, store: Store, tier: str
@@ -195,8 +201,9 @@ class Walk:
         self._at: list[tuple[Any, ...]] = []
 
     def page(self, rows: Sequence[Row], *, is_last: bool) -> list[Row]:
-        """The rows of a page, without those that will not be there, with those that
-        will. What comes to stand behind where the walk is is not met.
+        """Return a page without records that will be gone, and with new ones.
+
+        A new record that sorts before the walk's position is not met.
         """
         if not rows and not is_last:
             return []
@@ -215,6 +222,6 @@ class Walk:
 
 
 def _position(row: Row) -> tuple[Any, ...]:
-    """As stores order them: the id last."""
+    """Return the order of stores: by creation, then by id."""
     created_at: Any = row.created_at if isinstance(row, Record) else row.fields["created_at"]
     return created_at, row.key.id

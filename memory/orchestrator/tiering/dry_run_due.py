@@ -1,5 +1,6 @@
-"""What a sweep will do before it comes to its rules, told beforehand: what has expired
-goes, and what was answered about messages is made.
+"""Plans the work that a sweep does before its rules run.
+
+It deletes expired records, and makes entries from stored answers about messages.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ from memory.ports.record import Corrupt, Mark, PendingStep, Record, Role, Tombst
 from memory.ports.store import Store
 
 NOT_FORESEEN = frozenset({DELETE, ERASE_SCOPE, ERASE_USER, REDACT, SUPERSEDE})
-"""Steps that delete or change other records: a sweep does them first, where they were
-left undone.
+"""Steps that delete or change other records.
+
+A sweep completes those that are pending first.
 """
 READ_AT_ONCE = 50
 
 
 class DryRunDueWork:
-    """Plans the work that is due, in the order in which a sweep does it."""
+    """Plans the due work, in the order of a sweep."""
 
     def __init__(
         self,
@@ -57,9 +59,7 @@ class DryRunDueWork:
         self._not_foreseen = NOT_FORESEEN | not_foreseen
 
     async def plan(self, planning: PlanBuilder) -> None:
-        """Say what will have expired, and what will be made, when a sweep comes to its
-        rules.
-        """
+        """Plan which records expire, and which are made, before the rules run."""
         for store in self._placement.topology.homes:
             for leaf in leaves_of(store):
                 try:
@@ -140,7 +140,7 @@ class DryRunDueWork:
     async def _plan_ends(
         self, ends: Sequence[tuple[Record | Mark | Tombstone, PendingStep]], planning: PlanBuilder
     ) -> None:
-        """What ends owe that were asked for by hand."""
+        """Plan the pending session ends that a caller requested."""
         answers, silent = (
             all([await planning.answers(store) for store in self._placement.topology.homes]),
             set[str](),
@@ -209,7 +209,7 @@ class DryRunDueWork:
             ):
                 if all(
                     [await planning.answers(store) for store in self._placement.topology.stores]
-                ):  # else it is done once they do
+                ):  # otherwise it is done once they answer
                     await self._plan_derived_deletion(
                         record.key.tenant, str(record.fields["session_id"]), "expire", "has expired", planning
                     )
@@ -224,8 +224,9 @@ class DryRunDueWork:
         *,
         direct: bool = True,
     ) -> None:
-        """Say that what was made of a session goes with it; not copies of that, where
-        it is `direct`.
+        """Plan the deletion of entries derived from a session.
+
+        With `direct`, copies of these entries stay.
         """
         try:
             async for entry in self._window_exit.derived.entries_of_past_incarnations(
@@ -250,7 +251,7 @@ class DryRunDueWork:
     async def _goes(
         self, collection: Collection, records: Sequence[Record], planning: PlanBuilder
     ) -> list[Record]:
-        """Say that these have expired; those that go."""
+        """Plan the expiry of these records; return those that will be deleted."""
         because = f"it expired more than {in_words(self._placement.settings.expired_grace)} ago"
         held = await self._erasure.holds.over(records)
         for record in records:

@@ -1,5 +1,6 @@
-"""Which moves will not be made, while a plan is made: what `TierMover` finds when it
-comes to them, as far as what stands tells it beforehand.
+"""Predicts which moves of a plan will fail, and why.
+
+It uses only the current content of the stores.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from memory.ports.record import Key, Mark, PendingStep, Stored, Tombstone
 
 @dataclass(frozen=True, slots=True)
 class StayReason:
-    """Why a record stays where it is; whether what is to come behind its move has to
-    wait.
+    """The reason why a record stays in its tier.
+
+    `waits` is true if later steps of its session end must wait.
     """
 
     because: str
@@ -30,7 +32,7 @@ class StayReason:
 
 
 class DryRunMoves:
-    """Foresees what becomes of moves."""
+    """Predicts the results of moves."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
@@ -38,8 +40,10 @@ class DryRunMoves:
     async def staying_records(
         self, collection: Collection, keys: Sequence[Key], to: str, planning: PlanBuilder
     ) -> dict[Key, StayReason]:
-        """Those of these records that would not move to this tier, each with why. A
-        record that a plan has come is as fresh as can be.
+        """Return the records that would not move to this tier, with the reasons.
+
+        Records that the plan creates can always move, unless the target does not
+        answer.
         """
         fresh = {key: row for key in keys if (row := planning.ahead.will_be(collection, key)) is not None}
         standing = [key for key in keys if not planning.ahead.comes_to_be(collection, key)]
@@ -90,8 +94,9 @@ class DryRunMoves:
         )
 
     async def _lasts(self, owed: PendingStep, planning: PlanBuilder) -> bool:
-        """Whether a step that a record owes will be owed still when it is to move.
-        Advisors are asked beside a sweep.
+        """Return whether a pending step is still pending at the record's move.
+
+        Advisors run beside a sweep, so their step counts as pending.
         """
         if owed.step == ENRICH:
             return True

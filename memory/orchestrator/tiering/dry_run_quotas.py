@@ -1,5 +1,6 @@
-"""What quotas will refuse, and whom they will have go, while a plan is made: they are
-kept as `Quotas` keeps them, over records as they will be.
+"""Quotas of a plan: predicts rejections and evictions.
+
+They are applied like those of `Quotas`, to the planned state of the records.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from memory.ports.store import Store
 
 @dataclass(slots=True)
 class _EvictionOrder:
-    """What a store holds in the order in which a quota has it go, as far as that was
-    asked for: a plan asks once.
+    """The records of a store in the order in which a quota evicts them.
+
+    Pages are read as far as needed, and only once per plan.
     """
 
     pages: AsyncIterator[Sequence[Head]]
@@ -30,7 +32,7 @@ class _EvictionOrder:
     is_whole: bool = False
 
     async def goes_on(self) -> None:
-        """Ask for some more."""
+        """Read one more page."""
         try:
             self.heads += await anext(self.pages)
         except StopAsyncIteration:
@@ -38,8 +40,9 @@ class _EvictionOrder:
 
 
 class DryRunQuotas(Quotas):
-    """Admits new_entries as a sweep run now would; nobody goes, but `ahead` learns who
-    would.
+    """Admits new entries as a sweep now would.
+
+    Nothing is evicted; evictions are noted in `ahead`.
     """
 
     def __init__(self, quotas: Quotas, ahead: DryRunState) -> None:
@@ -47,13 +50,13 @@ class DryRunQuotas(Quotas):
         self._ahead = ahead
         self._rooms = {
             place: replace(room) for place, room in quotas._rooms.items()
-        }  # what this process has found free, it will use
+        }  # the sweep uses the free room that this process has found
         self._gone: list[tuple[Quota, Head]] = []
         self._more: dict[QuotaScope, tuple[int, int]] = {}
         self._listed: dict[tuple[Store, Where, tuple[Order, ...]], _EvictionOrder] = {}
 
     def pop_evictions(self) -> list[tuple[Quota, Head]]:
-        """Who goes since this was asked last, each with the quota that has it go."""
+        """Return the evictions since the last call, each with its quota."""
         gone, self._gone = self._gone, []
         return gone
 
@@ -66,7 +69,7 @@ class DryRunQuotas(Quotas):
         return await super()._usage(place) + await self._usage_change(place)
 
     async def _usage_change(self, place: QuotaScope) -> int:
-        """How much more there will be than there is."""
+        """Return how much the plan adds to the usage."""
         more, seen = self._more.get(place, (0, 0))
         changes = self._ahead.changes(place.tenant, place.scope)
         for before, after in changes[seen:]:
@@ -81,8 +84,10 @@ class DryRunQuotas(Quotas):
         return await super()._size(store, head) if will_be is None else await self._bytes(will_be)
 
     async def _in_order(self, store: Store, query: Query) -> AsyncIterator[Sequence[Head]]:
-        """What stands is asked for as far as it is wanted; what was gone through for
-        the last new entry is not asked for again.
+        """Yield the planned records in order.
+
+        Stored records are read only as far as needed. Later new entries reuse the pages
+        that were read already.
         """
         about = store, query.where, tuple(query.order)
         if about not in self._listed:
@@ -107,7 +112,7 @@ class DryRunQuotas(Quotas):
             del to_come[-query.limit :]
 
     def _to_come(self, store: Store, query: Query) -> list[tuple[tuple[Any, ...], Head]]:
-        """What will stand there otherwise than it does now, the first in order last."""
+        """Return the planned records that differ from stored ones, in reverse order."""
         rows = self._ahead.there(ENTRIES, query.where, store, "")
         heads = [
             head_of(ENTRIES, row, query.select or frozenset()) if isinstance(row, Record) else row
@@ -121,7 +126,7 @@ class DryRunQuotas(Quotas):
         return [head for head in heads if not self._ahead.knows(ENTRIES, head.key)]
 
     async def _bytes(self, one: CountedEntry) -> int:
-        """What its store will count of it where it will be."""
+        """Return the bytes that its future store will count."""
         if one.size is None:
             record = (await self._placement.locate(ENTRIES, one.key)).record
             one.size = (

@@ -1,16 +1,15 @@
-"""Moves: records go onward to a later tier, in four steps, each conditional and
-repeatable.
+"""Moves of records to a later tier, in four conditional and repeatable steps.
 
-1. copy: put into the target when newer, flagged ARRIVING
-2. verify: read it back and compare
-3. release: the source lets go at exactly that version and leaves a mark. This is the
-   moment the home changes
-4. arrive: clear the flag, then let the mark expire
+1. copy: put the record into the target if it is newer, with the flag ARRIVING 2.
+verify: read the copy back and compare it 3. release: the source drops the record at
+exactly that version and leaves a mark. This changes the record's home 4. arrive: clear
+the flag, then let the mark expire
 
-Updated or deleted meanwhile? The release conflicts, and the move begins again or its
-copy is removed. Where source and target share a store a move is one conditional write.
+If the record is updated or deleted meanwhile, the release conflicts. The move then
+starts again, or its copy is removed. If source and target are the same store, a move is
+one conditional write.
 
-Many records take each step together, in one call of the store's: each passes the same
+Many records take each step together, in one call of the store. Each passes the same
 states under the same conditions as alone.
 """
 
@@ -49,25 +48,25 @@ REFUSALS_REMEMBERED = 1_000
 
 MOST_AT_ONCE = 200
 MOST_BYTES_AT_ONCE = 16 * 2**20
-"""How many records take a step together, and how much they hold: all of it is in
-memory.
+"""The most records, and the most bytes, that take a step together.
+
+All of them are in memory at once.
 """
 
 
 class MoveResult(StrEnum):
     MOVED = "moved"
-    ALREADY = "already"  # it is in that tier or a later one
-    GONE = "gone"  # nothing lives under this key
-    POSTPONED = "postponed"  # it still owes a step, or a tombstone of an earlier life stands in the target
-    REFUSED = (
-        "refused"  # the target does not take this record, whatever stands there; see `TierMover.refusals`
-    )
+    ALREADY = "already"  # It is in that tier or a later one.
+    GONE = "gone"  # There is no record of this key.
+    POSTPONED = "postponed"  # A step is pending, or the target has a tombstone of an earlier life.
+    REFUSED = "refused"  # The target does not accept this record; see `refusals`.
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one attempt came to, or why it could not be made; None of `result` means:
-    look again and start over.
+    """The result of one attempt, or the error that prevented it.
+
+    A `result` of None means: look again and start over.
     """
 
     result: MoveResult | StoreError | None
@@ -78,7 +77,7 @@ Steps: TypeAlias = dict[Key, Step]
 
 
 class TierMover:
-    """Carries out moves."""
+    """Moves records between tiers."""
 
     def __init__(self, placement: Placement, outbox: Outbox, cache: Cache, generations: Generations) -> None:
         self._placement = placement
@@ -86,15 +85,17 @@ class TierMover:
         self._cache = cache
         self._generations = generations
         self.refusals: dict[Key, str] = {}
-        """Why a target refused a record when this process last tried to move it; the
-        last thousand.
+        """Why a target refused a record in this process's last attempt to move it.
+
+        Only the last thousand refusals are kept.
         """
 
     async def move(
         self, collection: Collection, key: Key, to: str, away: set[str] | None = None
     ) -> MoveResult:
-        """Move one record onward. Safe to repeat, to run twice at once, and to leave in
-        the middle. See `move_many`.
+        """Move one record to a later tier.
+
+        It is safe to repeat, to run concurrently, and to interrupt. See `move_many`.
         """
         result = (await self.move_many(collection, [key], to, away))[key]
         if isinstance(result, StoreError):
@@ -104,14 +105,16 @@ class TierMover:
     async def move_many(
         self, collection: Collection, keys: Sequence[Key], to: str, away: set[str] | None = None
     ) -> dict[Key, MoveResult | StoreError]:
-        """Move these records onward, as many at once as may be in memory (see
-        `portions`). What goes wrong with one is said of that one.
+        """Move these records to a later tier, in portions that fit in memory.
 
-        Who moves more gives one `away` to all: the names of stores that did not answer,
-        which are not asked again; it learns of more.
+        A failure affects only the result of its own record. See `portions`.
+
+        Args:
+            away: The names of stores that did not answer. They are not called again,
+                and others are added. Pass one set to several calls.
         """
         if to not in TIERS:
-            raise InvalidInput("tier", f"must be one of {', '.join(TIERS)}")
+            raise InvalidInput("tier", f"got {to!r}. Use one of {', '.join(TIERS)}")
         away = set() if away is None else away
         came: dict[Key, MoveResult | StoreError] = {}
         distinct = list(dict.fromkeys(keys))
@@ -126,7 +129,7 @@ class TierMover:
         return {key: came.get(key, MoveResult.POSTPONED) for key in distinct}
 
     async def _attempt(self, collection: Collection, keys: Sequence[Key], to: str, away: set[str]) -> Steps:
-        """Each record for itself as far as the move; then all from one store together."""
+        """Prepare each record alone; then move all records of one store together."""
         steps: Steps = {}
         ready: dict[Store, list[Record]] = {}
         for located in await self._placement.locate_many(collection, keys, partial=True):
@@ -146,7 +149,7 @@ class TierMover:
     async def _prepare(
         self, collection: Collection, located: LocatedRecord, to: str, away: set[str]
     ) -> Step | None:
-        """What is to be done before a record can move. None when it can."""
+        """Finish pending work that blocks a move; None if the record can move."""
         if (error := located.corrupt or located.unknown) is not None:
             raise error
         home = located.home()
@@ -159,7 +162,7 @@ class TierMover:
         if located.mark is not None and located.marked_in is not None and located.mark.owed:
             await self._outbox.finish(
                 OutboxRecord(collection, located.marked_in, located.mark), away
-            )  # an earlier move has yet to arrive
+            )  # an earlier move has not arrived yet
             if record.role is Role.ARRIVING:
                 return AGAIN
         if record.owed:
@@ -170,8 +173,10 @@ class TierMover:
     async def _together(
         self, collection: Collection, records: Sequence[Record], source: Store, to: str, away: set[str]
     ) -> Steps:
-        """Move records that have one home. Where the store fails otherwise than by not
-        answering, each is tried alone: it may be one's fault.
+        """Move records that have one home.
+
+        If the store answers with an error, each record is tried alone, because one of
+        them may be the cause.
         """
         target = self._placement.topology.home(to)
         try:
@@ -190,14 +195,15 @@ class TierMover:
     async def _relabel(
         self, collection: Collection, records: Sequence[Record], store: Store, to: str, away: set[str]
     ) -> Steps:
-        """Within one store the tier is a field; the same version, so that what was
-        stored when stays true.
+        """Change the tier within one store.
+
+        The version stays the same, so that times of storage stay correct.
         """
         moved = [
             replace(record, tier=to, owed=replicas(self._placement, collection, store, to))
             for record in records
         ]
-        # A mover to a later tier may have been faster: moves go onward only.
+        # Moves only go to later tiers: another mover may have been faster.
         puts = [
             Put(collection, m, AtVersion(record.version, Role.HOME, record.tier))
             for m, record in zip(moved, records, strict=True)
@@ -207,7 +213,7 @@ class TierMover:
         if there:
             await self._cache.invalidate(
                 collection, *[m.key for m in there]
-            )  # a reader in between may have filled it with the tier before
+            )  # a concurrent reader may have cached the earlier tier
             await self._outbox.finish_all([OutboxRecord(collection, store, m) for m in there], away)
         return dict.fromkeys([m.key for m in moved], AGAIN) | dict.fromkeys(
             [m.key for m in there], Step(MoveResult.MOVED)
@@ -237,8 +243,9 @@ class TierMover:
     async def _copy(
         self, collection: Collection, copies: Mapping[Key, Record], source: Store, target: Store, to: str
     ) -> Steps:
-        """Step 1. What of it cannot go on; of all others an arriving copy of this
-        version stands in the target.
+        """Step 1: copy the records; return the results of those without a copy.
+
+        For all others, the target has an arriving copy of this version.
         """
         puts = [
             Put(collection, copy, Newer(), settles=self._outbox.completed_steps(StepLifetime.EDITED))
@@ -263,8 +270,10 @@ class TierMover:
     async def _handle_outcome(
         self, collection: Collection, copy: Record, source: Store, target: Store, to: str, outcome: Outcome
     ) -> Step | Annotate | None:
-        """What came of putting a copy: None when it stands there, or how what stands
-        there becomes it.
+        """Return how to go on after a copy was put.
+
+        None means that the copy is there. An `Annotate` makes the existing record the
+        copy.
         """
         if outcome.applied:
             self.refusals.pop(copy.key, None)
@@ -277,7 +286,7 @@ class TierMover:
             return Step(MoveResult.REFUSED)
         if (
             outcome.status is Status.REJECTED
-        ):  # its scope was erased, or the source is behind: looking again will show it
+        ):  # the scope was erased, or the source is behind; the next attempt finds out
             await self._generations.lives_on(copy, source)
             return AGAIN
         if (older := in_the_way(outcome, copy.version)) is not None:
@@ -291,7 +300,7 @@ class TierMover:
     async def _meet(
         self, collection: Collection, copy: Record, to: str, outcome: Outcome
     ) -> Step | Annotate | None:
-        """What to do about what already stands in the target."""
+        """Return how to go on if the target already has a record."""
         stands = outcome.stored
         if isinstance(stands, Record) and stands.version == copy.version:
             if stands.role is Role.ARRIVING:
@@ -300,22 +309,24 @@ class TierMover:
                 return Annotate(
                     collection, copy.key, at=copy.version, role_is=Role.REPLICA, role=Role.ARRIVING, tier=to
                 )
-            return AGAIN  # it has arrived: looking again will show it
+            return AGAIN  # it has arrived; the next attempt finds it
         if isinstance(stands, Tombstone | Mark):
             return await self._still_there(collection, copy)
         return AGAIN
 
     def _take_over(self, collection: Collection, copy: Record, to: str) -> Annotate | None:
-        """Another mover brought the copy, perhaps for a tier that comes before this one
-        in the same store.
+        """Take over the copy of another mover.
+
+        It may have been meant for an earlier tier in the same store.
         """
         if not is_later_tier(copy.tier, to):
             return None
         return Annotate(collection, copy.key, at=copy.version, role_is=Role.ARRIVING, tier=to)
 
     async def _still_there(self, collection: Collection, copy: Record) -> Step:
-        """A tombstone of an earlier life stands in the target: the move waits until it
-        is purged, or the record is gone by now.
+        """Decide on a move whose target has a tombstone of an earlier life.
+
+        The move waits until the tombstone is purged, unless the record is gone by now.
         """
         located = await self._placement.locate(collection, copy.key)
         alive = located.record is not None and located.record.version == copy.version
@@ -330,8 +341,9 @@ class TierMover:
         target: Store,
         away: set[str],
     ) -> Steps:
-        """Steps 3 and 4; then what the copies owe from their new home. Once a source
-        has let go, what fails is left to maintenance.
+        """Steps 3 and 4: release the sources, and deliver from the new homes.
+
+        After a source's release, failures are left to maintenance.
         """
         marks = [
             Mark(r.key, r.scope, r.version, to, (arrival(to, holds_place=_is_derived(r)),))
@@ -367,14 +379,13 @@ class TierMover:
     async def drop_arriving(
         self, collection: Collection, key: Key, version: int, target: Store, released: Outcome | None = None
     ) -> bool:
-        """Remove an arriving copy whose source neither holds the record nor a mark;
-        true when this was carried out.
+        """Remove an arriving copy whose source has neither the record nor a mark.
 
-        It leaves no tombstone: the record may live on in another tier, which a
-        tombstone here would hide.
+        Returns true if it was removed. No tombstone is left: the record may still exist
+        in another tier, and a tombstone would hide it.
         """
         if released is not None and isinstance(released.stored, Mark):
-            return False  # another mover released it: the copy is home
+            return False  # another mover released it: the copy is the home
         forget = Purge(
             collection,
             key,
@@ -386,8 +397,9 @@ class TierMover:
 
 
 def _is_derived(record: Record) -> bool:
-    """Whether its id follows from a key or a source, so that a slow writer may yet put
-    it where nothing stands.
+    """Return whether the record's id is computed from a key or a source.
+
+    A slow writer may then still put it where no record exists.
     """
     fields, body = record.fields, record.body
     return (
@@ -397,7 +409,7 @@ def _is_derived(record: Record) -> bool:
 
 
 def portions(records: Sequence[Record]) -> Iterator[list[Record]]:
-    """The records in order, as many together as take a step together."""
+    """Yield the records in order, in portions that take a step together."""
     portion: list[Record] = []
     held = 0
     for record in records:
@@ -412,8 +424,9 @@ def portions(records: Sequence[Record]) -> Iterator[list[Record]]:
 
 
 def _note_failure(error: StoreError, away: set[str]) -> Step:
-    """A record whose move failed stays where it is; a store that did not answer is not
-    asked again.
+    """Return the failure of a record's move; note a store that did not answer.
+
+    The record stays in its tier.
     """
     if isinstance(error, StoreUnavailable):
         away.add(error.store)
@@ -421,8 +434,9 @@ def _note_failure(error: StoreError, away: set[str]) -> Step:
 
 
 def _has_come(copy: Stored | None, record: Record) -> bool:
-    """Step 2: whether what was read back is an arriving copy that says the same. A
-    vector may have been made anew meanwhile, of either.
+    """Step 2: return whether the copy is arriving and has the same content.
+
+    The vector of either may have been computed again meanwhile.
     """
     if not isinstance(copy, Record) or copy.role is not Role.ARRIVING:
         return False

@@ -1,6 +1,4 @@
-"""What maintenance would do by rules, and when: the form in which promotion and
-retention tell it.
-"""
+"""The plan of maintenance: the actions of promotion and retention, and their times."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from memory.ports.store import Store
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Action(ResultMixin):
-    """What is done to which record, by which rule, and why; or why not."""
+    """An action on a record, the rule behind it, and the reason for or against it."""
 
     action: str
     collection: str
@@ -40,14 +38,19 @@ class _Action(ResultMixin):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PlannedAction(_Action):
-    """One thing that maintenance does to one record, as it will be then. `tier` and
-    `to`: where it is, and where a move takes it, or the scope into which a copy goes.
+    """One planned action of maintenance on one record, in its future state.
 
-    `action`: move, copy, delete or end by `rule`; delete, by none, of what was made of
-    a session that is gone; evict, for the quota that `rule` names; expire, by no rule;
-    make, from what `on_window_exit` has answered. `depends` says what decides at
-    the time besides, and is not asked by a plan: the write gate; which slice of the
-    kept versions it is.
+    `tier` is the record's tier. `to` is the target tier of a move, or the target scope
+    of a copy. The values of `action` are:
+
+    - move, copy, delete or end: by `rule`. A delete without a rule is for entries
+      derived from a deleted session.
+    - evict: for the quota that `rule` names.
+    - expire: by no rule.
+    - make: from an answer of `on_window_exit`.
+
+    `depends` names decisions at run time that a plan does not make, such as the write
+    gate or the slice of kept versions.
     """
 
     when: datetime
@@ -58,10 +61,11 @@ class PlannedAction(_Action):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BlockedAction(_Action):
-    """One thing that a sweep would do but for what `because` says: a quota that has no
-    room (`quota` is its name), a legal hold, a store that is away, messages that have
-    still to be handled. `action`, `rule` and `tier` are as `PlannedAction` has them; `to` is the
-    tier, or the scope as the rule names it.
+    """One action of a sweep that something prevents, with the reason in `because`.
+
+    Reasons are a full quota (`quota` is its name), a legal hold, a store that does not
+    answer, or unhandled messages. `action`, `rule` and `tier` are as in planned
+    actions. `to` is the tier, or the scope as the rule names it.
     """
 
     tier: str = ""
@@ -71,12 +75,13 @@ class BlockedAction(_Action):
 
 @dataclass(slots=True, repr=False)
 class Plan(ResultMixin):
-    """What a sweep run at `at` would do: by rules, and what expires, goes for a quota
-    or is made of messages on the way. The order is about that of the sweep, which takes
-    tenants in turn.
+    """The actions of a sweep run at `at`.
 
-    `stays` has what rules ask for and the sweep would leave; `waiting` names what could
-    not be asked about, or cannot be told beforehand.
+    It includes actions by rules, expiries, evictions, and entries made of messages. The
+    order is roughly that of the sweep, which takes tenants in turn.
+
+    `stays` lists actions that rules request and something prevents. `waiting` names
+    stores and effects that could not be checked or predicted.
     """
 
     at: datetime
@@ -87,15 +92,13 @@ class Plan(ResultMixin):
 
 @dataclass(frozen=True, slots=True)
 class PlanBuilder:
-    """A plan while it is made: what it says so far, and what of that the next step is
-    to meet.
-    """
+    """A plan in progress: its actions so far, and the state for the next step."""
 
     plan: Plan
     ahead: DryRunState
     quotas: DryRunQuotas
     asked: dict[Store, bool] = field(default_factory=dict)
-    """Which stores answer, as far as that was asked."""
+    """Which stores answer, as far as they were checked."""
 
     @property
     def now(self) -> datetime:
@@ -146,7 +149,7 @@ class PlanBuilder:
         )
 
     async def answers(self, store: Store) -> bool:
-        """Whether a store answers; asked once."""
+        """Return whether a store answers; it is checked once."""
         if store not in self.asked:
             try:
                 with step("plan.answers"):
@@ -157,26 +160,24 @@ class PlanBuilder:
         return self.asked[store]
 
     def forgets(self, left: Mark | Tombstone) -> bool:
-        """Whether a sweep has forgotten what is left of a record when it comes to its
-        rules.
-        """
+        """Return whether a sweep purges this mark or tombstone before its rules run."""
         return not left.owed and left.discard_at is not None and left.discard_at < self.now
 
     def waits(self, *said: str) -> None:
         self.plan.waiting += said
 
     def evicts(self) -> None:
-        """Say who went for quotas since this was said last."""
+        """Add the evictions since the last call."""
         for quota, head in self.quotas.pop_evictions():
             self.does("evict", ENTRIES, head, quota.name, quota.describe())
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Forecast(ResultMixin):
-    """What one rule will do with a record that is not edited meanwhile.
+    """The prediction of one rule for a record that is not edited meanwhile.
 
-    `when` is the first moment at which the rule acts. It is None where the rule never
-    acts or an event decides. `because` gives the reason. `depends` lists what decides
+    `when` is the first moment at which the rule acts. It is None if the rule never acts
+    or an event decides. `because` gives the reason. `depends` lists what decides
     besides time and edits.
     """
 
@@ -191,27 +192,32 @@ class Forecast(ResultMixin):
 
 
 class PlanProvider(Protocol):
-    """A part of maintenance that can also tell what it would do."""
+    """A part of maintenance that can also plan its actions."""
 
     async def plan(self, planning: PlanBuilder) -> None:
-        """Add what a sweep would do to the plan, for the providers behind it to see."""
+        """Add the actions of a sweep to the plan, visible to later providers."""
         ...
 
 
 class ForecastProvider(PlanProvider, Protocol):
-    """A `PlanProvider` that also forecasts what happens to a single record."""
+    """A `PlanProvider` that also forecasts the actions for a single record."""
 
     async def forecast(self, record: Record, store: Store, now: datetime) -> list[Forecast]:
-        """Forecast what each rule will do with this record."""
+        """Forecast each rule's action for this record."""
         ...
 
 
 async def plan_of(
     placement: Placement, planners: Sequence[PlanProvider], quotas: Quotas, *, reads_texts: bool = True
 ) -> Plan:
-    """What all of them would do now, one after the other: each meets records as those
-    before it leave them. Nothing without the archive, which says whose turn it is to do
-    maintenance. `reads_texts`: whether some of them ask what entries say.
+    """Return the plan of all providers.
+
+    Each provider plans on the state that the earlier ones leave. If the archive does
+    not answer, the plan has no actions, because the archive decides which worker may
+    run maintenance.
+
+    Args:
+        reads_texts: Whether some providers use the texts of entries.
     """
 
     def size(record: Record) -> int | None:

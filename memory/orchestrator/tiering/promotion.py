@@ -1,6 +1,4 @@
-"""Promotion by policy: the rules decide, this carries out what they decide and reports
-it.
-"""
+"""Promotion by policy: carries out the decisions of the rules, and reports them."""
 
 from __future__ import annotations
 
@@ -73,7 +71,7 @@ class CopiedEntry(ResultMixin):
 class PromotionReport(ResultMixin):
     """Which entries moved or were copied, by which rule, and which stayed and why.
 
-    `waiting` names stores that did not answer: their entries were not looked at, or
+    `waiting` names stores that did not answer: their entries were not checked, or
     entries could not move to them. At the end of a session `derived` lists the ids of
     the entries that this call made of the session's messages. `waiting` then also says
     why others were not made yet, and names entries with a pending step.
@@ -87,11 +85,11 @@ class PromotionReport(ResultMixin):
 
 
 UserOf: TypeAlias = Callable[[str, str, str], Awaitable[str | None]]
-"""With whom a session of a tenant is; None where nobody is named."""
+"""Returns the user of a tenant's session, or None."""
 
 
 class Promotion:
-    """Asks the rules about entries and moves those they take."""
+    """Runs the rules on entries, and moves the matches."""
 
     def __init__(
         self,
@@ -113,9 +111,11 @@ class Promotion:
     async def end_session(
         self, tenant: str, scope: Scope, until: datetime | None = None, silent: set[str] | None = None
     ) -> PromotionReport:
-        """A session is over: each of its records that may move goes where the rules for
-        `session_end` say. `until`: of those that were there then. `silent` learns of
-        the stores that did not answer.
+        """Move each matching record of a session that ends, by the `session_end` rules.
+
+        Args:
+            until: Only records that existed then. None stands for all.
+            silent: Receives the names of stores that did not answer.
         """
         await self._accesses.tell()
         silent = set() if silent is None else silent
@@ -133,8 +133,12 @@ class Promotion:
     async def by_sweep(
         self, away: set[str], hold: LeaseCheck, report: PromotionReport | None = None
     ) -> PromotionReport:
-        """Every tenant's records that a `sweep` rule takes. `away`: as `TierMover.move`
-        has it. `report` has what was done where `hold` ends it.
+        """Move every tenant's records that match a `sweep` rule.
+
+        Args:
+            away: The names of stores that did not answer, as for `move_many`.
+            hold: Keeps the lease. It raises if the lease is lost.
+            report: Has the moves so far if `hold` raises.
         """
         report, missed = report or PromotionReport(), EvaluationGaps([], [])
         try:
@@ -147,7 +151,7 @@ class Promotion:
         return report
 
     async def plan(self, planning: PlanBuilder) -> None:
-        """Say what `by_sweep` would move."""
+        """Plan the moves of `by_sweep`."""
         missed = EvaluationGaps([], [])
         async for collection, judged in self._rule_evaluator.everywhere(planning.now, missed, planning.ahead):
             await self._plan_moves(collection, judged, planning, is_last=True)
@@ -161,8 +165,9 @@ class Promotion:
         until: datetime | None = None,
         silent: set[str] | None = None,
     ) -> list[str]:
-        """Say what `end_session` would do; what keeps the session from being ended.
-        `silent` learns of the stores that do not answer.
+        """Plan the actions of `end_session`; return the reasons that prevent the end.
+
+        `silent` receives the names of stores that do not answer.
         """
         silent = set() if silent is None else silent
         missed, where, away, homes = (
@@ -227,8 +232,9 @@ class Promotion:
         *,
         is_last: bool = False,
     ) -> list[str]:
-        """What `_move` would move; what has others wait. `is_last`: no walk comes to
-        the tiers to which these go.
+        """Plan the moves of `_move`; return the reasons that make other steps wait.
+
+        `is_last` means that no later walk covers the target tiers.
         """
         moving, stay, waits = (
             [one for one in judged if one.decision.target is not None],
@@ -252,13 +258,14 @@ class Promotion:
         return waits
 
     async def forecast(self, record: Record, store: Store, now: datetime) -> list[Forecast]:
-        """What each rule will do with this record, as it is now."""
+        """Forecast each rule's action for this record in its current state."""
         facts = await self._rule_evaluator.facts(record, store)
         return [_forecast(rule, entry_of(record), facts, now) for rule in self._rule_evaluator.of_tier("")]
 
     async def after_writing(self, tenant: str, scope: str, tier: str) -> PromotionReport:
-        """What the rules for `write` take of a scope's records in the tier that was
-        written to.
+        """Move a scope's matches of the `write` rules.
+
+        `tier` is the tier that was written to.
         """
         report, missed, away = PromotionReport(), EvaluationGaps([], []), set[str]()
         stores, now = [self._placement.topology.home(tier)], self._placement.now()
@@ -269,7 +276,7 @@ class Promotion:
         return _with(missed, report)
 
     async def by_hand(self, tenant: str, entry_ids: Sequence[str], to: str) -> PromotionReport:
-        """These entries, to that tier."""
+        """Move these entries to the given tier."""
         report, away, because = PromotionReport(), set[str](), Decision(to, "by hand", "asked for")
         report.kept += [
             KeptEntry(one, "", _KEPT_BECAUSE[MoveResult.GONE])
@@ -289,8 +296,9 @@ class Promotion:
     async def _copy(
         self, judged: Sequence[RuleMatch], session: Scope, silent: set[str], report: PromotionReport
     ) -> None:
-        """Copy what is to be copied into broader scopes, once. What cannot be copied is
-        told, and costs nothing else.
+        """Copy matches into broader scopes, once.
+
+        A copy that fails is reported, and does not affect the others.
         """
         copies = [(one.row, decision) for one in judged for decision in one.copies]
         for row, decision in copies:
@@ -307,7 +315,7 @@ class Promotion:
                 _wait(report, error)
                 silent |= {error.store} if isinstance(error, StoreUnavailable) else set()
                 continue
-            if copy.created_at >= begun:  # else it was made before
+            if copy.created_at >= begun:  # otherwise an earlier call made it
                 report.copied.append(
                     CopiedEntry(row.key.id, copy.id, to.text, decision.rule, decision.because)
                 )
@@ -317,7 +325,7 @@ class Promotion:
             return Scope.parse(to_scope)
         user = await self._user_of(key.tenant, session.id, key.id)
         if user is None:
-            raise InvalidInput("to_scope", f"session '{session.id}' names no user")
+            raise InvalidInput("to_scope", f"session '{session.id}' names no user. Create it with a user")
         return Scope.user(user)
 
     async def _move(
@@ -329,7 +337,7 @@ class Promotion:
         *,
         note_kept: bool,
     ) -> None:
-        """Move what is to be moved, target by target."""
+        """Move the matches, target by target."""
         results: dict[Key, MoveResult | StoreError] = {}
         for target in dict.fromkeys(one.decision.target for one in judged if one.decision.target is not None):
             keys = [one.row.key for one in judged if one.decision.target == target]
@@ -338,7 +346,7 @@ class Promotion:
             if decision.target is not None:
                 result = results[
                     row.key
-                ]  # what is left of a move that was broken off says where it was to go, not where its record is
+                ]  # an interrupted move's copy names the target tier, not the tier of its record
                 tier = (
                     decision.target
                     if result is MoveResult.ALREADY and row.role is Role.ARRIVING
@@ -347,7 +355,7 @@ class Promotion:
                 self._tell(report, row.key, tier, decision, result, note_kept=note_kept)
                 if (
                     note_kept and result is MoveResult.POSTPONED
-                ):  # of a session that has ended nobody asks again
+                ):  # nobody evaluates the records of an ended session again
                     report.waiting.append(f"{row.key.id} stays in '{tier}': {_KEPT_BECAUSE[result]}")
             elif note_kept:
                 report.kept.append(KeptEntry(row.key.id, row.tier, decision.because))
@@ -364,7 +372,7 @@ class Promotion:
     ) -> None:
         if isinstance(
             result, StoreError
-        ):  # of one record: the others went on, but for those that need a store that does not answer
+        ):  # only this record failed; others moved, unless they need a store that does not answer
             log.warning("%s stays in '%s': %s", key.id, tier, result)
             report.kept.append(KeptEntry(key.id, tier, str(result)))
             _wait(report, result)
@@ -393,7 +401,7 @@ def _wait(report: PromotionReport, error: Exception) -> None:
 
 
 def _with(missed: EvaluationGaps, report: PromotionReport) -> PromotionReport:
-    """The report, with what could not be asked about."""
+    """Add the gaps of an evaluation to the report."""
     told = {kept.entry_id for kept in report.kept}
     report.kept += [
         KeptEntry(key.id, tier, problem) for key, tier, problem in missed.records if key.id not in told
@@ -428,7 +436,7 @@ def _forecast(rule: Rule, entry: Entry, facts: RecordFacts, now: datetime) -> Fo
 def _asked_now(
     says: Forecast, policy: CustomRule, entry: Entry, facts: RecordFacts, now: datetime
 ) -> Forecast:
-    """What a policy says of an entry now: what it will say nobody knows."""
+    """Return a policy's current decision on an entry; later ones are unknown."""
     says = replace(says, depends=("the policy decides when it runs",))
     try:
         decided = policy.decide(entry, facts, now)

@@ -1,10 +1,9 @@
-"""Quotas, kept where entries are born: what there is is counted by the stores' indexes
-before anything is written.
+"""Quotas, checked before entries are written. The stores' indexes count the usage.
 
-Near a quota each write counts, and those of one process take turns. Far from it a
-process uses a sixteenth of the room that it found before it counts again. So a quota is
-exact for one writer. Several exceed it by what they have under way, and by what each
-found free a minute ago at most.
+Near a quota each write counts the usage, and the writes of one process take turns. Far
+from it, a process uses a sixteenth of the room that it found before it counts again. So
+a quota is exact for one writer. Several writers may exceed it by their concurrent
+writes, and by the room that each found free within the last minute.
 """
 
 from __future__ import annotations
@@ -46,9 +45,7 @@ _ORDERS: dict[Oldest, tuple[Order, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class QuotaScope:
-    """What one quota counts together: a tenant's entries, or those of one of its
-    scopes.
-    """
+    """A unit of one quota: a tenant's entries, or those of one of its scopes."""
 
     quota: Quota
     tenant: str
@@ -72,14 +69,14 @@ class QuotaScope:
 
 @dataclass(slots=True)
 class _Headroom:
-    """What may be written still before it is counted again, and until when."""
+    """The room that is left before the next count, and until when it is valid."""
 
     left: int
     until: datetime
 
 
 class Quotas:
-    """Keeps the quotas."""
+    """Checks quotas, and evicts entries."""
 
     def __init__(
         self, placement: Placement, erasure: Erasure, quotas: Sequence[Quota], rules: Sequence[RetentionRule]
@@ -88,20 +85,27 @@ class Quotas:
         self._erasure = erasure
         self.quotas = tuple(quota for quota in quotas if quota.artifact_bytes is None)
         self.of_artifacts = tuple(quota for quota in quotas if quota.artifact_bytes is not None)
-        """Kept by `conversations.reservations`."""
+        """Quotas that `conversations.reservations` checks."""
         self._rules = tuple(rules)
         self._rooms: dict[QuotaScope, _Headroom] = {}
         self._locks: dict[QuotaScope, asyncio.Lock] = {}
         self.evicted = Counter[tuple[str, str]]()
-        """By tenant and quota, how many this process has evicted."""
+        """The number of evictions by this process, by tenant and quota."""
 
     @asynccontextmanager
     async def admit(
         self, tenant: str, new_entries: Sequence[NewEntry], less: int = 0
     ) -> AsyncIterator[set[Key]]:
-        """Let these be written inside, or raise `QuotaExceeded` before anything is.
-        `less`: how many go with it. Behind it others are evicted, none of those that
-        are put into what this gives.
+        """Check the quotas, let the caller write, then evict other entries if needed.
+
+        The caller adds the keys of the entries that it wrote to the yielded set. These
+        are not evicted.
+
+        Args:
+            less: How many entries the write removes.
+
+        Raises:
+            QuotaExceeded: there is no room. Nothing has been written.
         """
         written = set[Key]()
         if not self.quotas or len(new_entries) <= less:
@@ -121,7 +125,7 @@ class Quotas:
             self._forget()
 
     def demand(self, tenant: str, new_entries: Sequence[NewEntry]) -> Counter[QuotaScope]:
-        """How much these take of each quota that refuses."""
+        """Return how much these entries take of each quota that refuses."""
         if not self.quotas:
             return Counter()
         return Counter(
@@ -133,7 +137,7 @@ class Quotas:
         )
 
     async def check(self, demand: Mapping[QuotaScope, int]) -> None:
-        """Raise `QuotaExceeded` where there is no room for this now."""
+        """Raise `QuotaExceeded` if there is no room for this now."""
         for place, more in demand.items():
             there = await self._usage(place)
             if there + more > place.quota.most:
@@ -144,8 +148,9 @@ class Quotas:
     def _places(
         self, tenant: str, new_entries: Sequence[NewEntry]
     ) -> Iterable[tuple[QuotaScope, list[NewEntry]]]:
-        """What counts them, always in the same order, so that no two wait for each
-        other.
+        """Return the quotas that count these entries.
+
+        The order is always the same, so that no two calls wait for each other.
         """
         found: dict[QuotaScope, list[NewEntry]] = {}
         for quota in self.quotas:
@@ -157,7 +162,7 @@ class Quotas:
         return sorted(found.items(), key=lambda item: (item[0].quota.name, item[0].scope))
 
     def _fits(self, place: QuotaScope, some: Sequence[NewEntry]) -> bool:
-        """Whether there is room that was counted lately; then it is taken."""
+        """Take room that was counted recently; false if there is not enough."""
         room, more = self._rooms.get(place), _sum_of(place.quota, some)
         if room is None or room.left < more or self._placement.now() >= room.until:
             return False
@@ -180,8 +185,9 @@ class Quotas:
         return {at.key for at in await self._placement.locate_many(ENTRIES, keys) if at.record is not None}
 
     async def _usage(self, place: QuotaScope) -> int:
-        """How much there is, over all stores. Raises where one does not answer: what it
-        holds counts.
+        """Return the usage in all stores.
+
+        Raises if a store does not answer, because its entries count too.
         """
         held = 0
         for store in self._placement.topology.homes:
@@ -193,17 +199,17 @@ class Quotas:
     # -- evicting ----------------------------------------------------------------------
 
     async def _evict_behind(self, place: QuotaScope, written: set[Key]) -> None:
-        """What was written is written: where a store keeps others from going, the next
-        write has them go.
-        """
+        """Evict after a write. If a store fails, the next write evicts the rest."""
         try:
             await self._evict(place, written)
         except StoreError as error:
             log.warning("quota '%s' of %s is exceeded for now: %s", place.quota.name, place.says(), error)
 
     async def _evict(self, place: QuotaScope, written: set[Key]) -> None:
-        """Have the first in order go until the quota holds. Asked before it is counted:
-        what another evicts meanwhile is not evicted twice.
+        """Delete the first entries in order until the quota holds.
+
+        The candidates are read before the count, so that concurrent evictions count
+        once.
         """
         candidates = await self._candidates(place, written)
         over, away = await self._usage(place) - place.quota.most, set[str]()
@@ -212,7 +218,7 @@ class Quotas:
                 return
             size = 1 if place.quota.measure == "entries" else await self._size(store, head)
             came = await self._let_go(place, store, head, away)
-            if isinstance(came, bool):  # where it has gone or changed meanwhile somebody else is at it
+            if isinstance(came, bool):  # if it is gone or changed, another process is at work
                 over -= size
                 self.evicted[place.tenant, place.quota.name] += came
 
@@ -220,9 +226,10 @@ class Quotas:
         return (await self._erasure.delete_at(ENTRIES, {head.key: head.version}, store, away))[head.key]
 
     async def _candidates(self, place: QuotaScope, written: set[Key]) -> list[tuple[Store, Head]]:
-        """The first that may go, in order, of each store as many as were written and
-        some more: none that was written just now, that a rule keeps, or that is under
-        legal hold.
+        """Return the first entries in order that may be evicted.
+
+        Each store gives as many as were written, and `SPARE` more. Entries that were
+        just written, that a rule keeps, or that are under legal hold are left out.
         """
         order, enough = _ORDERS[place.quota.evict], len(written) + SPARE
         select = frozenset(name for name in LOOKED_AT if name in fields_of(ENTRIES))
@@ -275,6 +282,6 @@ def _sum_of(quota: Quota, some: Sequence[NewEntry]) -> int:
 
 
 def _sort_key(head: Head, order: Sequence[Order]) -> tuple[Any, ...]:
-    """As stores order it: missing values first, the id last."""
+    """Return the order of stores: missing values first, the id last."""
     values = [head.fields.get(one.field) for one in order]
     return (*((value is not None, value if value is not None else 0) for value in values), head.key.id)

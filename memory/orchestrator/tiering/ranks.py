@@ -1,4 +1,4 @@
-"""Where records stand in their scopes: for rules on what a scope holds in a tier."""
+"""The ranks of records in their scopes, for rules on the size of a scope in a tier."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ OLDEST_FIRST = (Order("created_at"),)
 
 
 class Ranks:
-    """Tells the rank of each record while those of a tier are gone through in a store,
-    oldest first, and none left out.
+    """Returns the rank of each record during a walk over a tier in a store.
 
-    What a scope holds is counted when its first record is met, so that what leaves it
-    meanwhile changes no rank. With `ahead`, as it will be then.
+    The walk must be oldest first, and complete. A scope is counted when its first
+    record is met, so that records that leave it meanwhile change no rank. With `ahead`,
+    the planned state is counted.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Ranks:
         self._left: dict[tuple[Partition, str], Rank] = {}
 
     async def of(self, row: Head | Record) -> Rank:
-        """The rank of the next record."""
+        """Return the rank of the next record of the walk."""
         at = (row.partition, row.tier)
         left = self._left[at] if at in self._left else await self.scope_total(*at)
         own = self._own(row)
@@ -52,7 +52,7 @@ class Ranks:
         return left
 
     async def scope_total(self, partition: Partition, tier: str) -> Rank:
-        """What the scope holds in the tier: the rank of its oldest record."""
+        """Return a scope's total in a tier: the rank of its oldest record."""
         asked = Query(
             self._collection,
             within(partition),
@@ -79,7 +79,7 @@ class Ranks:
         return held
 
     async def of_one(self, record: Record) -> Rank:
-        """The rank of a record that nothing was gone through for."""
+        """Return the rank of a single record, without a walk."""
         newer: Condition = And((Eq("tier", record.tier),))
         select = None if self.reads_texts else frozenset({"created_at"})
         newest_first = (Order("created_at", descending=True),)

@@ -1,9 +1,8 @@
-"""Retention by rule: stores are asked for what a rule may take, rule by rule; what the
-rules then decide is carried out, or told as a plan.
+"""Retention by rule: finds matching records, and carries out or plans the decisions.
 
-Where there is more than a page of it, tenants take turns, a page each, beginning with
-the one behind whom the last sweep served: no tenant's backlog keeps another's waiting.
-What is under legal hold stays.
+Stores are queried rule by rule. If a query has more than one page, tenants take turns
+with one page each. The first turn goes to the tenant after the one that the last sweep
+served. So no tenant's backlog delays another tenant. Records under legal hold stay.
 """
 
 from __future__ import annotations
@@ -67,9 +66,9 @@ from memory.ports.tokens import TokenCounter
 log = logging.getLogger(__name__)
 
 TOGETHER = 50
-"""So many are deleted in one call."""
+"""The number of records deleted in one call."""
 BEHIND_ALL = "\U0010ffff"
-"""No scope of a tenant comes after this."""
+"""Sorts after every scope of a tenant."""
 _COLLECTIONS: Mapping[What, Collection] = {
     "entries": ENTRIES,
     "sessions": SESSIONS,
@@ -77,29 +76,27 @@ _COLLECTIONS: Mapping[What, Collection] = {
 }
 _VERSIONS = frozenset({"entry_id", "stored_version", "replaced_version"})
 _SESSIONS = {"created_at": "created_at", "updated_at": "touched_at", "tags": "tags"}
-"""The fields by which sessions can be asked for, by the facts that they say."""
+"""The fields of a session that can be queried, by the facts that they hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionMatch:
-    """A record that a rule takes, as it was when the rule was asked."""
+    """A record that a rule takes, in the state that the rule saw."""
 
     row: Head | Record
     decision: RetentionDecision
     in_rounds: bool = False
-    """Whether a sweep asks about it only when it comes round to it."""
+    """Whether a sweep reaches it only in its turn."""
 
     @property
     def then(self) -> Then:
-        """What becomes of it first: a session that has not ended is ended before it is
-        deleted.
-        """
+        """The next action: an active session is ended before it is deleted."""
         return "end" if self.row.fields.get("status", "ended") != "ended" else self.decision.then
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionBatch:
-    """Some that go, from one store."""
+    """Some matches from one store."""
 
     what: What
     store: Store
@@ -108,8 +105,9 @@ class RetentionBatch:
 
 @dataclass(slots=True)
 class RetentionReport:
-    """How many went, were ended, or stay under legal hold; `waiting`: what a store kept
-    from being asked or done.
+    """How many records were deleted, ended, or stay under legal hold.
+
+    `waiting` has the errors of stores that could not be queried or changed.
     """
 
     deleted: int = 0
@@ -120,7 +118,7 @@ class RetentionReport:
 
 
 class Retention:
-    """The rules of retention, asked and carried out."""
+    """Evaluates the retention rules, and carries them out."""
 
     def __init__(
         self,
@@ -140,18 +138,18 @@ class Retention:
         self._plan_end = promotion.plan_end
         self.rules = tuple(rules)
         self._served: dict[str, str] = {}
-        """By rule, the tenant that a sweep served last."""
+        """The tenant that a sweep served last, by rule."""
         self._versions = Round(placement)
 
     @property
     def reads_texts(self) -> bool:
-        """Whether some rule asks what entries say."""
+        """Whether some rule uses the texts of entries."""
         return any(rule.measures - {"count"} for rule in self.rules if rule.what == "entries")
 
     # -- carried out -------------------------------------------------------------------
 
     async def by_sweep(self, away: set[str], hold: LeaseCheck, report: RetentionReport) -> None:
-        """Every tenant's records that a rule takes."""
+        """Carry out the rules on every tenant's records."""
         now = self._placement.now()
         async for portion in self._due_portions(now, report.waiting, self._some_versions):
             try:
@@ -165,8 +163,10 @@ class Retention:
         report.waiting = list(dict.fromkeys(report.waiting))
 
     async def _free(self, portion: RetentionBatch) -> RetentionBatch:
-        """What of it is under no legal hold, or goes all the same: to end a session
-        deletes nothing. Whoever deletes asks again.
+        """Return the portion without records under legal hold.
+
+        Sessions to be ended stay in it, because that deletes nothing. A deletion checks
+        the holds again.
         """
         held = await self._erasure.holds.over([one.row for one in portion.some])
         return replace(
@@ -189,9 +189,10 @@ class Retention:
         report.waiting += [str(one) for one in came.values() if isinstance(one, StoreError)]
 
     async def _with_session(self, one: RetentionMatch, report: RetentionReport) -> None:
-        """End a session, or delete one that has ended and of which nothing
-        is pending any more: one that has not is ended first. Entries have rules of
-        their own.
+        """End a session, or delete one that has ended.
+
+        An active session is only ended. A session with pending steps is not deleted.
+        Entries have rules of their own.
         """
         tenant, session_id = one.row.key.tenant, str(one.row.fields["session_id"])
         try:
@@ -208,8 +209,10 @@ class Retention:
             pass  # deleted meanwhile
 
     async def _end(self, tenant: str, session_id: str) -> list[str]:
-        """Its entries first: what a crash leaves of them, or a store that is away, is
-        done by the next sweep, since the session has not ended.
+        """End a session after its entries have moved.
+
+        If a crash or a store prevents that, the session stays active, and the next
+        sweep does the rest.
         """
         conversation = await self._conversations.open(tenant, SessionDraft(session_id), create=False)
         if waiting := (await self._end_session(tenant, Scope.session(session_id))).waiting:
@@ -218,8 +221,10 @@ class Retention:
         return []
 
     async def _leaves(self, partition: Partition, settled: Set[tuple[Key, str]] = frozenset()) -> bool:
-        """Whether messages of a session have still to be handled, for which its text is
-        needed, or entries, for which its end is. `settled`: what will have been done.
+        """Return whether messages or entries of a session are still to be handled.
+
+        They need the session's text or its end. `settled` has steps that will be
+        complete by then.
         """
         query = Query(MESSAGES, within(partition), Eq("owing", True), limit=self._placement.settings.page)
         pages = self._placement.pages("onward.owed", self._placement.topology.archive, query)
@@ -233,9 +238,10 @@ class Retention:
     # -- told --------------------------------------------------------------------------
 
     async def plan(self, planning: PlanBuilder) -> None:
-        """Say what `by_sweep` would do, of kept versions over as many sweeps as it
-        takes to come round. What the end of a session does with its entries comes
-        before it.
+        """Plan the actions of `by_sweep`.
+
+        For kept versions, this covers as many sweeps as one round takes. The actions of
+        a session's end come before the end itself.
         """
         comes_round: tuple[str, ...] | None = None
         async for portion in self._due_portions(
@@ -260,10 +266,10 @@ class Retention:
     async def _plan_one(
         self, what: What, one: RetentionMatch, depends: tuple[str, ...], planning: PlanBuilder
     ) -> str:
-        """Say what becomes of it; why it stays, where it does."""
+        """Plan one action; return the reason if it is prevented."""
         row, ahead = one.row, planning.ahead
         if what == "versions" and ahead.is_gone(ENTRIES, Key(row.key.tenant, str(row.fields["entry_id"]))):
-            return ""  # it goes with its entry
+            return ""  # it is deleted with its entry
         if what == "sessions" and one.then == "end":
             if away := await self._plan_end(
                 row.key.tenant, Scope.session(str(row.fields["session_id"])), planning
@@ -280,8 +286,9 @@ class Retention:
         return ""
 
     async def _comes_round(self) -> tuple[str, ...]:
-        """What has kept versions wait that go by their number: where there are more
-        than a slice, a sweep goes through one slice.
+        """Return why versions beyond a rule's number wait; empty if they do not.
+
+        If there are more versions than a slice, each sweep checks one slice.
         """
         with step("retention.round"):
             there = (
@@ -291,7 +298,7 @@ class Retention:
         return () if there <= a_slice else (f"when a sweep reaches it: each sweep checks {a_slice:,}",)
 
     async def forecast(self, record: Record, store: Store, now: datetime) -> list[Forecast]:
-        """What each rule for entries will do with this one, as it is now."""
+        """Forecast each entry rule's action for this entry in its current state."""
         rules = [rule for rule in self.rules if rule.what == "entries"]
         measures = frozenset().union(*(rule.measures for rule in rules))
         rank = (
@@ -323,8 +330,10 @@ class Retention:
         versions: Callable[[datetime], AsyncIterator[Page]],
         ahead: DryRunState | None = None,
     ) -> AsyncIterator[RetentionBatch]:
-        """What the rules take, some at a time; with `ahead`, as it will be then, and it
-        is not noted whose turn it is next. A store that fails costs its own.
+        """Yield the matches of the rules, some at a time.
+
+        With `ahead`, the planned state is evaluated, and the turns of tenants are not
+        noted. A failed store affects only its own matches.
         """
         served = self._served if ahead is None else dict(self._served)
         walks = [
@@ -356,7 +365,7 @@ class Retention:
     def _kept_before(
         self, rule: RetentionRule, now: datetime, known: Mapping[str, str]
     ) -> list[Condition | None]:
-        """What the rules before this one leave to it."""
+        """Return conditions for records that the earlier rules do not keep."""
         before = self.rules[: self.rules.index(rule)]
         return [
             other.leaves(now, known)
@@ -378,7 +387,7 @@ class Retention:
         if ranks is None:
             asked = all_of(rule.takes(now, known), *self._kept_before(rule, now, known))
             query = self._query(ENTRIES, asked, LOOKED_AT & known.keys(), frozenset({Role.HOME}))
-        else:  # to know what lies beyond what a scope may hold, all of it is gone through
+        else:  # to find what exceeds a scope's limit, every record is visited
             query = self._query(
                 ENTRIES, None, None if ranks.reads_texts else LOOKED_AT & known.keys(), STANDING
             )
@@ -401,7 +410,7 @@ class Retention:
     async def _sessions(
         self, rule: RetentionRule, now: datetime, served: dict[str, str]
     ) -> AsyncIterator[RetentionBatch]:
-        """Sessions are judged by their logs: their own records may be behind."""
+        """Yield sessions, judged by their logs, because their records may be behind."""
         archive = self._placement.topology.archive
         statuses = In(
             "status",
@@ -418,7 +427,7 @@ class Retention:
     async def _judged_session(self, row: Record, now: datetime) -> RetentionMatch | None:
         sessions = self._conversations.sessions
         if sessions.is_over(row):
-            return None  # its expiry takes it
+            return None  # its expiry deletes it
         state = (await sessions.log(row).load()).state
         fields: Any = {
             **row.fields,
@@ -426,7 +435,7 @@ class Retention:
             "touched_at": max(row.fields["touched_at"], state.created_at),  # type: ignore[type-var]
         }
         if fields["touched_at"] >= now:
-            return None  # by this sweep, which has ended it: the next one asks what then becomes of it
+            return None  # this sweep has just ended it; the next sweep decides again
         facts = RecordFacts(
             row.tier,
             "",
@@ -446,8 +455,9 @@ class Retention:
     async def _versions_gone(
         self, rule: RetentionRule, now: datetime, served: dict[str, str]
     ) -> AsyncIterator[RetentionBatch]:
-        """Those that were replaced so long ago that the rule lets them go, whatever
-        stands before them.
+        """Yield versions that were replaced long enough ago.
+
+        Their position among an entry's versions does not matter.
         """
         replaced = Lt("replaced_version", micros(now - (rule.versions_for or timedelta())))
         known = {
@@ -468,7 +478,7 @@ class Retention:
     async def _versions_beyond(
         self, versions: Callable[[datetime], AsyncIterator[Page]], now: datetime
     ) -> AsyncIterator[RetentionBatch]:
-        """Those that have too many newer ones of their entry before them."""
+        """Yield versions that have too many newer versions of their entry."""
         archive, seen = self._placement.topology.archive, set[Key]()
         async for page in versions(now):
             named = {Key(head.key.tenant, str(head.fields["entry_id"])) for head in page.heads} - seen
@@ -500,7 +510,7 @@ class Retention:
                 decision = self._judged_version(head, next(newer), now)
                 if (
                     decision.then == "delete" and self._judged_version(head, 0, now).then == "keep"
-                ):  # else it goes by its age
+                ):  # otherwise it is deleted by its age
                     yield RetentionMatch(head, decision, in_rounds=True)
 
     def _judged_version(self, head: Head, newer: int, now: datetime) -> RetentionDecision:
@@ -508,7 +518,7 @@ class Retention:
         return decide_version(self.rules, facts_of(head), newer, moment(replaced), now)
 
     async def _some_versions(self, now: datetime) -> AsyncIterator[Page]:
-        """A slice of all kept versions: each sweep goes on where the last one ended."""
+        """Yield a slice of all kept versions, after the last sweep's slice."""
         query = Query(
             ENTRY_VERSIONS, Everywhere(), limit=self._placement.settings.page, select=frozenset({"entry_id"})
         )
@@ -542,9 +552,12 @@ class Retention:
     async def _in_turn(
         self, rule: RetentionRule, name: str, store: Store, query: Query, by_rule: dict[str, str]
     ) -> AsyncIterator[tuple[Where, Page]]:
-        """The pages of a query over the tenants that a rule is for: all at once where
-        one page holds them, else each tenant's in turn. `by_rule`: whom it served last,
-        which it notes.
+        """Yield the pages of a query over the tenants of a rule.
+
+        If one page holds all records, it is one query. Otherwise tenants take turns.
+
+        Args:
+            by_rule: The tenant that each rule served last. It is updated.
         """
         tenants = rule.of_tenants
         if tenants is None:
@@ -565,7 +578,7 @@ class Retention:
                 turns.append((tenant, page.cursor))
 
     async def _tenants(self, store: Store) -> AsyncIterator[str]:
-        """Every tenant of which a store has something: a question each."""
+        """Yield every tenant with data in a store, with one query for each."""
         cursor: str | None = None
         while True:
             with step("retention.tenants"):

@@ -1,5 +1,6 @@
-"""Asking the rules about records: what a sweep, the end of a session or a write has
-them decide, page by page. Nothing is moved here.
+"""Evaluation of rules on records, page by page.
+
+It decides for a sweep, the end of a session, or a write. It moves nothing.
 """
 
 from __future__ import annotations
@@ -43,14 +44,15 @@ from memory.ports.tokens import TokenCounter
 LOOKED_AT = frozenset(
     {"type", "tags", "confidence", "created_at", "updated_at", "accesses", "expires_at", "scope_kind"}
 )
-"""What rules look at. Texts are read of what moves, and where a rule measures them or a
-policy is asked.
+"""The fields that rules use.
+
+Texts are read only of records that move, or if a rule measures them or a policy runs.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class RuleMatch:
-    """A record and what the rules decided about it."""
+    """A record and the decisions of the rules about it."""
 
     row: Head | Record
     decision: Decision
@@ -70,21 +72,21 @@ class RuleMatch:
 
 @dataclass(slots=True)
 class EvaluationGaps:
-    """What could not be evaluated.
+    """Stores and records that could not be evaluated.
 
-    These are stores that did not answer, damaged records and records on which a policy
+    These are stores that did not answer, damaged records, and records on which a policy
     failed.
     """
 
     stores: list[str]
     records: list[tuple[Key, str, str]]
-    """Each with its tier, where that is known, and why."""
+    """Each with its tier, if known, and the reason."""
     away: set[str] = field(default_factory=set)
     """The names of the stores that did not answer."""
 
 
 class RuleEvaluator:
-    """Asks the rules and the policies about records."""
+    """Runs the rules and the policies on records."""
 
     def __init__(
         self,
@@ -99,26 +101,26 @@ class RuleEvaluator:
         self.policies = tuple(policies)
 
     def of_tier(self, tier: str) -> list[Rule]:
-        """The rules and policies that take from this tier; of every tier where none is
-        named.
-        """
+        """Return the rules and policies that take from this tier; all if empty."""
         everyone: tuple[Rule, ...] = (*self.rules, *self.policies)
         return [rule for rule in everyone if tier in ("", rule.source)]
 
     @property
     def reads_texts(self) -> bool:
-        """Whether some rule or policy asks what entries say."""
+        """Whether some rule or policy uses the texts of entries."""
         return any(isinstance(rule, CustomRule) or rule.measures - {"count"} for rule in self.of_tier(""))
 
     def of(self, event: Event, tier: str = "") -> list[Rule]:
-        """Those that are asked on this event."""
+        """Return the rules and policies for this event."""
         return [rule for rule in self.of_tier(tier) if rule.answers(event)]
 
     async def everywhere(
         self, now: datetime, missed: EvaluationGaps, ahead: DryRunState | None = None
     ) -> AsyncIterator[tuple[Collection, list[RuleMatch]]]:
-        """What a sweep is to do with the records of every tenant. The last tier comes
-        first: what goes into a tier is not asked about again there.
+        """Yield the decisions of a sweep for the records of every tenant.
+
+        The last tier comes first, so that a record that enters a tier is not evaluated
+        there again.
         """
         for tier in reversed(TIERS):
             asked = self.of("sweep", tier)
@@ -143,11 +145,12 @@ class RuleEvaluator:
         tier: str = "",
         ahead: DryRunState | None = None,
     ) -> AsyncIterator[tuple[Collection, list[RuleMatch]]]:
-        """Every record once, page by page; with a tier, those that some rule takes from
-        it. With `ahead`, as they will be then.
+        """Yield every record once, page by page.
 
-        Stores are asked in the direction records move, and none is asked about twice:
-        what moved before is met again further on.
+        With a tier, only records that some rule takes from it are included. With
+        `ahead`, the planned state is evaluated. Stores are visited in the direction of
+        moves, and no record is evaluated twice: a record that has moved is met again in
+        a later store.
         """
         for collection in [kind.collection for kind in self._placement.kinds.movable]:
             asked_about = set[Key]()
@@ -174,13 +177,13 @@ class RuleEvaluator:
         tier: str,
         ahead: DryRunState | None,
     ) -> AsyncIterator[list[RuleMatch]]:
-        """Page by page."""
+        """Yield the decisions for one store, page by page."""
         asked = self.of(event, tier)
         measures = frozenset().union(*(rule.measures for rule in asked))
         texts = bool(measures - {"count"}) or any(isinstance(rule, CustomRule) for rule in asked)
         texts = texts or (
             ahead is not None and event == "session_end" and ahead.keeps.texts
-        )  # what is foreseen of them others may have to measure
+        )  # other rules may have to measure planned entries
         walk = None if ahead is None else Walk(ahead, collection, where, store, tier)
         if measures:
             ranks = Ranks(self._placement, self._counter, collection, store, measures, ahead)
@@ -223,8 +226,10 @@ class RuleEvaluator:
         *,
         texts: bool,
     ) -> AsyncIterator[list[tuple[Head | Record, Rank | None]]]:
-        """Everything is gone through, whatever the rules take of it; one scope until
-        nothing more has a rank of `least`, from which on they do.
+        """Yield every record with its rank, regardless of the rules' conditions.
+
+        A single scope ends when no more record reaches the rank `least`, which the
+        rules need.
         """
         scope = where.partitions[0] if isinstance(where, Partitions) and len(where.partitions) == 1 else None
         if scope is not None and tier and (await ranks.scope_total(scope, tier)).count < least:
@@ -264,8 +269,9 @@ class RuleEvaluator:
         decision: Decision,
         missed: EvaluationGaps,
     ) -> Decision:
-        """What the first policy says that says something. One that fails costs this
-        record.
+        """Return the decision of the first policy that makes one.
+
+        A policy that fails affects only this record.
         """
         for policy in asked:
             if isinstance(policy, CustomRule) and policy.source == facts.tier:
@@ -289,7 +295,7 @@ class RuleEvaluator:
         *,
         texts: bool,
     ) -> AsyncIterator[Page]:
-        """What a store holds, page by page."""
+        """Yield the records of a store, page by page."""
         whole = texts and collection is ENTRIES
         select = None if whole else frozenset(name for name in LOOKED_AT if name in fields_of(collection))
         query = Query(
@@ -309,19 +315,19 @@ class RuleEvaluator:
             yield page
 
     async def facts(self, record: Record, store: Store) -> RecordFacts:
-        """The facts of one record, with its rank where a rule asks for it."""
+        """Return the facts of one record, with its rank if a rule needs it."""
         measures = frozenset().union(*(rule.measures for rule in self.of_tier(record.tier)))
         ranks = Ranks(self._placement, self._counter, ENTRIES, store, measures)
         return facts_of(record, await ranks.of_one(record) if measures else None)
 
 
 def fields_of(collection: Collection) -> Fields:
-    """The fields by which records of a collection can be asked for."""
+    """Return the fields by which records of a collection can be queried."""
     return {name: name for name in SYSTEM_FIELDS | {field.name for field in collection.fields}}
 
 
 def facts_of(row: Head | Record, rank: Rank | None = None) -> RecordFacts:
-    """What rules may look at of a record."""
+    """Return the facts of a record for rules."""
     fields: Any = row.fields
     own: Any = (
         {name: getattr(row, name) for name in ("created_at", "updated_at", "accesses")}
@@ -353,7 +359,7 @@ def _is_expired(row: Head | Record, now: datetime) -> bool:
 
 
 def _rules_filter(rules: Sequence[Rule], now: datetime, known: Fields) -> Condition | None:
-    """What some rule takes; None where that is more than a store can be asked."""
+    """Return the filter of all rules; None if it is too large for a store."""
     taken = Or(tuple(rule.takes(now, known) for rule in rules))
     return taken if _parts(taken) + 2 <= MAX_FILTER_PARTS else None
 

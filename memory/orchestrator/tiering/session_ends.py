@@ -1,9 +1,9 @@
-"""Ends of sessions asked for by hand: what a store keeps from being done of one is
-owed, and done by a sweep once the stores answer again.
+"""Ends of sessions that a caller requests.
 
-The event that ends a conversation owes `end` from its first put on, so a process that
-dies leaves it too. A session that has only entries has no log to owe it by: where
-something waits, an operation record does, for the entries that there were.
+If a store prevents some of the work, it stays pending, and a sweep does it once the
+stores answer again. The event that ends a conversation has the pending step `end` from
+its first put on, so that it also survives a crash. A session with only entries has no
+log. If work waits, an operation record has the step, for the entries that existed.
 """
 
 from __future__ import annotations
@@ -56,15 +56,17 @@ class SessionClosing:
         self._promote: Callable[[str, Scope, datetime | None, set[str]], Awaitable[PromotionReport]] = (
             promotion.end_session
         )
-        outbox.register_together(END, self._carry_out, is_last=True)  # what is made of messages is there then
+        outbox.register_together(END, self._carry_out, is_last=True)  # entries made of messages exist by then
 
     async def end(self, tenant: str, scope: Scope, owing: Sequence[Record] | None = None) -> PromotionReport:
-        """See `Promotion.end_session`. What waits is owed when this returns; it raises
-        where that cannot be noted.
+        """End a session, as `Promotion.end_session` does.
 
-        `owing`: the events of the session that owe something, where they were read just
-        now. Only ends that were owed before any entry was looked at are over with this:
-        another's, of what was said since, is its own.
+        Work that waits is pending when this returns. It raises if that cannot be
+        stored. Only ends that were pending before any entry was read are completed. A
+        later end of another process stays pending.
+
+        Args:
+            owing: The session's events with pending steps, if they were just read.
         """
         begun = self._placement.now()
         before = await self._pending_events(tenant, scope) if owing is None else owing
@@ -78,7 +80,7 @@ class SessionClosing:
         return report
 
     async def _pending_events(self, tenant: str, scope: Scope) -> list[Record]:
-        """The events of the session that owe something."""
+        """Return the events of the session with pending steps."""
         where = within(Partition(tenant, scope_of(scope.id)))
         query = Query(MESSAGES, where, Eq("owing", True), limit=self._placement.settings.page)
         pages = self._placement.pages("end.owed", self._placement.topology.archive, query)
@@ -90,8 +92,9 @@ class SessionClosing:
             await self._placement.write("end.settle", self._placement.topology.archive, *done)
 
     async def _note(self, tenant: str, scope: Scope, until: datetime) -> None:
-        """Owe the end by an operation; one that is owed already takes the later entries
-        too.
+        """Store the pending end in an operation.
+
+        An end that is pending already then also covers the later entries.
         """
         now, archive, version = (
             self._placement.now(),
@@ -114,7 +117,7 @@ class SessionClosing:
             if isinstance(there, Record) and any(
                 other.data["until"] >= owed.data["until"] for other in there.owed
             ):
-                return  # another call's, of a later moment
+                return  # another call stored a later moment
             when = (
                 Absent()
                 if there is None
@@ -124,13 +127,15 @@ class SessionClosing:
             )
             version = self._placement.next_version(
                 noted.version or 0
-            )  # what stands there may be by a clock that is ahead of this one
+            )  # the clock of its writer may be ahead of this one
 
     # -- what is owed ------------------------------------------------------------------
 
     async def _carry_out(self, items: Sequence[Item]) -> Sequence[Came]:
-        """None of them while a store does not answer, and none behind one that had to
-        wait for a store: each would wait for it.
+        """Carry out pending ends.
+
+        None is carried out while a store does not answer. If one has to wait for a
+        store, those behind it wait too.
         """
         try:
             for store in self._placement.topology.homes:
@@ -150,8 +155,10 @@ class SessionClosing:
         return came
 
     async def _do(self, owner: Standing, owed: PendingStep, away: set[str]) -> bool:
-        """Once for what is there; it stays owed to what is yet to be made of messages.
-        `away` learns of the stores that did not answer.
+        """Carry out an end for the existing entries.
+
+        The step stays pending for entries that are still to be made of messages. `away`
+        receives the names of stores that did not answer.
         """
         if (ending := await self.due_end(owner, owed)) is not None:
             leaving = ending.until is None and _events_with_step(
@@ -163,7 +170,7 @@ class SessionClosing:
                 raise SessionEndDeferred("; ".join(waiting))
         if "tenant" in owed.data and isinstance(
             owner, Record
-        ):  # nothing is left of an operation that is over, which names the session
+        ):  # the record of a finished operation is deleted, because it names the session
             version, until = self._placement.next_version(owner.version), self._placement.tombstone_until()
             gone = Delete(
                 OPERATIONS,
@@ -177,10 +184,10 @@ class SessionClosing:
         return True
 
     async def due_end(self, owner: Standing, owed: PendingStep) -> PendingSessionEnd | None:
-        """The end that this owes; None where it is not due any more: the session was
-        deleted, or was resumed since, and its next end does all of it.
+        """Return the end that this step is for; None if it is no longer due.
 
-        It is due too where the session has expired meanwhile: its entries have an
+        It is not due if the session was deleted, or resumed since; the next end then
+        does all of it. It is due if the session has expired meanwhile: entries have an
         expiry of their own.
         """
         if not isinstance(owner, Record):
@@ -195,7 +202,7 @@ class SessionClosing:
         log = self._sessions.log(record)
         if not (ended := log.events_of([owner])):
             return None
-        with suppress(NotFound):  # the event that resumed it may be damaged: then what is said since tells
+        with suppress(NotFound):  # the event that resumed it may be damaged; then later events decide
             resumed = And((Eq("event", EventType.RESUMED.value), Gt("place", ended[0].place)))
             if (await log.load()).state.after.status != "active" and await log.first(resumed) is None:
                 return PendingSessionEnd(tenant, scope, None)

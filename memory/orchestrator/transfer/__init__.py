@@ -1,6 +1,6 @@
-"""Export and import of records as they are stored.
+"""Export and import of records in their stored form.
 
-Lines and files are the facade's affair.
+The facade handles lines and files.
 It imports `maintenance` and the packages below it.
 """
 

@@ -1,8 +1,8 @@
-"""What becomes of an artifact that was exported where it is imported.
+"""Import of an exported artifact.
 
-It is put under its path as any other is, where nothing ever stood under that: an import
-replaces nothing, and brings nothing back that was deleted. Its id there derives from
-the old one, so an import that is repeated finds what it wrote.
+It is put under its path like any other, if no artifact was ever there. So an import
+replaces nothing, and restores nothing that was deleted. Its new id derives from the old
+one, so that a repeated import finds the artifact.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ async def restore_artifact(
     size: int,
     data: AsyncIterator[bytes],
 ) -> tuple[RestoreResult, str | None]:
-    """Put an artifact that was exported; what became of it, and its id here. Nothing of
-    `data` is read where something stands under the path.
+    """Put an exported artifact; return the result and its id here.
 
-    Raises `QuotaExceeded`.
+    `data` is not read if the path is or was in use. Raises `QuotaExceeded`.
     """
     here = ids.derived_id(tenant, scope_of(session_id), "import", MANIFESTS.name, path, old_id)
     try:

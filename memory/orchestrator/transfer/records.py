@@ -1,6 +1,4 @@
-"""What an export carries out of the stores, and an import brings back as it stood:
-entries with their kept versions, and records of other kinds.
-"""
+"""Export and import of records: entries with their kept versions, and other kinds."""
 
 from __future__ import annotations
 
@@ -50,55 +48,54 @@ from memory.ports.record_validation import record_problem
 from memory.ports.writes import Absent, Outcome, Put, Status
 
 WITH_A_FORM_OF_THEIR_OWN = frozenset({ENTRIES, RELATIONS})
-"""Their modules export and restore them."""
+"""Collections that their own modules export and restore."""
 
 
 def exported_kinds(kinds: Kinds) -> tuple[Kind, ...]:
-    """The kinds that are carried as records."""
+    """Return the kinds that are exported as records."""
     return tuple(
         kind for kind in kinds.scoped if kind.exported and kind.collection not in WITH_A_FORM_OF_THEIR_OWN
     )
 
 
 def id_here(tenant: str, kind: Kind, scope: str, record_id: str) -> str:
-    """The id that a record which was exported elsewhere has here: the same however
-    often it is imported.
+    """Return the id that an imported record gets here.
+
+    Repeated imports return the same id.
     """
     return ids.derived_id(tenant, scope, "import", kind.collection.name, record_id)
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedEntry:
-    """An entry as it stood where it was exported or, with `replaced_by`, one of its
-    kept versions.
-    """
+    """An entry as it was exported or, with `replaced_by`, one of its kept versions."""
 
     id: str
     draft: ImportedDraft
-    """With the ids it names as they were there, and a `created_at`."""
+    """The draft with the original ids, and a `created_at`."""
     version: int
     updated_at: datetime
     tier: str
     previous: int | None = None
     digest: str | None = None
     noted: Mapping[str, JsonValue] = field(default_factory=dict)
-    """What the engine noted in the body beside what the entry says."""
+    """Other values that the engine noted in the body."""
     replaced_by: int | None = None
 
 
 class Fate(StrEnum):
-    """What became of one restored thing."""
+    """The result of restoring a record."""
 
     WRITTEN = "written"
     THERE = "there"
     DELETED = "deleted"
-    """It, or what it belongs to, was deleted since an earlier import."""
+    """The record, or its owner, was deleted since an earlier import."""
     REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """What became of one restored thing; of a refused one, why."""
+    """The result of restoring a record, with the reason if it was refused."""
 
     fate: Fate
     problem: str = ""
@@ -108,13 +105,13 @@ WRITTEN, THERE, DELETED = RestoreResult(Fate.WRITTEN), RestoreResult(Fate.THERE)
 TAKEN = RestoreResult(Fate.REFUSED, "id: another record uses it here")
 
 SAID = frozenset({"content", "title", "metadata", "compacted_from_ids", "contributors"})
-"""What an entry says itself: nothing that is noted beside it is called so."""
+"""The entry's own values in the body. Notes of the engine must not use these names."""
 DERIVED = frozenset({PARTS})
-"""What is noted beside it for what is made of it here, and is made anew elsewhere."""
+"""Notes on derived data, which is made again after an import."""
 
 
 class Transfer:
-    """Reads and restores them."""
+    """Exports and restores records."""
 
     def __init__(
         self,
@@ -138,8 +135,9 @@ class Transfer:
     # -- out ---------------------------------------------------------------------------
 
     async def entries(self, tenant: str, scope: Scope | None) -> AsyncIterator[tuple[Record, list[Record]]]:
-        """Every entry of a tenant or of one scope, retired ones too, each with its kept
-        versions, oldest first.
+        """Yield every entry of a tenant or of one scope, including retired ones.
+
+        Each comes with its kept versions, oldest first.
         """
         async for record in self._browser.every_record(
             ENTRIES, tenant, None if scope is None else scope.text
@@ -149,8 +147,9 @@ class Transfer:
     async def of_sessions(
         self, collection: Collection, tenant: str, scope: Scope | None
     ) -> AsyncIterator[Record]:
-        """Every record of sessions themselves, or every manifest of their artifacts, of
-        a tenant or of one scope, oldest first.
+        """Yield every session record or every manifest, oldest first.
+
+        `scope` limits them to one scope of the tenant.
         """
         text = None if scope is None else self._placement.kinds.of(SESSIONS).scope_of(scope)
         if scope is None or text is not None:
@@ -158,9 +157,10 @@ class Transfer:
                 yield record
 
     async def records(self, tenant: str, scope: Scope | None) -> AsyncIterator[tuple[Kind, Record]]:
-        """Every record of the kinds without a form of their own but sessions, of a
-        tenant or of one scope, with a session's its conversation; before a message the
-        chunks of its large texts.
+        """Yield every record of the other kinds, of a tenant or of one scope.
+
+        A session's scope includes its conversation. The chunks of a message's large
+        texts come before the message.
         """
         for kind in exported_kinds(self._placement.kinds):
             if kind.collection not in (SESSIONS, ARTIFACTS) and (
@@ -179,8 +179,9 @@ class Transfer:
                         yield kind, record
 
     async def _with_chunks(self, row: Record) -> tuple[Record | None, list[Record]]:
-        """The row of a message as it is now, and the chunks that it names, as far as
-        they can be read; none where it is gone.
+        """Return the current row of a message, and its readable chunks.
+
+        None and no chunks if the message is gone.
         """
         archive = self._placement.topology.archive
         while True:
@@ -205,9 +206,10 @@ class Transfer:
     # -- in: entries -------------------------------------------------------------------
 
     async def restore_entries(self, tenant: str, entries: Sequence[ImportedEntry]) -> list[RestoreResult]:
-        """Store entries under their own ids and versions where nothing stands; what
-        became of each. No id is named twice. Raises `QuotaExceeded` before any of them
-        is stored.
+        """Store entries under their own ids and versions where no record exists.
+
+        Returns the result for each entry. Each id must occur once. Raises
+        `QuotaExceeded` before any of them is stored.
         """
         fates: dict[Key, RestoreResult] = {}
         let_in = [await self._let_in(tenant, one, fates) for one in entries]
@@ -231,8 +233,9 @@ class Transfer:
     async def _let_in(
         self, tenant: str, one: ImportedEntry, fates: dict[Key, RestoreResult]
     ) -> ImportedEntry:
-        """The entry as the write gate lets it in; where it refuses it, that is its
-        fate.
+        """Return the entry as the write gate accepts it.
+
+        If the gate rejects it, `fates` receives that result.
         """
         try:
             [draft] = await self._trust.let_in(tenant, [one.draft])
@@ -267,8 +270,10 @@ class Transfer:
                     )
 
     async def _existing_fate(self, record: Record, there: LocatedRecord) -> RestoreResult:
-        """What an entry meets under its id: itself, edited since perhaps; its
-        tombstone; or something else.
+        """Return the result for an entry whose id is in use here.
+
+        The id may hold the same entry, perhaps edited since, a tombstone, or another
+        record.
         """
         if there.corrupt is not None:
             return RestoreResult(Fate.REFUSED, "id: the record stored under it is damaged")
@@ -285,8 +290,9 @@ class Transfer:
     # -- in: kept versions -------------------------------------------------------------
 
     async def restore_versions(self, tenant: str, versions: Sequence[ImportedEntry]) -> list[RestoreResult]:
-        """Store kept versions of entries that stand here; what became of each. One
-        deleted meanwhile takes its versions along.
+        """Store kept versions of existing entries; return the result for each.
+
+        If an entry is deleted meanwhile, its versions are deleted too.
         """
         keys = list(dict.fromkeys(Key(tenant, one.id) for one in versions))
         located = {at.key: at for at in await self._placement.locate_many(ENTRIES, keys)}
@@ -311,7 +317,7 @@ class Transfer:
         return [fate or DELETED for fate in fates]
 
     def _of_its_entry(self, one: ImportedEntry, there: LocatedRecord) -> Record | RestoreResult:
-        """The kept version as the entry that stands here has it, or why that cannot be."""
+        """Return the kept version for the existing entry, or why there is none."""
         home, version = there.record, _record(there.key.tenant, one, self._placement.next_sequence())
         if there.corrupt is not None:
             return RestoreResult(Fate.REFUSED, "id: the entry stored under it is damaged")
@@ -332,8 +338,9 @@ class Transfer:
         return kept_version(replace(version, generation=home.generation), one.replaced_by)
 
     async def _left_behind(self, written: Mapping[int, Record]) -> list[int]:
-        """Which of these kept versions came after their entry was deleted, and are
-        erased therefore.
+        """Delete kept versions whose entry was deleted meanwhile.
+
+        Returns their positions.
         """
         keys = {place: Key(row.key.tenant, str(row.fields["entry_id"])) for place, row in written.items()}
         homes = (
@@ -358,9 +365,11 @@ class Transfer:
     async def restore(
         self, tenant: str, kind: Kind, record: Record, *, as_it_was: bool = False
     ) -> RestoreResult:
-        """Store a record under its id here; `as_it_was` with its version, its moments
-        and its tier too, where it says them (a version of 0: it does not), and only
-        where nothing else stands under the id.
+        """Store a record under its id here.
+
+        With `as_it_was`, it keeps its version, times and tier if it has them. A version
+        of 0 means that it has none. It is then stored only if no other record has the
+        id.
         """
         said = as_it_was and record.version > 0
         tier = record.tier if said else kind.route(Scope.parse(record.scope).kind).tier
@@ -401,8 +410,9 @@ class Transfer:
 
 
 def check_storable(draft: ImportedDraft, one: ImportedEntry | None) -> None:
-    """Raise `InvalidInput` if no store takes the entry; `one` is how it is restored if
-    it keeps its id.
+    """Raise `InvalidInput` if no store accepts the entry.
+
+    `one` is its exact form, if the entry keeps its id.
     """
     if one is None:
         born = draft.created_at or EPOCH
@@ -419,7 +429,7 @@ _ANY = "any"
 
 
 def stores_problem(collection: Collection, record: Record) -> str:
-    """Why no store takes the record, whatever its id and its version become here."""
+    """Return why no store accepts the record, regardless of its id and version here."""
     return record_problem(
         collection, replace(record, key=_any_key(record.scope), version=max(1, record.version))
     )
@@ -444,14 +454,16 @@ def _record(tenant: str, one: ImportedEntry, sequence: int) -> Record:
 
 
 def _shown_to_an_advisor(noted: Mapping[str, Any]) -> Sequence[str]:
-    """The entries of which an advisor's note may speak."""
+    """Return the entries that an advisor's note may refer to."""
     told: Mapping[str, Any] = (noted.get(NOTES) or {}).get("auto_supersede") or {}
     return told["candidates"] if told.get("named") else ()
 
 
 def _says_the_same(there: Record, record: Record) -> bool:
-    """Whether both are the same version of the same entry, in whichever tier. Of an
-    artifact that is gone its entry lets go without a version.
+    """Return whether both are the same version of an entry, in any tier.
+
+    References to artifacts are ignored: a deleted artifact is cleared without a new
+    version.
     """
     one, other = (
         entry_of(replace(row, tier=record.tier)).model_copy(update={"artifact_id": None})
@@ -479,9 +491,7 @@ def _content(record: Record) -> tuple[object, ...]:
 
 
 def noted_of(record: Record) -> dict[str, JsonValue]:
-    """What of an entry's record is beside what the entry says, and tells how it came to
-    be: for who restores it as it was.
-    """
+    """Return the engine's notes on an entry, from which it can be restored exactly."""
     said = {name: value for name, value in record.body.items() if name not in SAID | DERIVED}
     found = {"previous": record.previous, "request_digest": record.fields.get(DIGEST), "body": said}
     return {name: value for name, value in found.items() if value not in (None, {})}

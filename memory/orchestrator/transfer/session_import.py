@@ -1,10 +1,11 @@
-"""Sessions carried elsewhere: each one's own record, then its log, event by event, as
-it stood, so that history, window and counts come back. The chunks of a message's large
-texts come before it, and are stored anew.
+"""Import of sessions: each one's record, then its log, event by event.
 
-A session keeps its id. Its incarnation, which the keys of its events derive from,
-belongs to tenant and session: in another tenant it has one that derives from it, and
-what names an event by its key names it by the key it has there.
+History, window and counts are restored exactly. The chunks of a message's large texts
+come before the message, and are stored again.
+
+A session keeps its id. The keys of its events derive from its incarnation, which
+belongs to tenant and session. In another tenant the session gets an incarnation that
+derives from the old one. References to events by key are changed accordingly.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from memory.ports.writes import Absent, Outcome, Put, Status
 
 
 def check_carried(kind: Kind, record: Record) -> None:
-    """Raise where a record that was exported is none of a session, or none of a log."""
+    """Raise `InvalidInput` if an exported record does not fit a session or a log."""
     fields: Mapping[str, Any] = record.fields
     for name in fields:
         if kind.collection.field(name) is None:
@@ -57,7 +58,7 @@ def check_carried(kind: Kind, record: Record) -> None:
             )
     named = "session_id" if kind.collection is SESSIONS else "conversation_id"
     if record.scope != scope_of(validation.identifier(named, fields[named])):
-        raise InvalidInput("scope", "is not the scope of its session")
+        raise InvalidInput("scope", f"got {record.scope!r}, which is not the scope of its session")
     if kind.collection is ARTIFACTS:
         if not isinstance(fields["data"], bytes) or digest_of(fields["data"]) != fields["digest"]:
             raise InvalidInput("data", "does not match its digest")
@@ -69,7 +70,7 @@ def check_carried(kind: Kind, record: Record) -> None:
         left_by(event.draft).with_all(back_by(event.draft)).with_all(late_by(event.draft))
         if (
             event.draft.message is not None and event.draft.artifacts
-        ):  # its large texts have their places in it
+        ):  # checks the positions of its large texts
             restore_large_texts(
                 event.draft.message,
                 event.draft.artifacts,
@@ -90,16 +91,14 @@ def check_carried(kind: Kind, record: Record) -> None:
 
 
 def incarnation_here(tenant: str, scope: str, was: str) -> str:
-    """The incarnation that the session of this scope has in a tenant into which it is
-    carried.
-    """
+    """Return the incarnation that a session gets in the tenant of the import."""
     if not ids.is_id(was) or ids.digest_of(was) == ids.partition_digest(tenant, scope):
         return was
     return ids.derived_id(tenant, scope, "import", was)
 
 
 class SessionMapping:
-    """What the sessions of a file are called in a tenant."""
+    """Translates the keys and incarnations of a file's sessions to a tenant."""
 
     def __init__(self, tenant: str) -> None:
         self._tenant = tenant
@@ -107,12 +106,13 @@ class SessionMapping:
         self._compactions: dict[str, str] = {}
 
     def note(self, session: Record) -> None:
-        """Learn of a session before its events are `here`."""
+        """Note a session before its events are passed to `here`."""
         self._was[session.scope] = str(session.body["incarnation"])
 
     def here(self, record: Record) -> Record:
-        """The record as it stands in this tenant. An event that is of no place of its
-        session stays what it is, and is refused.
+        """Return the record with its keys in this tenant.
+
+        An event that fits no place of its session keeps its key, and is refused later.
         """
         was = self._was.get(record.scope, "")
         now = incarnation_here(self._tenant, record.scope, was)
@@ -145,7 +145,7 @@ class SessionMapping:
 
 
 class SessionRestorer:
-    """Restores them."""
+    """Restores sessions and their events."""
 
     def __init__(self, placement: Placement, uploads: Uploads, passages: Passages) -> None:
         self._placement = placement
@@ -153,8 +153,9 @@ class SessionRestorer:
         self._passages = passages
 
     async def restore_session(self, record: Record) -> RestoreResult:
-        """Store a session's own record where there is none; one of the same incarnation
-        is there already, whatever was said since.
+        """Store a session's own record if there is none.
+
+        A record of the same incarnation counts as there, regardless of later messages.
         """
         archive = self._placement.topology.archive
         outcome = await self._placement.write_one(
@@ -166,19 +167,21 @@ class SessionRestorer:
         if isinstance(there, Record):
             same = there.body["incarnation"] == record.body["incarnation"]
             return (
-                THERE if same else RestoreResult(Fate.REFUSED, "id: there is another session of this id here")
+                THERE if same else RestoreResult(Fate.REFUSED, "id: another session already has this id here")
             )
         return DELETED if isinstance(there, Tombstone) or outcome.status is Status.REJECTED else TAKEN
 
     async def restore_events(
         self, records: Sequence[Record], chunks: MutableMapping[tuple[str, Chunk], str]
     ) -> list[RestoreResult]:
-        """Store events, in their order, each where nothing stands at its place; those
-        of a session that was deleted are not brought back.
+        """Store events in order, each if its place is empty.
 
-        `chunks` has the large texts of messages, by the scope of their session; those
-        that these name are taken from it. Raises `QuotaExceeded` at the first message
-        whose large texts have no room: those before it are stored.
+        Events of a deleted session are not restored. Raises `QuotaExceeded` at the
+        first message whose large texts have no room. The messages before it are stored.
+
+        Args:
+            chunks: The large texts by the scope of their session. The texts that are
+                used are removed from it.
         """
         archive = self._placement.topology.archive
         named = [session_key(record.key.tenant, str(record.fields["conversation_id"])) for record in records]
@@ -232,8 +235,10 @@ class SessionRestorer:
     async def _with_texts(
         self, record: Record, session: Record, texts: Mapping[Chunk, str]
     ) -> Record | RestoreResult:
-        """The record once its large texts are stored here; or what stands at its place,
-        or why they cannot be.
+        """Store the large texts of a record, and return the record with them.
+
+        Returns a result instead if its place is in use, or if the texts cannot be
+        stored.
         """
         archive, event = self._placement.topology.archive, event_of(record)
         with step("log.read"):
@@ -243,7 +248,7 @@ class SessionRestorer:
         lacking = [chunk for chunk in chunks_of(event.draft.artifacts) if chunk not in texts]
         if lacking or event.draft.message is None:
             return RestoreResult(
-                Fate.REFUSED, f"artifacts: {len(lacking)} of their chunks are not above it in this file"
+                Fate.REFUSED, f"artifacts: {len(lacking)} of their chunks do not come before it in this file"
             )
         try:
             message = restore_large_texts(event.draft.message, event.draft.artifacts, texts)
@@ -254,9 +259,7 @@ class SessionRestorer:
 
 
 def _fate(record: Record, session: object) -> RestoreResult:
-    """What becomes of an event, as far as its session tells; written, if nothing stands
-    at its place.
-    """
+    """Return the result for an event by its session; written if its place is empty."""
     if not isinstance(session, Record):
         return DELETED
     place: Any = record.fields["place"]
@@ -273,7 +276,7 @@ def _put_fate(record: Record, outcome: Outcome) -> RestoreResult:
 
 
 def _existing_fate(record: Record, there: Stored | None) -> RestoreResult:
-    """What an event meets at its place."""
+    """Return the result for an event whose place is in use."""
     if isinstance(there, Record):
         return THERE if there.body.get("nonce") == record.body["nonce"] else TAKEN
     return DELETED if isinstance(there, Tombstone) else TAKEN

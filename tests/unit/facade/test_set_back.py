@@ -101,7 +101,7 @@ async def test_a_session_deleted_since_does_not_come_back_with_the_store_that_al
         for _ in range(sweeps):
             await memory.admin.sweep()
         healed = await memory.admin.compare(repair=True)
-        assert healed.differs == {"a scope whose erasure a store had forgotten": 2}, (
+        assert healed.differs == {"a scope that a store had not erased": 2}, (
             "of its conversation and of its entries"
         )
         assert [session.id for session in (await memory.sessions.list()).sessions] == ["stays"]

@@ -239,7 +239,7 @@ async def test_a_copy_that_was_deleted_is_not_made_again() -> None:
         await world.engine.delete(TENANT, copied.copy_id)
         report = await world.engine.promotion.end_session(TENANT, SESSION)
         assert report.copied == []
-        assert any("its earlier result was deleted" in kept.because for kept in report.kept)
+        assert any("earlier result was deleted" in kept.because for kept in report.kept)
         assert await world.browse(USER) == []
 
 

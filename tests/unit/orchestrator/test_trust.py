@@ -194,11 +194,11 @@ async def test_what_was_changed_by_it_and_has_lost_the_version_before_is_retired
     await world.engine.erasure.delete_versions({row.key: row.version for row in kept})
     report = await _roll_back(world.engine)
     told = {undone.entry_id: (undone.why, undone.done, undone.note) for undone in report.entries}
-    retired = ("changed", "retired", "the version before is not kept")
+    retired = ("changed", "retired", "the earlier version is not kept")
     assert told == {
         last.id: retired,
         named.id: retired,
-        other.id: ("changed", "left", "the version before is not kept"),
+        other.id: ("changed", "left", "the earlier version is not kept"),
     }
 
 

@@ -1,6 +1,7 @@
 """Bytes beside the log: large texts of messages, and artifacts with a path.
 
-Uploads in chunks, the manifests that name them, and the room that they take.
+These modules hold uploads in chunks, the manifests that name them, and the accounting
+of their bytes.
 """
 
 __all__ = [

@@ -1,17 +1,18 @@
-"""The balance of a tenant: what its artifacts and large texts of messages come to (see
-`reservations.py`), and how it is counted anew.
+"""The balance of a tenant: the total bytes of its artifacts and large texts.
 
-Where it cannot be read, whoever meets it counts it anew, and so does `doctor --repair`
-where it does not match. A record that says just that is put in its place first: nobody
-has a balance to change until it is counted, and whoever meets that record counts as
-well. Then every reservation is put at a later version, with nothing else changed: who
-was about to return its room, to hold or to grow it, looks again. Those under way are
-named, all are summed up, and that is put over the record which said that it is counted.
+See `reservations.py`. A process that cannot read the balance recounts it. So does
+`doctor --repair` if the balance does not match. The recount has three steps:
 
-So one thing alone may be missed: a reservation that was named in the balance of before
-and is put only now. It is under way, and no balance names it; in no other way can that
-be. Whoever meets such a one knows that it is not counted, and counts it before anything
-else is done with it.
+- A record that says so replaces the balance. Until the recount is done there is no
+  balance to change, and any process that finds the record recounts too.
+- Every reservation is put at a later version, otherwise unchanged. A process that was
+  about to return, hold or grow one then reads it again.
+- All reservations are summed up, and the pending ones are named. The result replaces
+  the record of the first step.
+
+One case may be missed: a reservation that the old balance named and that is put only
+now. It is pending, but no balance names it, which happens in no other case. A process
+that finds such a reservation counts it before it does anything else with it.
 """
 
 from __future__ import annotations
@@ -37,17 +38,22 @@ log = logging.getLogger(__name__)
 
 RESERVATIONS_SCOPE = "artifacts"
 SETTLE = "artifact.settle"
-"""What a balance owes that names uploads, or is to be counted: to set right its count."""
+"""The pending step of a balance that names uploads or must be recounted.
+
+It corrects the total.
+"""
 COUNTING = "counting"
-"""In the body of what stands in the place of a balance while it is counted anew;
-nothing else does then.
+"""In the body of the record that replaces a balance during a recount.
+
+That record has nothing else in its body.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceEntry:
-    """What a balance counts for an upload that it names, since when; `leaves` while its
-    reservation is to go.
+    """The bytes that a balance counts for a named upload, and since when.
+
+    `leaves` is true while its reservation is about to be reduced or deleted.
     """
 
     counted: int
@@ -55,15 +61,16 @@ class BalanceEntry:
     leaves: bool = False
 
     def as_leaving(self, now: datetime) -> BalanceEntry:
-        """As who returns some of it or all says it: like no other, so that it is known
-        whether another has said so since.
+        """Return the entry for returning some or all of its bytes.
+
+        It equals no earlier entry, so that a concurrent return is detected.
         """
         return replace(self, leaves=True, since=max(micros(now), self.since + 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """What a tenant's uploads come to, and those of them that are on their way."""
+    """The total of a tenant's uploads, and those that are arriving or leaving."""
 
     total: int
     under_way: dict[str, BalanceEntry]
@@ -73,7 +80,7 @@ class Balance:
         return replace(self, total=self.total + more, under_way={**self.under_way, upload: entry})
 
     def without(self, upload: str, takes: int) -> Balance:
-        """The upload is not on its way any more, and takes so many bytes."""
+        """Return the balance without this entry, and with its final number of bytes."""
         entry = self.under_way.get(upload)
         if entry is None:
             return self
@@ -84,8 +91,9 @@ class Balance:
         )
 
     def with_reservation(self, reservation: Record, now: datetime) -> Balance:
-        """With this reservation counted, which was read behind the balance: one that is
-        under way and not named never was.
+        """Return the balance with this reservation, which was read after the balance.
+
+        A pending reservation that the balance does not name was not counted yet.
         """
         upload, takes = upload_of(reservation), bytes_of(reservation)
         if upload in self.under_way or not reservation.owed:
@@ -93,8 +101,9 @@ class Balance:
         return self.with_entry(upload, BalanceEntry(takes, micros(now)), takes)
 
     def with_leaving(self, reservation: Record, now: datetime) -> Balance:
-        """With room of this reservation about to be returned, which was read behind the
-        balance.
+        """Return the balance with bytes of this reservation about to be returned.
+
+        The reservation was read after the balance.
         """
         seen, upload = self.with_reservation(reservation, now), upload_of(reservation)
         entry = seen.under_way.get(upload) or BalanceEntry(bytes_of(reservation), 0)
@@ -102,7 +111,7 @@ class Balance:
 
 
 class Balances:
-    """Reads, changes and counts them."""
+    """Reads, changes and recounts balances."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
@@ -113,7 +122,7 @@ class Balances:
         return self._placement.topology.archive
 
     async def of(self, tenant: str) -> Balance:
-        """A tenant's balance. It is counted anew where it cannot be read."""
+        """Return a tenant's balance; recount it if it cannot be read."""
         there = await self.fetch_stored(tenant)
         if is_readable(there):
             return _balance_of(there)
@@ -124,13 +133,13 @@ class Balances:
         return await self.recount(tenant)
 
     async def fetch_stored(self, tenant: str) -> Stored | None:
-        """What stands where a tenant's balance does."""
+        """Return the stored record at the key of a tenant's balance."""
         with step("artifacts.reserved"):
             (there,) = await self._store.get(RESERVATIONS, [balance_key(tenant)])
         return there
 
     async def change(self, tenant: str, change: Callable[[Balance], Balance]) -> None:
-        """Change the balance, on condition that nobody else did meanwhile."""
+        """Change the balance; repeat if another process changed it meanwhile."""
         key, patience = (
             balance_key(tenant),
             RetryDeadline(self._placement, f"the usage record of tenant {tenant}"),
@@ -144,7 +153,7 @@ class Balances:
                 await patience.wait()
 
     async def put(self, tenant: str, balance: Balance) -> bool:
-        """Put it over what it was made of; false where another was first."""
+        """Replace the balance that it was made from; false if another was first."""
         return await self._put(tenant, balance) is not None
 
     async def _put(self, tenant: str, balance: Balance) -> Record | None:
@@ -173,8 +182,9 @@ class Balances:
     async def _try_put(
         self, record: Record, when: Absent | AtVersion | Newer
     ) -> tuple[Record | None, Outcome]:
-        """None where another was first; not where a driver sent it twice, and it met
-        itself.
+        """Put the record; return None in its place if another process was first.
+
+        A repeated put of the driver that meets its own record counts as applied.
         """
         put = Put(RESERVATIONS, record, when, settles=frozenset() if record.owed else frozenset({SETTLE}))
         outcome = await self._placement.write_one("artifacts.balance", self._store, put)
@@ -186,8 +196,10 @@ class Balances:
     # -- counting anew -----------------------------------------------------------------
 
     async def recount(self, tenant: str, instead_of: int | None = None) -> Balance:
-        """Count a balance anew that cannot be read, or is of this version (0: where
-        there is none); as it is where another has done so by then.
+        """Recount a balance that cannot be read, or that has this version.
+
+        Version 0 stands for a missing balance. If another process has recounted it
+        meanwhile, that balance is returned.
         """
         patience = RetryDeadline(self._placement, f"the usage record of tenant {tenant}")
         async with self._counts.take(RESERVATIONS, balance_key(tenant), patience):
@@ -202,8 +214,9 @@ class Balances:
                 await patience.wait()
 
     async def _begin(self, tenant: str, there: Stored | None) -> Record | None:
-        """What says, in the place of what stands there, that the balance is counted
-        anew; None where another was first.
+        """Replace the balance by a record that says it is being recounted.
+
+        None if another process was first.
         """
         if _is_counting(there):
             return there
@@ -218,14 +231,14 @@ class Balances:
         record, outcome = await self._try_put(self._record(tenant, {COUNTING: True}, 0, owes=True), Newer())
         if record is None and isinstance(
             outcome.stored, Corrupt
-        ):  # it tells a version still, which is to be outdone
+        ):  # it still tells its version, which the put must exceed
             record, _ = await self._try_put(
                 self._record(tenant, {COUNTING: True}, outcome.version or 0, owes=True), Newer()
             )
         return record
 
     async def _sum_reservations(self, tenant: str) -> Balance:
-        """What all reservations come to, once each was put at a later version."""
+        """Put every reservation at a later version, and sum them up."""
         found = dict[str, Record]()
         query = Query(
             RESERVATIONS, within(Partition(tenant, RESERVATIONS_SCOPE)), limit=self._placement.settings.page
@@ -242,8 +255,9 @@ class Balances:
         return Balance(sum(map(bytes_of, found.values())), under_way)
 
     async def _put_later(self, reservations: Sequence[Record]) -> list[Record]:
-        """Those that are there still, each at a later version, whatever others make of
-        them meanwhile.
+        """Put reservations at a later version, and return those that still exist.
+
+        Concurrent changes of a reservation are kept.
         """
         done, left = list[Record](), list(reservations)
         while left:
@@ -269,8 +283,9 @@ class Balances:
     # -- comparing ---------------------------------------------------------------------
 
     async def compare(self, tenant: str) -> Difference | None:
-        """How the balance differs from what the reservations come to; None where it
-        does not, or others change it all the time.
+        """Return how the balance differs from its reservations.
+
+        None if it does not differ, or if it changes during every attempt.
         """
         for _ in range(self._placement.settings.attempts):
             there = await self.fetch_stored(tenant)
@@ -288,8 +303,9 @@ class Balances:
         return None
 
     async def _sum(self, tenant: str, under_way: Mapping[str, BalanceEntry]) -> int:
-        """What those that are named and the reservations of all others come to: those
-        of others do not change while the balance stands.
+        """Return the bytes of the named entries and of all other reservations.
+
+        Other reservations do not change as long as the balance stays the same.
         """
         taken = sum(entry.counted for entry in under_way.values())
         query = Query(
@@ -307,8 +323,9 @@ class Balances:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A balance of this version that is not what the reservations come to; `total` is
-    None where it cannot be read.
+    """A balance that differs from the sum of its reservations.
+
+    `version` is that of the balance. `total` is None if the balance cannot be read.
     """
 
     tenant: str
@@ -322,7 +339,7 @@ class Difference:
 
 
 def is_readable(there: Stored | None) -> bool:
-    """Whether that is a balance, or none has been made yet."""
+    """Return whether this is a balance, or no balance exists yet."""
     return not isinstance(there, Corrupt) and not _is_counting(there)
 
 
@@ -342,7 +359,7 @@ def _balance_of(there: Stored | None) -> Balance:
 
 
 def uploads_named(there: Stored | None) -> Set[str]:
-    """The uploads that a balance names."""
+    """Return the uploads that a balance names."""
     return _balance_of(there).under_way.keys()
 
 

@@ -1,11 +1,9 @@
-"""The large texts of a message: taken out of its row, cut into chunks, and put back.
-Pure.
+"""The large texts of a message: removed from its row, split into chunks, and restored.
 
-A row says of each where in the message it belongs, how long it is and of which chunks
-it consists; of the first that is said the row has the beginning. A chunk is named by
-the upload that stored it and by the digest of what it says, so that what is read is
-known to be what was said, and a message that has grown goes on having the chunks that
-it had.
+These functions are pure. A row has for each large text its path in the message, its
+size and its chunks. It also keeps the beginning of the message's content. A chunk is
+named by its upload and by the digest of its text. So a read can verify the text, and a
+message that has grown keeps its earlier chunks.
 """
 
 from __future__ import annotations
@@ -21,17 +19,16 @@ from memory.domain.message import Message
 from memory.ports.record import JsonValue, Key
 
 CHUNK_CHARACTERS = 256 * 1024
-"""Of a chunk: at most four times as many bytes, which every store takes."""
+"""Characters of a chunk, at most four times as many bytes; every store accepts that."""
 BEGINNING = 8_192
-"""Characters of what a message says in large texts that stay in the row: all that it is
-found by is among them.
-"""
+"""Characters of large content that stay in the row; a search covers only these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some of a large text: who stored it, and the SHA-256 of its UTF-8 in hexadecimal
-    digits.
+    """A part of a large text: its upload, and the digest of its text.
+
+    The digest is the SHA-256 of its UTF-8 in hexadecimal digits.
     """
 
     upload: str
@@ -40,8 +37,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class LargeText:
-    """A large text of a message: where it belongs in the message as JSON, how many
-    bytes it has in UTF-8, and its chunks in order.
+    """A large text of a message.
+
+    It has its path in the message as JSON, its size in UTF-8 bytes, and its chunks in
+    order.
     """
 
     path: tuple[str | int, ...]
@@ -50,13 +49,13 @@ class LargeText:
 
     @property
     def is_said(self) -> bool:
-        """Whether it is what the message says, or a part of that."""
+        """Whether it is the content of the message, or a part of that."""
         return self.path == ("content",) or (self.path[0] == "content" and self.path[2:] == ("text",))
 
     @property
     def placeholder(self) -> str:
-        """What stands in the place of one of which a chunk is damaged or missing."""
-        return f"[{self.size} bytes that cannot be read: what is stored of them is damaged or missing]"
+        """The text shown instead if one of its chunks is damaged or missing."""
+        return f"[{self.size} bytes that cannot be read: their stored data is damaged or missing]"
 
 
 Artifacts = tuple[LargeText, ...]
@@ -67,7 +66,7 @@ def chunk_key(tenant: str, scope: str, chunk: Chunk) -> Key:
 
 
 def chunks_of(artifacts: Iterable[LargeText]) -> list[Chunk]:
-    """Their chunks, each once."""
+    """Return their chunks, each once."""
     return list(dict.fromkeys(chunk for artifact in artifacts for chunk in artifact.chunks))
 
 
@@ -80,7 +79,7 @@ def digest_of(data: bytes) -> str:
 
 
 def encode_chunks(text: str) -> Iterator[bytes]:
-    """The chunks of a text: no character is parted."""
+    """Return the chunks of a text; no character is split."""
     return (
         text[start : start + CHUNK_CHARACTERS].encode() for start in range(0, len(text), CHUNK_CHARACTERS)
     )
@@ -97,7 +96,7 @@ def to_json(artifacts: Artifacts) -> list[JsonValue]:
 
 
 def from_json(said: Iterable[Any]) -> Artifacts:
-    """What `to_json` said."""
+    """Return the value of a `to_json` result."""
     return tuple(
         [
             LargeText(tuple(path), int(size), tuple([Chunk(str(u), str(d)) for u, d in chunks]))
@@ -110,8 +109,9 @@ def from_json(said: Iterable[Any]) -> Artifacts:
 
 
 def large_texts(message: Message) -> list[tuple[tuple[str | int, ...], str]]:
-    """The texts of a message that are too large for its row, each with its path. Names
-    and ids are never taken out.
+    """Return the texts of a message that are too large for its row, with their paths.
+
+    Names and ids always stay in the row.
     """
     found = list(_large(("content",), message.content))
     found += _large(("reasoning",), message.reasoning)
@@ -136,8 +136,9 @@ def _large(path: tuple[str | int, ...], value: object) -> Iterator[tuple[tuple[s
 
 
 def truncate_large_texts(said: dict[str, JsonValue], artifacts: Artifacts) -> dict[str, JsonValue]:
-    """The message as its row has it: of what it says the beginning, nothing of its
-    other large texts. What is given is changed.
+    """Return the message as its row has it, without its large texts.
+
+    It keeps the beginning of its content. `said` itself is changed.
     """
     room = BEGINNING
     for artifact in artifacts:
@@ -148,8 +149,10 @@ def truncate_large_texts(said: dict[str, JsonValue], artifacts: Artifacts) -> di
 
 
 def restore_large_texts(outline: Message, artifacts: Artifacts, texts: Mapping[Chunk, str]) -> Message:
-    """The message with its large texts. Where a chunk of one is not among the texts it
-    says so: as a part of the content, where it was one.
+    """Return the message with its large texts.
+
+    A text with a missing chunk is replaced by a note. In the content, the note is a
+    text part if the text was one.
     """
     said: dict[str, JsonValue] = outline.model_dump(mode="json", exclude_defaults=True)
     for artifact in artifacts:
@@ -171,7 +174,7 @@ def _mark(said: Any, artifact: LargeText) -> None:
     match artifact.path:
         case ("content", int(number), *_):
             said["content"][number] = {"type": "text", "text": artifact.placeholder}
-        case ("tool_calls", int(number), *_):  # are JSON themselves
+        case ("tool_calls", int(number), *_):  # arguments are JSON themselves
             said["tool_calls"][number]["arguments"] = json.dumps({"unreadable": artifact.placeholder})
         case _:
             _holder(said, artifact)[artifact.path[-1]] = artifact.placeholder

@@ -1,16 +1,18 @@
-"""The artifacts of sessions: files under paths, as chunks that lie in the session's
-partition and a manifest that names their upload.
+"""The artifacts of sessions: files under paths, each as chunks and a manifest.
 
-Room is reserved first (`reservations.py`), then the chunks are put, the manifest last:
-on condition of the version that it replaces, so that of several writers each replaces
-what it saw. Until then nobody sees anything of an upload. The manifest owes to drop
-what it replaces, its tombstone what it named. What no manifest comes to name is dropped
-by a sweep, once it was not renewed for `mark_life`; at once where its writer fails. The
-sweep changes the version under the path before: a writer that wakes up then puts
-nothing there, looks again, and is told.
+Chunks and manifest are in the session's partition. A manifest names the upload of its
+chunks. An upload first reserves its room (`reservations.py`), then puts its chunks, and
+its manifest last. That put is conditional on the version that it replaces, so each of
+several writers replaces the version that it saw. Until then the upload is invisible.
 
-A chunk's key is told by the upload and its number. So who reads gets the bytes of one
-upload: all of them, whose SHA-256 is checked, or an error.
+A manifest has a pending step that deletes the upload it replaced, and a tombstone one
+for its own upload. If a writer fails, its unnamed upload is deleted at once. Otherwise
+a sweep deletes it after `mark_life` without a renewal. The sweep changes the version
+under the path first. A writer that wakes up then cannot put its manifest, looks again,
+and fails with an error.
+
+A chunk's key is computed from the upload and the chunk's number. So a reader gets all
+bytes of one upload, whose SHA-256 is checked, or an error.
 """
 
 from __future__ import annotations
@@ -56,50 +58,46 @@ from memory.ports.writes import Absent, AtVersion, Delete, Newer, Outcome, Put, 
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 2**20
-"""Of an artifact in one record: every store takes that."""
+"""Bytes of an artifact in one record; every store accepts that."""
 PORTION = 4
-"""Chunks that are put, or read, in one call: twice so much of an artifact is in memory."""
+"""Chunks that are put or read in one call; twice as many are in memory."""
 AHEAD = 16 * 2**20
-"""Room of so many bytes at most is made before they come, of a stream whose size is not
-known: each time it is made costs two writes.
+"""The most bytes reserved in advance for a stream of unknown size.
+
+Each reservation costs two writes.
 """
 DELETED_AT_ONCE = 8
-"""Chunks: stores read what they delete, so much is in memory then."""
+"""Chunks deleted in one call; stores read these into memory."""
 ASKED_AT_ONCE = 100
 DROP, DROP_CHUNKS = "artifact.drop", "artifact.drop_chunks"
-"""The steps that drop an upload which no manifest names any more, and that delete the
-chunks of one which was given up.
-"""
+"""The steps that delete the chunks of a replaced upload, and of a cancelled one."""
 NEVER_STOOD = "never_stood"
-"""In the note of a tombstone under a path where no manifest has been: it shuts out a
-writer that slept.
+"""In the note of a tombstone at a path that never had a manifest.
+
+It rejects the put of a writer that slept.
 """
 CLEAR = "artifact.clear"
-"""What the deletion of an artifact owes: no entry points to it any more."""
+"""The pending step of a deleted artifact: clear the references of entries to it."""
 
 
 class PathOccupied(MemoryTiersError):
-    """Under the path stands something, or stood something that was deleted; and it is
-    not to be replaced.
-    """
+    """The path is occupied, or was deleted and must not be reused."""
 
     def __init__(self, stands: Record | Tombstone) -> None:
-        super().__init__("something stands under the path")
+        super().__init__("the path is occupied, or was deleted and must not be reused")
         self.stands = stands
 
 
 @dataclass(slots=True)
 class _Upload:
-    """An upload under way: its life, its reservation, and what of it has been put."""
+    """An upload in progress: its life, its reservation, and the chunks put so far."""
 
     life: SessionIncarnation
     key: Key
     name: str
     reservation: Record
     artifact_id: str | None = None
-    """That the artifact is to have, which is put only where nothing ever stood under
-    its path.
-    """
+    """The id that the artifact must get; then the path must never have been used."""
     size: int = 0
     chunks: int = 0
     hash: Any = field(default_factory=hashlib.sha256)
@@ -126,8 +124,8 @@ class Manifests:
         self._holds = erasure.holds
         self._most_bytes = most_bytes
         self._on_gone = on_gone
-        """Called with the tenant and the id of a deleted artifact. The deletion is
-        repeated until the call succeeds.
+        """Called with the tenant and id of a deleted artifact. It must clear all references
+        to the artifact before it returns. A call that fails is repeated.
         """
         outbox.register(CLEAR, self._clear_noted)
         outbox.register(DROP, self._drop_noted)
@@ -152,13 +150,18 @@ class Manifests:
         *,
         artifact_id: str | None = None,
     ) -> Artifact:
-        """Let the session have these bytes under the path. `size`: what they come to,
-        where that is known; room is made as they come otherwise. With `artifact_id` the
-        artifact has that id, and replaces nothing: `Stands` is raised where something
-        stands there, or ever stood.
+        """Store these bytes under the path.
 
-        Raises `NotFound` where there is no such session, `QuotaExceeded`, and `LegalHoldActive`
-        where what stands there is under legal hold.
+        Args:
+            size: The number of bytes, if it is known. Otherwise room is reserved as
+                they arrive.
+            artifact_id: The id of a new artifact, which replaces none.
+
+        Raises:
+            NotFound: there is no such session.
+            QuotaExceeded: there is no room.
+            LegalHoldActive: the artifact at the path is under legal hold.
+            PathOccupied: with `artifact_id`, the path is in use or was used.
         """
         self._refuse_beyond(size or 0)
         life = life_of(await self._sessions.record(tenant, session_id))
@@ -230,8 +233,10 @@ class Manifests:
         upload.size, upload.chunks = upload.size + size, upload.chunks + len(portion)
 
     async def _grow_reservation(self, upload: _Upload, more: int) -> Record:
-        """The reservation with room for so many bytes more, and for as many again as
-        have come where the tenant has that.
+        """Return the reservation with room for this many bytes more.
+
+        If the quota allows, it grows by as many bytes as have arrived so far, up to
+        `AHEAD`.
         """
         with suppress(QuotaExceeded):
             return await self._reservations.grow(upload.reservation, max(more, min(upload.size, AHEAD)))
@@ -248,7 +253,7 @@ class Manifests:
                 ):  # a driver's second attempt
                     continue
                 if isinstance(outcome.stored, Tombstone):
-                    raise ReservationLapsed("the upload was given up")
+                    raise ReservationLapsed("the upload was cancelled")
                 if not await self._is_of_before(upload, outcome):
                     raise StoreError(
                         self._store.name, "holds other data in the place of a part of an artifact"
@@ -280,8 +285,9 @@ class Manifests:
         )
 
     async def _is_of_before(self, upload: _Upload, outcome: Outcome) -> bool:
-        """Whether a write was rejected for the session's generation, which was only
-        raised. Raises `NotFound` where the session has ended.
+        """Return whether a write was rejected because the session's generation rose.
+
+        The upload's life is updated then. Raises `NotFound` if the session has ended.
         """
         if (error := rejection_error(self._store, outcome)) is not None:
             raise error
@@ -294,7 +300,7 @@ class Manifests:
         return True
 
     async def _name(self, upload: _Upload, path: str, media_type: str, stands: Stored | None) -> Record:
-        """Put the manifest, over what stands there."""
+        """Put the manifest over the record at its path."""
         patience, digest = RetryDeadline(self._placement, path), upload.hash.hexdigest()
         while True:
             manifest = self._manifest(upload, path, media_type, digest, stands)
@@ -310,28 +316,29 @@ class Manifests:
             if isinstance(stands, Record | Tombstone) and any(
                 owed.id == f"{DROP}:{upload.name}" for owed in stands.owed
             ):
-                return manifest  # it stood, and its answer was lost: others have replaced or deleted it since
+                return manifest  # it was put, its answer was lost, and others have replaced it since
             wanted = self._id_over(upload.life, stands, upload.artifact_id)
             try:
                 upload.reservation = await self._reservations.renew(upload.reservation, wanted)
             except ReservationLapsed:
                 if await self._reservations.was_referenced(upload.life.tenant, upload.name):
-                    return manifest  # and they have dropped it by now
+                    return manifest  # others have replaced or deleted it by now
                 raise
             if upload.artifact_id is not None and (there := _record_or_tombstone(stands)):
                 await self._give_up(upload.life.tenant, upload.name)
                 raise PathOccupied(there)
 
     def _id_over(self, life: SessionIncarnation, stands: Stored | None, given: str | None) -> str:
-        """The id of an artifact put over what stands under its path: the same, or the
-        one given, or a new one.
+        """Return the id of an artifact that is put over this record.
+
+        It keeps the record's id. Otherwise it gets the given id, or a new one.
         """
         if isinstance(stands, Record):
             return str(stands.fields["artifact_id"])
         return given or self._placement.new_id(life.tenant, life.scope)
 
     async def _at_its_place(self, manifest: Record, stands: Stored | None) -> Outcome:
-        """Put it, and once more where the store did not say what came of it."""
+        """Put the manifest, and once more if the store did not answer."""
         version = getattr(stands, "version", 0)
         put = Put(MANIFESTS, manifest, AtVersion(version) if version else Absent())
         try:
@@ -366,14 +373,12 @@ class Manifests:
         )
 
     async def _hold(self, upload: _Upload, manifest: Record) -> None:
-        """The manifest stands: its upload is under way no more. A sweep sees to that
-        too.
-        """
+        """Hold the upload of a stored manifest. A sweep does that too."""
         try:
             await self._reservations.hold(
                 upload.reservation, upload.size, str(manifest.fields["artifact_id"])
             )
-        except ReservationLapsed:  # a sweep has held it, or it went since with its session or by others
+        except ReservationLapsed:  # a sweep held it, or it was deleted since
             await self._refuse_if_session_ended(upload)
         except StoreError as error:
             log.info(
@@ -381,7 +386,7 @@ class Manifests:
             )
 
     async def _refuse_if_session_ended(self, upload: _Upload | None) -> None:
-        """Raise `NotFound` where an upload was given up since its session has ended."""
+        """Raise `NotFound` if an upload was cancelled because its session ended."""
         if upload is not None:
             life = life_of(await self._sessions.record(upload.life.tenant, upload.life.session_id))
             if life.incarnation != upload.life.incarnation:
@@ -390,8 +395,9 @@ class Manifests:
     # -- what becomes of uploads -------------------------------------------------------
 
     async def _give_up(self, tenant: str, name: str) -> None:
-        """No manifest will name the upload, whose writer failed. What cannot be dropped
-        now a sweep drops.
+        """Cancel the upload of a failed writer.
+
+        A sweep deletes the rest of what cannot be deleted now.
         """
         try:
             there = await self._reservations.find(tenant, name)
@@ -401,13 +407,13 @@ class Manifests:
             log.info("a sweep will delete a cancelled upload of an artifact: %s", error)
 
     async def _drop_given_up(self, reservation: Record) -> None:
-        """Give an upload up that is of this version still, and delete its chunks."""
+        """Cancel an upload that still has this version, and delete its chunks."""
         scope, upload = scope_of(str(reservation.fields["session_id"])), str(reservation.fields["upload"])
         chunks = {"scope": scope, "upload": upload, "bytes": bytes_of(reservation)}
         await self._reservations.give_up(reservation, PendingStep(DROP_CHUNKS, DROP_CHUNKS, chunks))
 
     async def _look_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """What a writer that died, or is slow, has left."""
+        """Finish the upload of a writer that died, or wait for a slow one."""
         reservation = pending.owner
         if not isinstance(reservation, Record):
             return True
@@ -427,11 +433,11 @@ class Manifests:
         return False
 
     async def _shut_out(self, key: Key, stands: Stored | None) -> bool:
-        """Have whoever saw what stands there put nothing in its place before he looks
-        again; false where another has done something there since.
+        """Make every writer that saw this record look again before its put.
 
-        Nothing else of it changes. Where nothing stands a tombstone is left that says
-        so, older than any manifest: it takes the place of none.
+        False if another process has changed it since. The record's content does not
+        change. If there is no record, a tombstone is put that is older than any
+        manifest, so it replaces none.
         """
         version, until = (
             self._placement.next_version(getattr(stands, "version", 0)),
@@ -455,7 +461,7 @@ class Manifests:
         return (await self._placement.write_one("artifacts.shut_out", self._store, write)).applied
 
     async def _drop_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """Drop what a manifest named: its chunks, then the room that they took."""
+        """Delete the chunks of an upload that was named, then return their room."""
         tenant, said = pending.owner.key.tenant, owed.data
         await self._delete_chunks(pending.store, tenant, said["scope"], said["upload"], said["bytes"])
         await self._reservations.give_back(tenant, said["upload"], stood=True)
@@ -480,9 +486,7 @@ class Manifests:
             await delete_chunks(self._placement, store, keys[start : start + DELETED_AT_ONCE])
 
     async def _gone_with(self, partition: Partition, generation: int) -> None:
-        """The room of what a session had that was deleted, of its lives before this
-        generation.
-        """
+        """Return the room of a deleted session's lives before this generation."""
         kind, _, session_id = partition.scope.partition(":")
         if kind == CONVERSATION:
             found = await self._reservations.of_session(partition, session_id, generation)
@@ -498,7 +502,7 @@ class Manifests:
     # -- reading -----------------------------------------------------------------------
 
     async def get(self, tenant: str, artifact_id: str) -> Record | None:
-        """The manifest of the artifact of this id; None where there is none."""
+        """Return the manifest of the artifact of this id, or None."""
         if not ids.is_id(artifact_id):
             return None
         query = Query(MANIFESTS, Tenant(tenant), Eq("artifact_id", artifact_id), limit=2)
@@ -510,7 +514,7 @@ class Manifests:
         return None
 
     async def existing_ids(self, tenant: str, artifact_ids: Sequence[str]) -> set[str]:
-        """Those of these ids under which there is an artifact."""
+        """Return those of these ids that have an artifact."""
         named = [one for one in artifact_ids if ids.is_id(one)]
         return {
             str(row.fields["artifact_id"]) for row in await self.find_manifests(tenant, "artifact_id", named)
@@ -519,8 +523,9 @@ class Manifests:
     async def find_manifests(
         self, tenant: str, field: Literal["artifact_id", "number"], values: Sequence[str] | Sequence[int]
     ) -> list[Record]:
-        """The manifests of the artifacts that have one of these ids, or of these
-        numbers (see `short_ids.py`); without those that cannot be read.
+        """Return the manifests with these ids or numbers (see `short_ids.py`).
+
+        Manifests that cannot be read are left out.
         """
         found = list[Stored]()
         for start in range(0, len(values), ASKED_AT_ONCE):
@@ -534,8 +539,9 @@ class Manifests:
         return await self._filter_live(tenant, found)
 
     async def at(self, tenant: str, session_id: str, path: str) -> Record | None:
-        """The manifest of what a session has under this path; None where there is none,
-        or no such session.
+        """Return the manifest at this path of a session.
+
+        None if there is none, or no such session.
         """
         try:
             life = life_of(await self._sessions.record(tenant, session_id))
@@ -545,14 +551,15 @@ class Manifests:
         return there if isinstance(there, Record) else None
 
     async def _filter_live(self, tenant: str, rows: Iterable[Stored]) -> list[Record]:
-        """Those of sessions that are there still."""
+        """Return the manifests whose session's life is still current."""
         found = [row for row in rows if isinstance(row, Record)]
         lives = await self._sessions.lives(tenant, {_session_of(row) for row in found})
         return [row for row in found if lives.get(_session_of(row)) == row.fields["incarnation"]]
 
     async def list(self, tenant: str, session_id: str, limit: int, cursor: str | None) -> ArtifactPage:
-        """A page of a session's artifacts, by when they were first put. Raises
-        `NotFound` where there is no such session.
+        """Return a page of a session's artifacts, in the order of their first put.
+
+        Raises `NotFound` if there is no such session.
         """
         life = life_of(await self._sessions.record(tenant, session_id))
         asked = Eq("incarnation", life.incarnation)
@@ -563,10 +570,12 @@ class Manifests:
         )
 
     async def stream(self, manifest: Record) -> AsyncIterator[bytes]:
-        """The bytes that a manifest names, in order, at most 1 MiB at a time.
+        """Yield the bytes of an artifact in order, at most 1 MiB at a time.
 
-        Where they have been replaced or deleted meanwhile, `Conflict` or `NotFound` is
-        raised; `CorruptRecord` where some are damaged or missing.
+        Raises:
+            Conflict: the artifact was replaced meanwhile.
+            NotFound: the artifact was deleted meanwhile.
+            CorruptRecord: some bytes are damaged or missing.
         """
         digest, size = hashlib.sha256(), 0
         portion = await self._portion(manifest, 0)
@@ -586,9 +595,7 @@ class Manifests:
             )
 
     async def _portion(self, manifest: Record, start: int) -> Sequence[bytes]:
-        """The chunks from this number on, as many as are read in one call; none behind
-        the last.
-        """
+        """Return up to `PORTION` chunks from this number on; none after the last."""
         tenant, scope, upload = manifest.key.tenant, manifest.scope, str(manifest.fields["upload"])
         numbers = range(start, min(start + PORTION, int(manifest.body["chunks"])))
         with step("artifacts.read"):
@@ -627,8 +634,9 @@ class Manifests:
     # -- deleting ----------------------------------------------------------------------
 
     async def delete(self, tenant: str, artifact_id: str) -> bool:
-        """Delete an artifact; false where there is none. Raises `LegalHoldActive` where its
-        session is under legal hold.
+        """Delete an artifact; false if there is none.
+
+        Raises `LegalHoldActive` if its session is under legal hold.
         """
         patience = RetryDeadline(self._placement, artifact_id)
         while True:
@@ -664,12 +672,12 @@ class Manifests:
 
 
 def _key(life: SessionIncarnation, path: str) -> Key:
-    """Where the manifest of a path stands in this life of the session."""
+    """Return the key of a path's manifest in this life of the session."""
     return Key(life.tenant, ids.derived_id(life.tenant, life.scope, "artifact", life.incarnation, path))
 
 
 def _record_or_tombstone(stands: Stored | None) -> Record | Tombstone | None:
-    """What stands under a path, or was deleted there."""
+    """Return the record at a path, or the tombstone of a deleted one."""
     if isinstance(stands, Record) or (isinstance(stands, Tombstone) and NEVER_STOOD not in stands.note):
         return stands
     return None
@@ -698,7 +706,7 @@ def _update(digest: Any, portion: Sequence[bytes]) -> None:
 
 
 async def _portions(data: AsyncIterator[bytes]) -> AsyncGenerator[list[bytes], None]:
-    """The bytes as chunks, each but the last as large as may be, some at a time."""
+    """Yield the bytes as lists of chunks; all but the last chunk have the full size."""
     buffer, filled = memoryview(bytearray(PORTION * CHUNK_BYTES)), 0
     async for piece in data:
         view = memoryview(piece)

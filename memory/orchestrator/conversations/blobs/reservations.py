@@ -1,20 +1,26 @@
-"""How much room a tenant's artifacts and large texts of messages take: reserved before
-an upload's first chunk, returned when its bytes are gone.
+"""Room for a tenant's artifacts and large texts of messages.
 
-Each upload has a record, a reservation, for as long as its bytes may be there. It is
-under way while it owes the look whether a manifest names it, and is renewed or grown
-meanwhile; then it is held. It says which artifact the upload is to be before a manifest
-does: so the end of a session knows of all that entries may point to. The balance of a
-tenant says what all of them come to. Both cannot be written at once, so the balance
-names the uploads that are on their way in or out, each with what it counts for it:
-`total` is the sum of those, and of the bytes of every other reservation.
+It is reserved before an upload's first chunk, and returned when its bytes are deleted.
 
-An upload is counted, and named, before its reservation is put; nobody comes in that has
-no room beside all that were before. It is named again before its reservation goes. A
-name is taken away, and what is counted set right, once the reservation is held, gone,
-or was never put and never will be. The balance changes on condition of its version, and
-the reservation is read behind it: so whoever dies or repeats a step, each is counted
-once.
+Each upload has a reservation record for as long as its bytes may exist. While the
+upload is in progress, the reservation has a pending step that checks whether a manifest
+names the upload. It may be renewed or grown then; afterwards it is held. It names the
+upload's artifact before a manifest does. So the end of a session knows every artifact
+that entries may point to.
+
+The balance of a tenant has the total of all its reservations. Both cannot be written at
+once. So the balance names the uploads that are arriving or leaving, each with the bytes
+that it counts for it. `total` is the sum of these and of the bytes of every other
+reservation.
+
+- An upload is counted and named before its reservation is put. It is refused if it has
+  no room beside all earlier ones.
+- It is named again before its reservation is deleted.
+- The name is removed and the count corrected once the reservation is held or gone, or
+  was never put and never will be.
+
+The balance changes on condition of its version, and the reservation is read after it.
+So each upload is counted once, even if a process dies or repeats a step.
 """
 
 from __future__ import annotations
@@ -64,32 +70,31 @@ from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put
 log = logging.getLogger(__name__)
 
 LOOK = "artifact.look"
-"""What a reservation owes that is under way: the look whether a manifest names it."""
+"""The pending step of a reservation: check whether a manifest names its upload."""
 LOOK_FOR_ROW = "part.look"
-"""What a reservation owes instead that is of large texts of a message: the look whether
-the message's row names it (see `uploads.py`).
+"""The same step for large texts: check whether the message's row names the upload.
+
+See `uploads.py`.
 """
 LOOKS = frozenset({LOOK, LOOK_FOR_ROW})
 STOOD = "stood"
-"""In the note of what is left of a reservation: a manifest had named its upload."""
+"""In the note of a reservation's tombstone: a manifest had named its upload."""
 
 
 class ReservationLapsed(MemoryTiersError):
-    """The reservation was given up, or went with its session."""
+    """The reservation was cancelled, or deleted with its session."""
 
 
 class _ReservationConflict(Exception):
-    """The reservation is of another version, and under way still: its balance was
-    counted anew.
-    """
+    """The reservation has another version and is still pending, after a recount."""
 
     def __init__(self, stands: Record) -> None:
-        super().__init__("the reservation is of another version")
+        super().__init__("the reservation has another version")
         self.stands = stands
 
 
 class Reservations:
-    """Reserves and returns."""
+    """Reserves and returns room."""
 
     def __init__(
         self, placement: Placement, *, balances: Balances, outbox: Outbox, quotas: Sequence[Quota]
@@ -105,7 +110,7 @@ class Reservations:
         return self._placement.topology.archive
 
     async def used_bytes(self, tenant: str) -> int:
-        """How many bytes a tenant's artifacts and uploads take."""
+        """Return how many bytes a tenant's artifacts and uploads take."""
         return (await self._balances.of(tenant)).total
 
     # -- an upload comes in ------------------------------------------------------------
@@ -113,14 +118,15 @@ class Reservations:
     async def reserve(
         self, life: SessionIncarnation, upload: str, manifest: Key, size: int, artifact_id: str
     ) -> Record:
-        """Room for an upload of so many bytes, which this artifact is to have. Raises
-        `QuotaExceeded` where there is none.
+        """Reserve room for an upload of this many bytes, for this artifact.
+
+        Raises `QuotaExceeded` if there is not enough room.
         """
         now = self._placement.now()
 
         def add_uploads(balance: Balance) -> Balance:
             if upload in balance.under_way:
-                return balance  # by this very call, whose answer was lost
+                return balance  # counted by this call, whose answer was lost
             self._refuse_beyond(life.tenant, balance.total, size)
             return balance.with_entry(upload, BalanceEntry(size, micros(now)), size)
 
@@ -147,12 +153,15 @@ class Reservations:
         )
         try:
             return await self._put(record, Absent())
-        except _ReservationConflict as moved:  # the answer was lost, and the balance counted anew since
+        except _ReservationConflict as moved:  # the answer was lost, and the balance recounted since
             return moved.stands
 
     async def grow(self, reservation: Record, more: int) -> Record:
-        """Room for so many bytes more. Raises `QuotaExceeded`, and `Lapsed` where the
-        reservation is gone.
+        """Reserve this many bytes more.
+
+        Raises:
+            QuotaExceeded: there is not enough room.
+            ReservationLapsed: the reservation is gone.
         """
         tenant, upload, wanted = (
             reservation.key.tenant,
@@ -163,7 +172,7 @@ class Reservations:
         def grow_upload(balance: Balance) -> Balance:
             entry = balance.under_way.get(upload)
             if entry is None:
-                raise ReservationLapsed("the room of this upload was given up")
+                raise ReservationLapsed("the reservation of this upload was cancelled")
             if entry.counted >= wanted:
                 return balance
             self._refuse_beyond(tenant, balance.total, wanted - entry.counted)
@@ -176,20 +185,22 @@ class Reservations:
             await self._balances.change(tenant, grow_upload)
         try:
             return await self._once_more(reservation, reservation.owed, bytes=wanted)
-        except _ReservationConflict as moved:  # the balance was counted anew, perhaps before this
+        except _ReservationConflict as moved:  # the balance was recounted, perhaps before this call
             return await self.grow(moved.stands, wanted - bytes_of(moved.stands))
 
     async def renew(self, reservation: Record, artifact_id: str | None = None) -> Record:
-        """It is under way still; where one is named, for that artifact. Raises `Lapsed`
-        where it is gone.
+        """Note that the upload is still in progress, for this artifact if one is given.
+
+        Raises `ReservationLapsed` if the reservation is gone.
         """
         return await self._again(
             reservation, reservation.owed, artifact_id=artifact_id or reservation.fields.get("artifact_id")
         )
 
     async def hold(self, reservation: Record, size: int, artifact_id: str) -> None:
-        """A manifest names the upload, which has so many bytes. Raises `Lapsed` where
-        the reservation is gone.
+        """Hold the reservation of an upload of this size that a manifest names.
+
+        Raises `ReservationLapsed` if it is gone.
         """
         await self._again(reservation, (), bytes=size, artifact_id=artifact_id)
         upload = str(reservation.fields["upload"])
@@ -198,7 +209,7 @@ class Reservations:
             entry = balance.under_way.get(upload)
             return (
                 balance if entry is None or entry.leaves else balance.without(upload, size)
-            )  # who returns it says what is left
+            )  # a process that returns it counts the rest
 
         await self._balances.change(reservation.key.tenant, remove_uploads)
 
@@ -208,8 +219,9 @@ class Reservations:
                 raise QuotaExceeded(quota.name, f"tenant '{tenant}'", quota.measure, quota.most, held, asked)
 
     async def _again(self, reservation: Record, owed: tuple[PendingStep, ...], **said: FieldValue) -> Record:
-        """Put it with this said of it, also over a later version of it which is under
-        way as before.
+        """Put the reservation with these fields.
+
+        If a later version of it is still pending, the fields are put over that one.
         """
         while True:
             try:
@@ -235,7 +247,7 @@ class Reservations:
             return reservation
         if isinstance(outcome.stored, Record) and outcome.stored.owed:
             raise _ReservationConflict(outcome.stored)
-        raise ReservationLapsed("the room of this upload was given up")
+        raise ReservationLapsed("the reservation of this upload was cancelled")
 
     # -- an upload goes ----------------------------------------------------------------
 
@@ -248,17 +260,23 @@ class Reservations:
         *,
         stood: bool = False,
     ) -> Tombstone | None:
-        """Return what an upload takes; None where it takes nothing any more, or, with
-        `at`, where its reservation is of another version. The tombstone that is left of
-        the reservation owes `owed`, and says whether a manifest that `stood` had named
-        the upload.
+        """Return all room of an upload.
+
+        None if it has no room any more. With `at`, also None if its reservation has
+        another version.
+
+        Args:
+            owed: The pending steps of the reservation's tombstone.
+            stood: Whether a manifest had named the upload; the tombstone's note says
+                so.
         """
         gone = await self.give_all_back(tenant, [upload], at, owed, stood=stood)
         return gone[0] if gone else None
 
     async def give_up(self, reservation: Record, *owed: PendingStep) -> None:
-        """Return what an upload takes whose reservation is of this version still, and
-        do what is owed for it.
+        """Return all room of an upload whose reservation still has this version.
+
+        The pending steps `owed` are then carried out.
         """
         gone = await self.give_back(
             reservation.key.tenant, str(reservation.fields["upload"]), reservation.version, owed
@@ -275,8 +293,9 @@ class Reservations:
         *,
         stood: bool = False,
     ) -> list[Tombstone]:
-        """Return what these uploads take, all together; see `give_back`. The tombstones
-        of those that took something yet.
+        """Return all room of these uploads together; see `give_back`.
+
+        Returns the tombstones of the reservations that still existed.
         """
         patience, gone = (
             RetryDeadline(self._placement, f"the reservation of uploads of tenant {tenant}"),
@@ -311,7 +330,7 @@ class Reservations:
             await patience.wait()
 
     async def _remove_uploads(self, tenant: str, uploads: Sequence[str]) -> None:
-        """These uploads take nothing any more."""
+        """Remove these uploads from the balance; they take no room."""
 
         def remove_uploads(balance: Balance) -> Balance:
             for upload in uploads:
@@ -324,7 +343,10 @@ class Reservations:
     async def _return(
         self, reservations: Sequence[Record], owed: tuple[PendingStep, ...], *, stood: bool
     ) -> list[Tombstone]:
-        """Delete them; what is left of those that nobody changed meanwhile."""
+        """Delete reservations that were not changed meanwhile.
+
+        Returns their tombstones.
+        """
         until, note = (
             None if owed else self._placement.tombstone_until(),
             dict[str, JsonValue]({STOOD: True} if stood else {}),
@@ -353,17 +375,17 @@ class Reservations:
         ]
 
     async def find(self, tenant: str, upload: str) -> Record | None:
-        """The reservation of an upload; None where there is none."""
+        """Return the reservation of an upload, or None."""
         there = await self._at(reservation_key(tenant, upload))
         return there if isinstance(there, Record) else None
 
     async def was_referenced(self, tenant: str, upload: str) -> bool:
-        """Whether a manifest named an upload, and was replaced or deleted since."""
+        """Return whether an upload's manifest was replaced or deleted since."""
         there = await self._at(reservation_key(tenant, upload))
         return isinstance(there, Tombstone) and STOOD in there.note
 
     async def of_session(self, partition: Partition, session_id: str, generation: int) -> list[Record]:
-        """The reservations of the lives of a session before this generation."""
+        """Return the reservations of a session's lives before this generation."""
         asked = And((Eq("session_id", session_id), Lt("session_generation", generation)))
         query = Query(
             RESERVATIONS,
@@ -379,15 +401,17 @@ class Reservations:
     async def reserve_parts(
         self, life: SessionIncarnation, uploads: Mapping[str, tuple[int, JsonValue]], *, refuses: bool
     ) -> None:
-        """Room for uploads of so many bytes, each in chunks of these ids, for all of
-        them at once. Raises `QuotaExceeded` where there is none; they are counted in
-        any case where not `refuses`.
+        """Reserve room for these uploads together.
+
+        Each has its number of bytes and the ids of its chunks. Raises `QuotaExceeded`
+        if there is no room and `refuses` is set. Otherwise they are counted in any
+        case.
         """
         now = self._placement.now()
 
         def add_uploads(balance: Balance) -> Balance:
             if uploads.keys() <= balance.under_way.keys():
-                return balance  # by this very call, whose answer was lost
+                return balance  # counted by this call, whose answer was lost
             if refuses:
                 self._refuse_beyond(life.tenant, balance.total, sum(size for size, _ in uploads.values()))
             for upload, (size, _) in uploads.items():
@@ -406,7 +430,7 @@ class Reservations:
             if not (
                 outcome.applied or isinstance(outcome.stored, Record)
             ):  # a driver's second attempt meets itself
-                raise ReservationLapsed("the room of this upload was given up")
+                raise ReservationLapsed("the reservation of this upload was cancelled")
 
     def _of_message(
         self, life: SessionIncarnation, upload: str, size: int, chunks: JsonValue, now: datetime
@@ -422,8 +446,9 @@ class Reservations:
         return Record(key, RESERVATIONS_SCOPE, version, now, now, fields=fields, tier="mid", owed=(owed,))
 
     async def hold_parts(self, tenant: str, uploads: Sequence[str]) -> bool:
-        """The rows of messages name these uploads. False where one of them was given
-        up, or has gone since.
+        """Hold uploads that rows of messages name.
+
+        False if one of them was cancelled, or deleted since.
         """
         with step("artifacts.reserved"):
             keys = [*(reservation_key(tenant, upload) for upload in uploads), balance_key(tenant)]
@@ -464,9 +489,7 @@ class Reservations:
         return Put(RESERVATIONS, held, AtVersion(reservation.version), settles=LOOKS)
 
     async def leave(self, tenant: str, upload: str, left: int) -> None:
-        """Of an upload that the row of a message names, or named, so many bytes are
-        left: what it took beyond them is returned.
-        """
+        """Reduce an upload of a message's row to `left` bytes, and return the rest."""
         if not left:
             await self.give_back(tenant, upload)
             return
@@ -495,8 +518,9 @@ class Reservations:
             await patience.wait()
 
     async def _put_left(self, there: Record, left: int) -> bool:
-        """False where it was changed meanwhile. It is put also where it takes no more:
-        then nobody changes what was read of it.
+        """Reduce a reservation; false if it was changed meanwhile.
+
+        It is put even if its bytes stay the same, so that concurrent changes fail.
         """
         put = self._hold_put(there)
         put = replace(
@@ -510,9 +534,10 @@ class Reservations:
     # -- the balance -------------------------------------------------------------------
 
     async def see(self, tenant: str, uploads: Sequence[str], *, refuses: bool = False) -> None:
-        """Have those of these uploads counted that are under way and that the balance
-        does not name, since it was counted anew just when they began. Raises
-        `QuotaExceeded` where there is no room for them and `refuses`.
+        """Count pending uploads that the balance does not name.
+
+        They began just when the balance was recounted. Raises `QuotaExceeded` if there
+        is no room for them and `refuses` is set.
         """
         patience = RetryDeadline(self._placement, f"the usage record of tenant {tenant}")
         while True:
@@ -541,9 +566,7 @@ class Reservations:
         return found
 
     async def _settle_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """Set right what the balance counts for uploads whose way has ended, or never
-        began.
-        """
+        """Correct the count of uploads that have finished, or never began."""
         tenant, patience = (
             pending.owner.key.tenant,
             RetryDeadline(self._placement, f"the usage record of tenant {pending.owner.key.tenant}"),
@@ -559,7 +582,7 @@ class Reservations:
             await patience.wait()
 
     async def _takes(self, key: Key, entry: BalanceEntry) -> int | None:
-        """What an upload takes whose way has ended; None where it may be on it still."""
+        """Return the bytes of a finished upload; None if it may be in progress."""
         there = await self._at(key)
         lapsed = micros(self._placement.now()) - entry.since > self._placement.settings.mark_life / timedelta(
             microseconds=1
@@ -570,7 +593,7 @@ class Reservations:
             if there.owed or (entry.leaves and not (lapsed and await self._shut_out(there))):
                 return None
             return bytes_of(there)
-        if lapsed:  # its writer died before it put it: it is not to come any more
+        if lapsed:  # its writer died before it put it: shut a late put out
             gone = Delete(
                 RESERVATIONS,
                 key,
@@ -582,8 +605,9 @@ class Reservations:
         return None
 
     async def _shut_out(self, there: Record) -> bool:
-        """Have whoever was about to return room of this look again before he does;
-        false where he has done so by then.
+        """Make a process that was about to return this room look again.
+
+        False if it has returned some by then.
         """
         put = Put(
             RESERVATIONS,
@@ -598,5 +622,5 @@ def reservation_key(tenant: str, upload: str) -> Key:
 
 
 def _is_as(there: Stored | None, reservation: Record) -> bool:
-    """Whether this very put stands there: a driver sent it again whose answer was lost."""
+    """Return whether this put is stored already: the driver repeated it."""
     return isinstance(there, Record) and there.version == reservation.version

@@ -1,24 +1,25 @@
-"""The large texts of messages in the store: chunks that lie in the session's partition,
-put before the row that names them.
+"""The large texts of messages in the store: chunks in the session's partition.
 
-An upload is what one write stores of them. Room for it is reserved first
-(`reservations.py`): what it takes counts in the tenant's quota as artifacts do. Its
-reservation owes the look whether a row names it. The writer holds it behind its row; a
-sweep does the same where the writer died, or gives the upload up where no row has come
-within `mark_life`. Both change it at its version, so one of them is first, and a writer
-that slept through that learns it before it acknowledges anything: it stores them once
-more.
+They are put before the row that names them. An upload is the set of chunks that one
+write stores. Its room is reserved first (`reservations.py`), and counts in the tenant's
+quota like artifacts. The reservation has a pending step that checks whether a row names
+the upload.
 
-What a row names no more, because its message was changed or erased, that row owes to
-drop, and to return the room that it took.
+The writer holds the reservation after it has put its row. A sweep holds it if the
+writer died, or cancels the upload if no row has arrived within `mark_life`. Both change
+it at its version, so only one succeeds. A writer that slept through a cancellation
+notices it before it acknowledges anything, and stores the chunks once more.
 
-So, whoever dies: every chunk that a row names is there, and every chunk is named by a
-row of its session or by an upload under way, or owed to be dropped. A row may name
-chunks that are gone only where its writer slept for longer than `mark_life`, and then
-died before it acknowledged that.
+If a message is changed or erased, its row has a pending step for the chunks that it no
+longer names. The step deletes them and returns their room.
 
-Uploads of before had no reservation, but a record of their own that owed the look
-(`UPLOAD`). They are not counted, and return nothing.
+So these hold after any crash: every chunk that a row names exists. Every chunk is named
+by a row of its session or by a pending upload, or its deletion is pending. There is one
+exception: a writer that slept longer than `mark_life`, and then died before it
+acknowledged. Its row may name deleted chunks.
+
+Older uploads had no reservation, but a record of their own with the pending step
+`UPLOAD`. They are not counted, and return no room.
 """
 
 from __future__ import annotations
@@ -64,19 +65,15 @@ from memory.ports.writes import Absent, AtVersion, Delete, Newer, Put, Status
 log = logging.getLogger(__name__)
 
 UPLOAD, DROP = "upload", "drop"
-"""The steps that decide what becomes of an upload of before, and that delete chunks
-which are named no more.
-"""
+"""The steps that finish an older upload, and that delete unnamed chunks."""
 HELD = "held"
-"""In the note of the tombstone of an upload of before: a row names it."""
+"""In the note of the tombstone of an older upload: a row names it."""
 COUNTED = "-counted"
-"""What the names of uploads end in for which room was reserved."""
+"""The suffix of the names of uploads with a reservation."""
 LEFT = "left"
-"""In the data of `DROP`: how many bytes are left of each upload that is counted, once
-these chunks are gone.
-"""
+"""In the data of `DROP`: the remaining bytes of each counted upload after the step."""
 BYTES_AT_ONCE = 2 * 2**20
-"""Of chunks that are put in one call."""
+"""Bytes of chunks that are put in one call."""
 READ_AT_ONCE = 16
 """Chunks that are read in one call."""
 
@@ -86,7 +83,7 @@ class StaleGeneration(MemoryTiersError):
 
 
 class Uploads:
-    """Stores, reads and drops the large texts of messages."""
+    """Stores, reads and deletes the large texts of messages."""
 
     def __init__(self, placement: Placement, outbox: Outbox, reservations: Reservations) -> None:
         self._placement = placement
@@ -105,12 +102,16 @@ class Uploads:
     async def lay(
         self, life: SessionIncarnation, messages: Sequence[tuple[Message, Artifacts]], *, refuses: bool = True
     ) -> list[Artifacts]:
-        """Store the large texts of messages, each with those that the row which is to
-        be replaced names: what of them is there is not put again.
+        """Store the large texts of messages.
 
-        Raises `QuotaExceeded` where there is no room for them and `refuses`, before
-        anything is stored; `StaleGeneration` where the session was erased, or only its
-        generation raised. Nothing is left then.
+        Each message comes with the large texts of the row that it replaces. Chunks that
+        exist already are not put again.
+
+        Raises:
+            QuotaExceeded: there is no room for them, and `refuses` is set. Nothing is
+                stored.
+            Overtaken: the session was erased, or its generation was raised. The chunks
+                are deleted again.
         """
         now = self._placement.now()
         cut = [await self._cut(life.version_at(now), *one) for one in messages]
@@ -146,8 +147,8 @@ class Uploads:
         for chunk, data in chunks:
             if room < len(data):
                 portions.append([])
-                # where it is not atomic, a call that is cut off may leave the last of
-                # its writes alone
+                # a store that is not atomic may store only the last writes of an
+                # interrupted call
                 room = BYTES_AT_ONCE if self._store.capabilities.atomic else 0
             portions[-1].append(Put(ARTIFACTS, self._chunk(life, chunk, data, now), Absent()))
             room -= len(data)
@@ -156,9 +157,7 @@ class Uploads:
     async def _cut(
         self, version: int, message: Message, before: Artifacts
     ) -> tuple[Artifacts, str, dict[Chunk, bytes]]:
-        """The large texts of a message, the name of its upload, and what of them is not
-        there yet.
-        """
+        """Return a message's large texts, its upload's name, and the chunks to put."""
         there = {chunk.digest: chunk for chunk in chunks_of(before)}
         upload = f"{version}-{self._placement.nonce()}{COUNTED}"
         artifacts, fresh = list[LargeText](), dict[Chunk, bytes]()
@@ -198,18 +197,16 @@ class Uploads:
             if outcome.status is Status.REJECTED:
                 raise StaleGeneration("the session has another generation")
             if isinstance(outcome.stored, Tombstone):
-                raise ReservationLapsed("the upload was given up")
+                raise ReservationLapsed("the upload was cancelled")
             raise StoreError(self._store.name, "holds other data in the place of a large text")
 
     # -- what becomes of an upload -----------------------------------------------------
 
     async def hold(self, life: SessionIncarnation, uploads: Iterable[str]) -> bool:
-        """The row that names these uploads stands: they are under way no more. False
-        where a sweep had given one of them up.
+        """Hold uploads that a stored row names; false if a sweep cancelled one.
 
-        A sweep holds them too: that the store does not answer here, or others keep
-        changing the balance, is no reason not to acknowledge the row, unless it may
-        have been too late.
+        A sweep holds them too. So a store that does not answer, or constant changes of
+        the balance, do not fail the append, unless it may have been too late.
         """
         names = list(uploads)
         if not names:
@@ -226,8 +223,9 @@ class Uploads:
             return True
 
     async def give_up(self, life: SessionIncarnation, artifacts: Artifacts, kept: Artifacts = ()) -> None:
-        """No row will come to name what these have beyond those that are kept. What
-        cannot be dropped now a sweep drops.
+        """Cancel uploads that no row will name, except those that are `kept`.
+
+        A sweep deletes the rest of what cannot be deleted now.
         """
         await self._return(life.tenant, set(uploads_of(artifacts)) - set(uploads_of(kept)))
 
@@ -237,18 +235,18 @@ class Uploads:
                 there = await self._reservations.find(tenant, upload)
                 if there is not None and not await self._is_named(
                     self._store, there
-                ):  # it is where a driver sent the row twice, and met itself
+                ):  # named if a driver put the row twice, and it met itself
                     await self._give_up(there)
             except (StoreError, TooMuchContention) as error:
                 log.info("a sweep will delete the cancelled upload of large texts: %s", error)
 
     async def _give_up(self, reservation: Record) -> None:
-        """Give an upload up that is of this version still, and delete its chunks."""
+        """Cancel an upload that still has this version, and delete its chunks."""
         for look in reservation.owed:
             await self._reservations.give_up(reservation, PendingStep(DROP, DROP, look.data))
 
     async def _look_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """What a writer that died, or is slow, has left."""
+        """Finish the upload of a writer that died, or wait for a slow one."""
         reservation = pending.owner
         if not isinstance(reservation, Record):
             return True
@@ -261,7 +259,7 @@ class Uploads:
         return True
 
     async def _upload_noted(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """The same of an upload of before."""
+        """Finish an older upload."""
         upload, until = pending.owner, self._placement.tombstone_until()
         if not isinstance(upload, Record):
             return True
@@ -290,7 +288,10 @@ class Uploads:
         return True
 
     async def _is_named(self, store: Store, upload: Record) -> bool:
-        """Whether a row names an upload, whose reservation or own record this is."""
+        """Return whether a row names this upload.
+
+        `upload` is its reservation, or the record of an older upload.
+        """
         session_id = str(upload.fields.get("session_id") or upload.fields.get("conversation_id"))
         asked = And((Eq("conversation_id", session_id), Has("uploads", str(upload.fields["upload"]))))
         query = Query(
@@ -312,8 +313,9 @@ class Uploads:
         message: Message | None,
         version: int,
     ) -> tuple[PendingStep, ...]:
-        """What an event owes whose message has other large texts than before: these of
-        `message`, where it has any.
+        """Return the pending steps of an event whose large texts have changed.
+
+        `artifacts` are the large texts of `message`, if it has any.
         """
         kept = set(chunks_of(artifacts))
         gone = [chunk for chunk in chunks_of(before) if chunk not in kept]
@@ -337,8 +339,9 @@ class Uploads:
         )
 
     async def drop(self, store: Store, row: Record) -> tuple[PendingStep, ...]:
-        """Drop what a row owes to drop, and nothing else that it owes; what could not
-        be done.
+        """Delete the chunks that a row has pending; return the steps that are left.
+
+        Other pending steps of the row must not be passed.
         """
         return await self._outbox.finish(OutboxRecord(MESSAGES, store, row))
 
@@ -352,9 +355,7 @@ class Uploads:
     # -- reading -----------------------------------------------------------------------
 
     async def texts(self, life: SessionIncarnation, artifacts: Iterable[LargeText]) -> dict[Chunk, str]:
-        """What the chunks of these say: those that are there and say what they said
-        when they were stored.
-        """
+        """Return the texts of chunks that exist and match their digest."""
         wanted, found = chunks_of(artifacts), dict[Chunk, str]()
         for start in range(0, len(wanted), READ_AT_ONCE):
             some = wanted[start : start + READ_AT_ONCE]
@@ -370,8 +371,9 @@ class Uploads:
 
 
 async def delete_chunks(placement: Placement, store: Store, keys: Sequence[Key]) -> None:
-    """Delete chunks. Tombstones are left also where none stand, so that one that comes
-    late is refused.
+    """Delete chunks.
+
+    Tombstones are also put where no chunk exists, so that a late put is rejected.
     """
     until = placement.tombstone_until()
     deletes = [Delete(ARTIFACTS, key, placement.next_version(), Newer(), discard_at=until) for key in keys]
@@ -381,7 +383,7 @@ async def delete_chunks(placement: Placement, store: Store, keys: Sequence[Key])
         for delete, outcome in zip(deletes, outcomes, strict=True):
             if (error := rejection_error(store, outcome)) is not None:
                 raise error
-            if isinstance(outcome.stored, Record):  # by the clock of its writer it is not older
+            if isinstance(outcome.stored, Record):  # its version is not older, by the clock of its writer
                 there = outcome.stored.version
                 ahead.append(
                     Delete(
@@ -400,7 +402,8 @@ def ids_of(life: SessionIncarnation, chunks: Iterable[Chunk]) -> list[JsonValue]
 
 
 def _version_of(upload: str) -> int:
-    """The version of an upload's records, which its name begins with: the moment when
-    it began.
+    """Return the version of an upload's records: the moment when it began.
+
+    The upload's name begins with it.
     """
     return int(upload.partition("-")[0])

@@ -1,4 +1,4 @@
-"""The log of a session: its events, their fold, and what a process has seen."""
+"""The log of a session: its events, their fold, and a process's cache of them."""
 
 __all__ = [
     "events",

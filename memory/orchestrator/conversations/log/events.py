@@ -1,4 +1,4 @@
-"""What stands at one place of a conversation's log, and its record."""
+"""One event at a place of a session's log, and its record."""
 
 from __future__ import annotations
 
@@ -22,26 +22,28 @@ from memory.policies.text_features import marks_of
 from memory.ports.record import FieldValue, JsonValue, Key, PendingStep, Record
 
 FIRST_PLACE = 2
-"""Of an event. Place 1 is the system message's, which stands in the session's own
-record.
+"""The first place of an event.
+
+Place 1 belongs to the system message, which is in the session's own record.
 """
 ERASED, BEHIND_ERASED = "erased:", "erased;"
-"""How the hash begins that stands for the id of an erased message, and what comes
-behind all of these.
+"""The prefix of the hash that replaces an erased message's id, and its successor.
+
+All such hashes sort between the two.
 """
 INDEXED_CHARACTERS = large.BEGINNING
-"""How much of a message it is found by."""
+"""The number of characters of a message that a search covers."""
 
 
 class EventType(StrEnum):
     MESSAGE = "message"
-    COMPACTION = "compaction"  # the event is the summary's message, and what B38 records
+    COMPACTION = "compaction"  # the event is the summary's message, with data of the compaction
     EXCLUDE = "exclude"
     RESTORE = "restore"
     CLEAR = "clear"
     ROLL_BACK = "roll_back"
     REPLACE = "replace"
-    EDITED = "edited"  # a message says something else since: who remembers what it said reads it again
+    EDITED = "edited"  # a message was changed: caches read it again
     CHECKPOINT = "checkpoint"
     CLOSED = "closed"
     RESUMED = "resumed"
@@ -49,40 +51,49 @@ class EventType(StrEnum):
 
 
 LEAVES = "leaves"
-"""In an event's data: the places of the messages that leave the window by it."""
+"""In an event's data: the places of the messages that leave the window through it."""
 SPOKEN = frozenset({EventType.MESSAGE, EventType.COMPACTION})
-"""Events that are messages."""
+"""Types of events that are messages."""
 OF_ONE = frozenset({EventType.EXCLUDE, EventType.RESTORE, EventType.ERASED})
-"""Events that change of one message, told by its place, whether it is in the window."""
+"""Types of events that move one message into or out of the window.
+
+The message is given by its place.
+"""
 LEAVING = OF_ONE | {EventType.CLEAR, EventType.ROLL_BACK, EventType.REPLACE, EventType.COMPACTION}
-"""Events that change which messages are in the window."""
+"""Types of events that change which messages are in the window."""
 ARTIFACTS_SAID = "artifacts"
-"""In the body of a record: the large texts of its message, of which it has the
-beginnings.
+"""In the body of a record: the large texts of its message.
+
+The record's message has only their beginnings.
 """
 REDACTED = "redacted"
-"""Of an event's data: true where the message was erased."""
+"""In an event's data: true if the message was erased."""
 ENTERS = "enters"
-"""In the data of `edited`: true where the message, in the window only so far, enters
-the history under this event's number.
+"""In the data of `edited`: true if the message enters the history by this event.
+
+It was only in the window before, and gets this event's number.
 """
 ERASED_ID = "erased_id"
-"""Of an erased message's data: a hash of the id that it was given, so that no import
-brings it back. See `erased_id`.
+"""In an erased message's data: a hash of its given id, so that no import restores it.
+
+See `erased_id`.
 """
 NUMBER = "number"
-"""In a message's data: its number, where it entered the history after it was stored."""
+"""In a message's data: its number, if it entered the history after it was stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogTotals:
-    """What is true after an event. Its writer had to know the event before, so this is
-    exact.
+    """The totals after an event.
 
-    `number` counts the messages of the history, the system message among them (B25);
-    `version` the changes of the window; `base` is the newest place whose event carries
-    the whole window; `tokens` what all messages took when they were said; messages up to
-    `exited_until` do not leave again: a session end handled them (see `window_exits.py`).
+    They are exact, because the writer had to know the event before.
+
+    - `number` counts the messages of the history, including the system message.
+    - `version` counts the changes of the window.
+    - `base` is the newest place whose event carries the whole window.
+    - `tokens` is the total of all messages when they were written.
+    - Messages up to `exited_until` do not exit again: a session end handled them (see
+      `window_exits.py`).
     """
 
     number: int
@@ -115,7 +126,7 @@ class LogTotals:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An event that has no place yet."""
+    """An event without a place."""
 
     type: EventType
     message: Message | None = None
@@ -123,44 +134,48 @@ class Draft:
     tokens: int | None = None
     owed: tuple[PendingStep, ...] = ()
     nonce: str = ""
-    """Tells a writer its own event from another's at the same place, when the answer to
-    its put was lost.
-    """
+    """Identifies a writer's own event if the answer to its put was lost."""
     artifacts: Artifacts = ()
     """The large texts of the message, as they are stored beside it."""
     is_whole: bool = True
-    """Whether the message has its large texts; else, as its record does, their
-    beginnings. See `Log.whole`.
+    """Whether the message has its large texts; otherwise it has their beginnings.
+
+    See `Log.whole`.
     """
     belongs_to_erasure: bool = False
-    """Whether an erasure needs it, so that a full store has to take it too. It is not
-    stored.
+    """Whether an erasure needs the event, so that even a full store accepts it.
+
+    It is not stored.
     """
     said_by: tuple[str, ...] = ()
-    """The users whose handles wrote the message, who first did first; of a summary,
-    those of the messages that it stands for. None are named where that is the session's
-    user alone, or nobody is known.
+    """The users whose handles wrote the message, in the order of their first writes.
+
+    For a summary, these are the authors of the messages that it replaces. Empty if the
+    only author is the session's user, or if nobody is known.
     """
 
     @property
     def is_in_history(self) -> bool:
-        """Whether it counts as a message of the history, or is in the window only
-        (B24).
+        """Whether it counts as a message of the history.
+
+        Otherwise it is only in the window, or no message.
         """
         return self.type in SPOKEN and bool(self.data.get("in_history", True))
 
     @property
     def counts(self) -> bool:
-        """Whether the history has one message more by it."""
+        """Whether this event adds a message to the history."""
         return bool(self.data.get(ENTERS)) or (self.is_in_history and NUMBER not in self.data)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event at its place. `window`, where it carries it, is the whole window after
-    it, and `pinned` what of it is kept whatever the budget.
+    """An event at its place.
 
-    Its message is under the id that it was given, or that of its record. It is shared:
+    `window`, if present, is the whole window after the event. `pinned` has the places
+    of the window that are kept regardless of the budget.
+
+    Its message has the id that the caller gave, or that of its record. It is shared:
     callers get a copy (`message`).
     """
 
@@ -176,9 +191,7 @@ class Event:
     edits: int = 0
     """How often its message was changed."""
     parts: int = 0
-    """Into how many it was cut for finding it by meaning, at most, before it was
-    changed.
-    """
+    """The largest number of its passages before a change."""
     owed: tuple[PendingStep, ...] = ()
 
     @property
@@ -187,19 +200,19 @@ class Event:
 
     @property
     def message(self) -> Message | None:
-        """The message as callers get it, a copy."""
+        """A copy of the message, for callers."""
         if not self.draft.is_whole:
             raise RuntimeError("the large texts of this message were not read")
         return None if self.draft.message is None else copy_of(self.draft.message)
 
     @property
     def given_id(self) -> str | None:
-        """The id that its message was given; None where it has that of its record."""
+        """The id that the caller gave to its message; None if it has its record's."""
         said = self.draft.message
         return None if said is None or said.id == self.key.id else said.id
 
     def as_given(self) -> Draft:
-        """What it was made of, without a nonce."""
+        """Return the draft that it was made of, without a nonce."""
         said = self.draft.message
         return replace(
             self.draft,
@@ -210,28 +223,31 @@ class Event:
 
     @property
     def number(self) -> int | None:
-        """Its number in the history, from 1; None for what is not in it."""
+        """Its number in the history, from 1; None if it is not in the history."""
         given: Any = self.draft.data.get(NUMBER, self.after.number)
         return given if self.draft.is_in_history else None
 
     def writers(self, owner: str | None) -> tuple[str, ...]:
-        """The users who wrote the message, in a session of this owner; none where
-        nobody is known.
+        """Return the users who wrote the message, in a session of this owner.
+
+        Empty if nobody is known.
         """
         return self.draft.said_by or (() if owner is None else (owner,))
 
     @property
     def is_redacted(self) -> bool:
-        """Whether the message was erased: its place, its number and its role are left,
-        under the id of its record.
+        """Whether the message was erased.
+
+        Its place, number and role stay, under the id of its record.
         """
         return bool(self.draft.data.get(REDACTED))
 
     def as_redacted(
         self, owed: tuple[PendingStep, ...], session_id: str, *, version: int, now: datetime
     ) -> Event:
-        """The event without what was said and who said it. It owes this, what is to be
-        done about what was made of it among it.
+        """Return the event without its content and authors.
+
+        `owed` replaces its pending steps. It includes the erasure of derived data.
         """
         assert self.draft.message is not None  # noqa: S101 - only messages are erased
         told = {"in_history", NUMBER, "left", LEAVES, "before", "after", "reason"}
@@ -260,8 +276,9 @@ class Event:
         version: int,
         now: datetime,
     ) -> Event:
-        """The event with another message; its place, its number and all that comes
-        after stay (B23, B26).
+        """Return the event with another message.
+
+        Its place, its number and the totals after it stay the same.
         """
         before = self.draft.message
         parts = len(parts_of(found_by(before))) if before is not None and before.is_final else 0
@@ -281,23 +298,26 @@ class Event:
         )
 
     def with_number(self, number: int, *, version: int, now: datetime) -> Event:
-        """The event in the history, under this number; it was in the window only."""
+        """Return the event in the history, under this number.
+
+        The message was only in the window before.
+        """
         data = {name: value for name, value in self.draft.data.items() if name != "in_history"}
         return replace(
             self, draft=replace(self.draft, data={**data, NUMBER: number}), version=version, updated_at=now
         )
 
     def with_texts(self, message: Message) -> Event:
-        """The event with the message that has its large texts."""
+        """Return the event with the message that includes its large texts."""
         return replace(self, draft=replace(self.draft, message=message, is_whole=True))
 
     def with_pending_steps(self, more: Iterable[PendingStep]) -> Event:
-        """The event, owing this too."""
+        """Return the event with these additional pending steps."""
         return replace(self, owed=tuple({owed.id: owed for owed in (*self.owed, *more)}.values()))
 
 
 def copy_of(message: Message) -> Message:
-    """A copy that shares nothing that can be changed."""
+    """Return a copy that shares no mutable value."""
     lists: dict[str, Any] = {
         "tool_calls": [*message.tool_calls],
         "metadata": copy_json(message.metadata),
@@ -311,7 +331,7 @@ def copy_of(message: Message) -> Message:
 
 
 def size_of(message: Message) -> int:
-    """About how many characters it takes."""
+    """Return the approximate size of a message in characters."""
     text, parts = (message.content, []) if isinstance(message.content, str) else ("", list(message.content))
     parts += [part for part in (message.metadata, message.extra, message.usage) if part]
     return sum(
@@ -328,12 +348,12 @@ def size_of(message: Message) -> int:
 
 
 def found_by(message: Message) -> str:
-    """The text that it is found by: how it begins; of a tool's result none."""
+    """Return the searchable beginning of a message; empty for a tool's result."""
     return "" if message.role is Role.TOOL else message.text[:INDEXED_CHARACTERS]
 
 
 def erased_id(session_id: str, message_id: str) -> str:
-    """What stands in place of the id of a message that was erased."""
+    """Return the hash that replaces the id of an erased message."""
     return ERASED + blake2b(f"{session_id}\x00{message_id}".encode(), digest_size=16).hexdigest()
 
 
@@ -342,15 +362,18 @@ def _nothing(message: Message, message_id: str) -> Message:
 
 
 def place_key(tenant: str, incarnation: str, place: int) -> Key:
-    """The key of a place. A session that was created again has another incarnation, and
-    shares no key with its former life.
+    """Return the key of a place.
+
+    A session that was created again has another incarnation, and shares no key with its
+    former life.
     """
     return Key(tenant, ids.beside(incarnation, "place", str(place)))
 
 
 def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str, generation: int) -> Record:
-    """The event's record; `of_session` are the fields by which it names its session and
-    whose that is.
+    """Return the event's record.
+
+    `of_session` has the fields for its session, and for that session's owner.
     """
     draft, message = event.draft, event.draft.message
     if not draft.is_whole:
@@ -407,12 +430,12 @@ def record_of(event: Event, *, of_session: Mapping[str, FieldValue], scope: str,
 
 
 def artifacts_of(record: Record) -> Artifacts:
-    """The large texts of the message of a record."""
+    """Return the large texts of a record's message."""
     return large.from_json(record.body.get(ARTIFACTS_SAID) or ())
 
 
 def with_artifacts(record: Record, artifacts: Artifacts) -> Record:
-    """The record with its large texts stored elsewhere."""
+    """Return the record with references to its large texts."""
     fields, body = (
         {**record.fields, "uploads": uploads_of(artifacts)},
         {**record.body, ARTIFACTS_SAID: large.to_json(artifacts)},

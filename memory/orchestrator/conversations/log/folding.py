@@ -1,5 +1,6 @@
-"""What a log comes to: its window and its counts, event by event. Pure: what comes out
-is told by what goes in.
+"""The fold of a log: its window and totals, event by event.
+
+These functions are pure.
 """
 
 from __future__ import annotations
@@ -25,36 +26,40 @@ from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.policies.window import is_pinned
 
 BASE_EVERY = 64
-"""Places after which the whole window is written down again: no more events are read to
-know it.
+"""Places after which an event carries the whole window again.
+
+This limits how many events are read to know the window.
 """
 _TICK = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A log up to a place."""
+    """The state of a log up to a place."""
 
     place: int
     after: LogTotals
     window: Places
-    """The places of the messages that a model is sent, the system message aside."""
+    """The places of the messages that a model receives, without the system message."""
     created_at: datetime
-    """Of the newest event: the next one's is later, so that the order of places is the
-    order of creation.
+    """The creation time of the newest event.
+
+    The next event's is later, so that events sort by creation in the order of their
+    places.
     """
     pinned: Places = NOWHERE
-    """What of the window is shown whatever else there is room for: summaries, and what
-    has a system's role.
+    """The places of the window that are shown regardless of the budget.
+
+    These are summaries and messages with a system role.
     """
 
     @classmethod
     def initial(cls, has_system: bool, created_at: datetime) -> State:
-        """Before the first event (B13)."""
+        """Return the state before the first event."""
         return cls(FIRST_PLACE - 1, LogTotals(number=int(has_system), version=1), Places(), created_at)
 
     def next(self, draft: Draft, *, tenant: str, incarnation: str, now: datetime, version: int) -> Event:
-        """The event that this draft is at the next place."""
+        """Return the event that this draft becomes at the next place."""
         place = self.place + 1
         window = window_after(self.window, place, draft)
         pinned = pinned_after(self.pinned, window, place, draft)
@@ -92,7 +97,7 @@ class State:
         )
 
     def with_event(self, event: Event) -> State:
-        """After the event, which stands behind all that went in so far."""
+        """Return the state after this event, which must be the next one."""
         if event.window is not None:
             return State(event.place, event.after, event.window, event.created_at, event.pinned)
         window = window_after(self.window, event.place, event.draft)
@@ -105,8 +110,10 @@ class State:
         )
 
     def past(self, place: int) -> State:
-        """After a place at which what stands cannot be read: that the place is taken is
-        all that is known. It may be a message, whose number is not given again.
+        """Return the state after a place whose event cannot be read.
+
+        Only the place is known to be taken. The event may be a message, so its number
+        is not given again.
         """
         return replace(
             self,
@@ -117,7 +124,7 @@ class State:
 
 
 def window_after(window: Places, place: int, draft: Draft) -> Places:
-    """The window once this has happened at the place."""
+    """Return the window after this draft is stored at the place."""
     data: Any = draft.data
     match draft.type:
         case EventType.MESSAGE:
@@ -137,7 +144,7 @@ def window_after(window: Places, place: int, draft: Draft) -> Places:
 
 
 def pinned_after(pinned: Places, window: Places, place: int, draft: Draft) -> Places:
-    """What of the window is pinned once this has happened at the place."""
+    """Return the pinned places after this draft is stored at the place."""
     data: Any = draft.data
     if draft.type is EventType.COMPACTION or (
         draft.type is EventType.MESSAGE and draft.message is not None and is_pinned(draft.message)
@@ -151,7 +158,7 @@ def pinned_after(pinned: Places, window: Places, place: int, draft: Draft) -> Pl
 
 
 def left_by(draft: Draft) -> Places:
-    """The places of the messages that this takes out of the window."""
+    """Return the places of the messages that this takes out of the window."""
     data: Any = draft.data
     if draft.type in (EventType.EXCLUDE, EventType.ERASED):
         return Places.of([data["place"]])
@@ -159,16 +166,18 @@ def left_by(draft: Draft) -> Places:
 
 
 def back_by(draft: Draft) -> Places:
-    """The places of the messages that a roll-back takes into the window again:
-    compactions since had taken them out of it (B52).
+    """Return the places of the messages that a roll-back returns to the window.
+
+    Later compactions had taken them out.
     """
     data: Any = draft.data
     return Places.from_json(data.get("back", ())) if draft.type is EventType.ROLL_BACK else NOWHERE
 
 
 def late_by(draft: Draft) -> Places:
-    """The places of the messages that compactions had taken out of the window, and a
-    roll-back takes out now: they were said since (B52).
+    """Return the places of later messages that a roll-back takes back.
+
+    Later compactions had taken them out of the window already.
     """
     data: Any = draft.data
     return Places.from_json(data.get("late", ())) if draft.type is EventType.ROLL_BACK else NOWHERE
@@ -181,5 +190,5 @@ def _status_after(status: str, draft: Draft) -> str:
 
 
 def is_spoken(event: Event) -> bool:
-    """Whether the event is a message."""
+    """Return whether the event is a message."""
     return event.type in SPOKEN

@@ -1,9 +1,8 @@
-"""What a fork begins with: of which sessions its messages are copies, so that an
-erasure of one of them finds its copies.
+"""The origins of a fork's messages, so that an erasure of a message finds its copies.
 
-A fork's own record names them, in full in the body, and by the sessions' ids in the
-field `forked_from`, by which an erasure finds the fork. A fork of a fork names the
-first session too: the one in between may be deleted.
+A fork's own record has the origins in its body. The field `forked_from` has the ids of
+the sessions, by which an erasure finds the fork. A fork of a fork names the first
+session too, because the one in between may be deleted.
 """
 
 from __future__ import annotations
@@ -18,13 +17,15 @@ from memory.orchestrator.conversations.log.events import FIRST_PLACE
 from memory.ports.record import JsonValue, Record
 
 COPIED_FROM = "copied_from"
-"""In the body of a fork: its `CopiedMessages`, the session that it forked off from first."""
+"""In the body of a fork: its origins, first that of its direct source."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedMessages:
-    """Messages of one life of a session, copied into a fork: runs of (first place in
-    the fork, first place there, how many).
+    """Messages of one life of a session that were copied into a fork.
+
+    Each run is (first place in the fork, first place in the source, number of
+    messages).
     """
 
     session_id: str
@@ -33,7 +34,7 @@ class CopiedMessages:
 
     @classmethod
     def of(cls, session_id: str, incarnation: str, places: Sequence[tuple[int, int]]) -> CopiedMessages:
-        """Of these places, each in the fork and there."""
+        """Return the runs of these pairs of places, in the fork and the source."""
         runs: list[tuple[int, int, int]] = []
         for here, there in places:
             if runs and (here, there) == (runs[-1][0] + runs[-1][2], runs[-1][1] + runs[-1][2]):
@@ -43,11 +44,11 @@ class CopiedMessages:
         return cls(session_id, incarnation, tuple(runs))
 
     def copies_of(self, place: int) -> Iterator[int]:
-        """The places in the fork of copies of the message at this place."""
+        """Return the fork's places of copies of the message at this place."""
         return (here + place - there for here, there, count in self.runs if there <= place < there + count)
 
     def source_of(self, place: int) -> Iterator[int]:
-        """The place there of which the message at this place of the fork is a copy."""
+        """Return the source's place of the message at this place of the fork."""
         return (there + place - here for here, there, count in self.runs if here <= place < here + count)
 
     def to_json(self) -> list[JsonValue]:
@@ -55,7 +56,7 @@ class CopiedMessages:
 
 
 def copied_by(record: Record) -> list[CopiedMessages]:
-    """What a session's record says of which messages it began with copies."""
+    """Return the origins of a session's first messages, from its record."""
     told: Any = record.body.get(COPIED_FROM) or ()
     return [
         CopiedMessages(session_id, incarnation, tuple((here, there, count) for here, there, count in runs))
@@ -66,8 +67,9 @@ def copied_by(record: Record) -> list[CopiedMessages]:
 def copied_on(
     record: Record, session_id: str, incarnation: str, places: Sequence[int]
 ) -> list[CopiedMessages]:
-    """What a fork says that copies the messages at these places of the session of this
-    record, in order.
+    """Return the origins in a fork that copies messages of this record's session.
+
+    `places` are those of the messages, in the fork's order.
     """
     at = [(FIRST_PLACE + number, place) for number, place in enumerate(places)]
     found = [CopiedMessages.of(session_id, incarnation, at)]
@@ -78,9 +80,7 @@ def copied_on(
 
 
 def check_copied(body: Mapping[str, Any]) -> None:
-    """Raise where the body of a session that was exported says it otherwise than an
-    export does.
-    """
+    """Raise `InvalidInput` if an exported session's origins have another form."""
     for one in validation.sequence(COPIED_FROM, body.get(COPIED_FROM, ())):
         if not isinstance(one, list | tuple) or len(one) != 3 or not isinstance(one[1], str):
             raise InvalidInput(COPIED_FROM, "is not in the form that an export writes")
@@ -90,8 +90,9 @@ def check_copied(body: Mapping[str, Any]) -> None:
 
 
 def carried_elsewhere(body: Mapping[str, JsonValue], incarnation_of: Any) -> dict[str, JsonValue]:
-    """The body of a fork in another tenant, where `incarnation_of` says which
-    incarnation a session has there.
+    """Return the body of a fork for another tenant.
+
+    `incarnation_of` returns the incarnation that a session has there.
     """
     told: Any = body.get(COPIED_FROM) or ()
     moved: list[JsonValue] = [

@@ -1,4 +1,4 @@
-"""What a session is told apart by from all others, former ones of its id among them."""
+"""The life of a session, from its creation to its deletion."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from memory.ports.record import FieldValue, Partition
 
 @dataclass(frozen=True, slots=True)
 class SessionIncarnation:
-    """What identifies a session's life: a session of the same id that is created later
-    has another incarnation, and a later generation.
+    """The identity of a session's life.
+
+    A later session of the same id has another incarnation, and a later generation.
     """
 
     tenant: str
@@ -28,8 +29,9 @@ class SessionIncarnation:
     """The session's user, agent and namespace, which never change."""
 
     def version_at(self, now: datetime, stored: int = 0) -> int:
-        """The version of what is stored in it now: nothing that a session has is older
-        than the session, whatever a clock says.
+        """Return the version of a write at this moment.
+
+        It is never older than the session, even if a clock is wrong.
         """
         return version_at(now, max(stored, micros(self.created_at)))
 
@@ -40,13 +42,14 @@ class SessionIncarnation:
         return None if subject is None else str(subject)
 
     def writers_of(self, user: str | None) -> tuple[str, ...]:
-        """Whom something names that this user wrote: none where that is the session's
-        own, or nobody is known.
+        """Return the authors to store for a write by this user.
+
+        Empty if that is the session's own user, or unknown.
         """
         return () if user is None or user == self.user else (user,)
 
     def writers_after(self, before: tuple[str, ...], user: str | None) -> tuple[str, ...]:
-        """Whom something names that named these before, once this user has changed it."""
+        """Return the authors after a change by this user; `before` are those stored."""
         known = before or (() if self.user is None else (self.user,))
         return before if user is None or user in known else (*known, user)
 

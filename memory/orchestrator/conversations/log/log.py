@@ -1,5 +1,7 @@
-"""One session's log, read and written by one handle: of what it has seen it keeps the
-fold, which the next put proves right or corrects.
+"""The log of one session, as one handle reads and writes it.
+
+The handle keeps the fold of the events that it has seen. The next put confirms or
+corrects that state.
 """
 
 from __future__ import annotations
@@ -60,24 +62,28 @@ from memory.ports.writes import Absent, AtVersion, Outcome, Put, Status
 log = logging.getLogger(__name__)
 
 LOOKED_AT = 8
-"""Places that a read looks at: the last one, for whether it stands there still, and
-those behind it, for what came since. Where all are taken the end is read anew.
+"""Places that a refresh reads: the last known one, and those behind it.
+
+The last known place shows whether its event is still there. If all places behind it are
+taken, the end of the log is read again.
 """
 ROWS = 100
-"""Rows that are made events of between which other tasks have a turn."""
+"""Rows that are parsed before other tasks get a turn."""
 TAKEN_FROM_US = 2
-"""Places lost to others one after the other before the log is read again, rather than
-taken in event by event.
+"""Consecutive places lost to other writers before the log is read again.
+
+Before that, the handle takes in the other writers' events one by one.
 """
 
 
 Decide = Callable[[LogSnapshot], Sequence[Draft]]
-"""What is to be appended to a log of which this was seen. It is asked again whenever
-others were first; none is nothing to do.
+"""Decides which events to append to a log in this state; an empty list appends nothing.
+
+It is called again whenever another writer was first.
 """
 
 AT_ONCE = 100
-"""Events that are laid out without a turn for others."""
+"""Events that are prepared before other tasks get a turn."""
 
 
 class Log:
@@ -96,21 +102,21 @@ class Log:
         self._passages = passages
         self.life = life
         self._renewed = renewed
-        """The life as its session's record tells it now. Raises `NotFound` where it has
-        ended.
+        """Loads the current life from the session's record.
+
+        Raises `NotFound` if that life has ended.
         """
         self._seen: LogSnapshot | None = None
         self._turn = asyncio.Lock()
         self._unsure: list[Event] = []
-        """What was put last, where the store never said whether it is there."""
+        """The events of the last put, if the store never confirmed it."""
         self._being_said: dict[str, Event] = {}
-        """Messages that are not final, as they were last put here: another may have
-        changed them.
+        """Messages that are not final, as last put here.
+
+        Another process may have changed them.
         """
         self._lost = NOWHERE
-        """Places at which there stood what was read here and does not stand there any
-        more.
-        """
+        """Places whose event was read here and is gone or replaced since."""
 
     @property
     def store(self) -> Store:
@@ -118,21 +124,20 @@ class Log:
 
     @property
     def snapshot(self) -> LogSnapshot | None:
-        """What this handle has seen of the log; None where it has not read it yet."""
+        """The log's state as this handle has seen it; None before the first read."""
         return self._seen
 
     @property
     def gaps(self) -> Places:
-        """Places at which what stood was lost, as far as was read here: nothing stands
-        there, or something else since their store was set back.
+        """Places whose event was lost, as far as this handle has noticed.
+
+        Such a place is empty, or holds another event since the store was restored.
         """
         return self._lost if self._seen is None else Places.of((*self._lost, *self._seen.gaps))
 
     @property
     def cached_snapshot(self) -> LogSnapshot | None:
-        """What was seen of the log, if that was all there was no longer ago than
-        `REMEMBERED_FOR`.
-        """
+        """The known state, if it was complete within the last `REMEMBERED_FOR`."""
         seen = self._seen
         return (
             seen
@@ -141,7 +146,7 @@ class Log:
         )
 
     def forget(self) -> None:
-        """Know nothing of the log any more."""
+        """Discard everything that this handle knows of the log."""
         self._seen = None
         self._being_said.clear()
 
@@ -149,7 +154,7 @@ class Log:
         return place_key(self.life.tenant, self.life.incarnation, place).id
 
     def mark_empty(self) -> None:
-        """The session has just been created here: nothing stands in its log yet."""
+        """Note that the session was just created here, so its log is empty."""
         now = self._placement.now()
         self._seen = LogSnapshot(
             State.initial(self.life.has_system, self.life.created_at), read_since=now, as_of=now
@@ -158,7 +163,7 @@ class Log:
     # -- reading -----------------------------------------------------------------------
 
     async def load(self) -> LogSnapshot:
-        """The end of the log as it is now."""
+        """Return the current end of the log."""
         seen = self._seen
         if seen is None:
             return await self._read_end()
@@ -166,12 +171,11 @@ class Log:
         return self._seen or seen
 
     async def _refresh(self, places: Iterable[int]) -> dict[int, Event]:
-        """The events at these places as they are now, read together with what has come
-        into the log since this handle last saw it.
+        """Return the current events at these places, and take in newer events.
 
-        Those that it remembers are not read: that one was edited would be among what
-        has come. One whose editor died before that was told is remembered for
-        `REMEMBERED_FOR` at most.
+        Cached events are not read again, because an edit of one would be among the new
+        events. If a writer crashed before it stored that event, the cached one is used
+        for at most `REMEMBERED_FOR`.
         """
         seen, now = self._seen or await self._read_end(), self._placement.now()
         before, nonce = seen.state.place, seen.nonce
@@ -196,7 +200,7 @@ class Log:
             await self._read_end()
         elif rows[ahead[0]] is not None:
             new = seen.copy()
-            for place in range(new.state.place + 1, ahead[-1]):  # some may have been seen meanwhile
+            for place in range(new.state.place + 1, ahead[-1]):  # others may have taken in some
                 if place in found:
                     new.take(found[place])
                 elif rows.get(place) is not None:
@@ -206,16 +210,17 @@ class Log:
             self._update_snapshot(new)
             before = new.state.place
         latest = self._seen or seen
-        if latest.state.place == before:  # what came since may be an edit of one of them
+        if latest.state.place == before:  # otherwise a new event may be an edit of one of them
             for event in found.values():
                 if event.place < ahead[0]:
                     latest.keep(event)
         return {place: latest.events[place] for place in wanted if place in latest.events} | found
 
     async def _start_over(self, place: int) -> None:
-        """After the newest event that was seen here, at this place, was found to stand
-        there no more: the store was set back to an earlier moment. Raises `NotFound`
-        where the session was deleted instead.
+        """Read the log again after its newest known event, at this place, disappeared.
+
+        The store was restored to an earlier state. Raises `NotFound` if instead the
+        session was deleted.
         """
         await self._renewed(self.life)
         self.forget()
@@ -228,7 +233,7 @@ class Log:
         )
 
     def _update_snapshot(self, seen: LogSnapshot) -> None:
-        """From now on what this handle has seen, unless it has seen more meanwhile."""
+        """Replace this handle's state, unless it has a newer one."""
         if self._seen is None or self._seen.state.place <= seen.state.place:
             self._seen = seen
 
@@ -253,7 +258,7 @@ class Log:
             events |= {event.place: event for event in self.events_of(rows)}
             if (
                 base >= FIRST_PLACE and base not in events
-            ):  # damaged: what it told is told by all that came before
+            ):  # damaged: its totals follow from all earlier events
                 events |= await self.at(range(FIRST_PLACE, base))
             if base in events and (window := events[base].window) is not None:
                 seen.state = State(
@@ -273,28 +278,28 @@ class Log:
         return seen
 
     def _event(self, stored: object) -> Event | None:
-        """The event of a record of this life; None for what is left of another."""
+        """Return the event of a record; None if it belongs to another life."""
         if not isinstance(stored, Record):
             return None
         event = event_of(stored)
         return event if stored.key.id == self.key(event.place) else None
 
     def events_of(self, records: Iterable[object]) -> list[Event]:
-        """The events of records that were read, in their order."""
+        """Return the events of records, in their order."""
         return [event for event in map(self._event, records) if event is not None]
 
     async def at(self, places: Iterable[int]) -> dict[int, Event]:
-        """The events at these places, those that can be read."""
+        """Return the readable events at these places."""
         return {event.place: event async for event in self._paced_events(await self._rows(list(places)))}
 
     async def _paced_events(self, rows: Iterable[object]) -> AsyncIterator[Event]:
-        """The events of rows that were read."""
+        """Yield the events of rows, with turns for other tasks."""
         async for row in iterate_cooperatively(rows, ROWS):
             if (event := self._event(row)) is not None:
                 yield event
 
     async def _rows(self, places: Sequence[int]) -> list[Stored | None]:
-        """What stands at these places."""
+        """Return the rows at these places."""
         keys, most = (
             [place_key(self.life.tenant, self.life.incarnation, place) for place in places],
             self._placement.settings.page,
@@ -306,13 +311,15 @@ class Log:
         return found
 
     async def of(self, keys: Sequence[Key]) -> list[Event]:
-        """The events of these records, those that can be read."""
+        """Return the readable events of these records."""
         with step("log.read"):
             return self.events_of(await self.store.get(MESSAGES, keys)) if keys else []
 
     async def window(self, newest: int | None = None) -> tuple[State, dict[int, Event]]:
-        """The log's state as it is now, and the messages of its window by place, or
-        those that are pinned and so many of the newest. Damaged ones are left out.
+        """Return the log's current state, and the messages of its window by place.
+
+        With `newest`, these are the pinned messages and that many of the newest.
+        Damaged messages are left out.
         """
         seen = self._seen
         if seen is None:
@@ -321,14 +328,15 @@ class Log:
         else:
             there = await self._refresh(wanted_of(seen.state, newest))
             seen = self._seen or seen
-        state = seen.state  # once: an append that ends during the next read changes it
+        state = seen.state  # read it once: an append that ends during the next read changes it
         wanted = wanted_of(state, newest)
         there |= await self.at([place for place in wanted if place not in there])
         return state, {place: there[place] for place in wanted if place in there}
 
     async def window_at(self, place: int) -> list[Event]:
-        """The messages of the window as it was right after this place, by place;
-        damaged ones are left out.
+        """Return the messages of the window right after this place, ordered by place.
+
+        Damaged messages are left out.
         """
         there = await self.at([place])
         if place not in there:
@@ -338,16 +346,17 @@ class Log:
         return [there[each] for each in state.window if each in there]
 
     async def state_at(self, place: int) -> State:
-        """The log as it was right after this place, as far as it can be read."""
+        """Return the log's state right after this place, as far as it is readable."""
         if place < FIRST_PLACE:
             return State.initial(self.life.has_system, self.life.created_at)
         while not (there := await self.at([place])) and place > FIRST_PLACE:
-            place -= 1  # damaged: nothing is known of what it changed
+            place -= 1  # damaged: its change is unknown
         return await self._state_at(there)
 
     async def _state_at(self, there: dict[int, Event]) -> State:
-        """The log after the only event in `there`, which gets those that were read for
-        it.
+        """Return the log's state after the only event in `there`.
+
+        The events that are read for it are added to `there`.
         """
         place = max(there, default=FIRST_PLACE - 1)
         base = there[place].after.base if there else place
@@ -364,19 +373,21 @@ class Log:
         return state
 
     async def find(self, message_id: str, *, as_seen: bool = False, redacted: bool = False) -> Event | None:
-        """The message of this id as it is now: one that was given it, or the one whose
-        record has it. None where the log has none.
+        """Return the current message of this id; None if the log has none.
 
-        With `as_seen`, where the log had none when this handle last saw it: enough for
-        who appends, and meets what came since. One that was erased is none, unless
-        `redacted`: then it is found by the id of its record.
+        The id is the one that the caller gave, or that of the record.
+
+        Args:
+            as_seen: Also return None if the log had none when this handle last saw it.
+                That is enough for an append, which meets newer events.
+            redacted: Find an erased message too, by the id of its record.
         """
         seen = self._seen or await self.load()
         if (place := seen.ids.get(message_id)) is not None:
             event = (await self.at([place])).get(place)
             if event is None or not event.is_redacted:
                 return event
-            seen.keep(event)  # erased since, perhaps by one who did not come to tell: its id is free
+            seen.keep(event)  # erased since, perhaps by a process that crashed: its id is free
         if is_id(message_id):
             with step("log.read"):
                 (row,) = await self.store.get(MESSAGES, [Key(self.life.tenant, message_id)])
@@ -391,11 +402,11 @@ class Log:
         return next(iter(self.events_of(page.records)), None)
 
     async def whole(self, events: Iterable[Event], *, strict: bool = False) -> list[Event]:
-        """The events, their messages with all that they say. One that was changed or
-        erased while that was read is as it is since.
+        """Return the events with the complete texts of their messages.
 
-        What is damaged or missing of a text is said in its place; with `strict` it
-        raises `CorruptRecord`: for who is to write the message again.
+        A message that was changed or erased during the read is returned in its newer
+        form. A text's damaged or missing parts are marked in place. With `strict` they
+        raise `CorruptRecord`; use it before the message is written again.
         """
         given = list(events)
         return given if all(event.draft.is_whole for event in given) else await self._whole(given, strict)
@@ -432,7 +443,7 @@ class Log:
             await patience.wait()
 
     async def erased_ids(self, message_ids: Iterable[str]) -> set[str]:
-        """Those of the ids under which messages were erased."""
+        """Return the ids under which messages were erased."""
         hashes = {erased_id(self.life.session_id, name): name for name in message_ids}
         names, most = list(hashes), self._placement.settings.page
         found = set[str]()
@@ -453,14 +464,14 @@ class Log:
         return found
 
     async def first(self, asked: Condition) -> Event | None:
-        """The first event of which this holds."""
+        """Return the first event that matches the condition."""
         of_it = And((Eq("conversation_id", self.life.session_id), asked))
         query = Query(MESSAGES, within(self.life.partition), of_it, (Order("created_at"),), limit=1)
         page = await self._placement.page("log.first", self.store, query)
         return next(iter(self.events_of(page.records)), None)
 
     async def any_erased(self, first: int, last: int) -> bool:
-        """Whether a message was erased whose number is between these, both included."""
+        """Return whether a message from number `first` to `last` was erased."""
         numbers = (Ge("number_in_conversation", first), Le("number_in_conversation", last))
         of_them = And((Eq("conversation_id", self.life.session_id), *numbers))
         query = Query(MESSAGES, within(self.life.partition), of_them, limit=self._placement.settings.page)
@@ -468,22 +479,20 @@ class Log:
         return any([event.is_redacted async for page in pages for event in self.events_of(page.records)])
 
     def at_hand(self, message_id: str) -> Event | None:
-        """The message that was given this id, as this process has seen it last; None
-        where it has not, or no longer has it.
-        """
+        """Return the cached message of this given id; None if it is not cached."""
         if message_id in self._being_said or self._seen is None:
             return self._being_said.get(message_id)
         return self._seen.events.get(self._seen.ids.get(message_id, 0))
 
     def _note_put(self, event: Event) -> None:
-        """Put just now, here."""
+        """Note an event that was just put here."""
         self._passages.note(event)
         message, given = event.draft.message, event.given_id
         if message is not None and given is not None and not message.is_final:
             self._being_said[given] = event
 
     def _note_change(self, event: Event) -> None:
-        """Changed just now, here."""
+        """Note an event that was just changed here."""
         self._note_put(event)
         if self._seen is not None and event.place in self._seen.events:
             self._seen.keep(event)
@@ -491,13 +500,15 @@ class Log:
     # -- writing -----------------------------------------------------------------------
 
     async def append(self, decide: Decide) -> list[Event]:
-        """Put what is decided at the next places: all of it there in order, or what
-        others put there first is taken in and it is decided again.
+        """Append the events that `decide` returns, at the next places in order.
 
-        Several are kept whole or not at all where the store is `atomic`; elsewhere one
-        after the other, so that a crash leaves the first of them. Raises `NotFound`
-        where the session was deleted, `TooMuchContention` where others were faster for all of
-        the deadline.
+        If another writer was first, its events are taken in and `decide` is called
+        again. On an `atomic` store, several events are stored together or not at all.
+        Elsewhere they are stored in order, so a crash leaves the first of them.
+
+        Raises:
+            NotFound: the session was deleted.
+            TooMuchContention: other writers were faster until the deadline.
         """
         async with self._turn:
             events = await self._append(decide)
@@ -525,8 +536,10 @@ class Log:
     async def _append_laying(
         self, decide: Decide, laid: dict[int, tuple[Message, Artifacts]], done: list[Event]
     ) -> None:
-        """The same; `laid` and `done` have what was stored, and what stands, whatever
-        is raised.
+        """Append like `append`, without a turn.
+
+        `laid` and `done` receive the stored large texts and events, also if this
+        raises.
         """
         seen, drafts = await self._decide_drafts(decide)
         patience, lost = RetryDeadline(self._placement, self.life.session_id), 0
@@ -552,14 +565,16 @@ class Log:
             if lost % TAKEN_FROM_US == 0:
                 await patience.wait()
                 seen = await self.load()
-            if not done:  # what was begun is ended: a later decision is about what is left of it
+            if not done:  # an append that has begun is finished; only others decide again
                 seen, drafts = await self._decide_drafts(decide)
                 left = await self._store_large_texts([self._with_nonce(draft) for draft in drafts], laid)
         self._update_snapshot(seen)
 
     async def _decide_drafts(self, decide: Decide) -> tuple[LogSnapshot, Sequence[Draft]]:
-        """What is to be appended to what was seen. That it is nothing, or may not be,
-        is said of the log as it is now: no put would meet others.
+        """Return the known state, and the drafts to append to it.
+
+        If there are none, or `decide` raises `Conflict`, the log is read first, because
+        no put would detect newer events.
         """
         if (seen := self._seen) is not None:
             with suppress(Conflict):
@@ -571,8 +586,9 @@ class Log:
     async def _store_large_texts(
         self, drafts: list[Draft], laid: dict[int, tuple[Message, Artifacts]]
     ) -> list[Draft]:
-        """The drafts, with the large texts of their messages stored; `laid` has those
-        of messages of which that was done before.
+        """Return the drafts with the large texts of their messages stored.
+
+        `laid` has the messages whose texts are stored already.
         """
         new = [
             m
@@ -585,7 +601,7 @@ class Log:
         if new:
             said = any(
                 draft.type is EventType.MESSAGE for draft in drafts
-            )  # a quota keeps nobody from a compaction
+            )  # a quota does not block a compaction
             found = await self._lay([(message, ()) for message in new], refuses=said)
             laid |= {id(message): (message, artifacts) for message, artifacts in zip(new, found, strict=True)}
         return (
@@ -605,8 +621,9 @@ class Log:
                 await self.renew()
 
     async def _hold_large_texts(self, events: list[Event], before: Artifacts = ()) -> list[Event]:
-        """The events, which stand, once it is certain that their large texts stay;
-        `before` are those that one had before.
+        """Return the stored events once their large texts are certain to stay.
+
+        `before` has the large texts that a message had earlier.
         """
         new = sorted(
             {upload for event in events for upload in uploads_of(event.draft.artifacts)}
@@ -620,11 +637,13 @@ class Log:
         assert event.draft.message is not None  # noqa: S101 - only messages have large texts
         return [
             await self.change(event, event.draft.message, event.draft.tokens, anew=True) or event
-        ]  # else others have changed it since
+        ]  # if None, another writer has changed it since
 
     async def _put(self, events: list[Event]) -> list[Outcome]:
-        """Put events at their places. Where no answer came it is done once more: at
-        most one of both lands, and what landed is known by its nonce.
+        """Put events at their places.
+
+        If the store does not answer, the put is repeated once. At most one of the two
+        is stored, and its nonce identifies it.
         """
         writes = [
             Put(MESSAGES, self.record_of(e), Absent(), erases=e.draft.belongs_to_erasure)
@@ -636,7 +655,7 @@ class Log:
                 "log.append", self.store, *writes, together=len(writes) > 1
             )
         except StoreTimeout:
-            raise  # whoever waited that long decides whether to wait again
+            raise  # the caller waited that long, and decides whether to wait again
         except StoreUnavailable:
             outcomes = await self._placement.write(
                 "log.append", self.store, *writes, together=len(writes) > 1
@@ -645,10 +664,11 @@ class Log:
         return outcomes
 
     async def _find_stored_drafts(self, drafts: list[Draft]) -> tuple[list[Event], list[Draft]]:
-        """What of the drafts is there already, and what is left: where the same was
-        said last, and the store never answered whether it is there.
+        """Split the drafts into stored events and drafts that are still to be put.
 
-        Only messages can be doubled: whatever else happens is decided by what stands.
+        A draft counts as stored if the last put had the same messages, and the store
+        never confirmed it. Only messages can be doubled; other events depend on the
+        log's state.
         """
         unsure, given = (
             [e for e in self._unsure if e.type is EventType.MESSAGE],
@@ -701,8 +721,9 @@ class Log:
         )
 
     def _is_ours(self, outcome: Outcome, event: Event) -> bool:
-        """Whether the event stands at its place: put just now, or by a put whose answer
-        was lost.
+        """Return whether the event is at its place.
+
+        It may have been put just now, or by a put whose answer was lost.
         """
         if outcome.applied:
             return True
@@ -710,8 +731,9 @@ class Log:
         return there is not None and there.draft.nonce == event.draft.nonce
 
     async def _meet(self, seen: LogSnapshot, outcomes: Sequence[Outcome], events: Sequence[Event]) -> None:
-        """Take in what stands at the place instead. Raises where nothing is to be put
-        there at all.
+        """Take in the events that occupy the places.
+
+        Raises if nothing can be put there at all.
         """
         for outcome, event in zip(outcomes, events, strict=True):
             if (error := rejection_error(self.store, outcome)) is not None:
@@ -727,9 +749,10 @@ class Log:
                     seen.pass_over(event.place)
 
     async def renew(self) -> None:
-        """After a put that was refused for its generation. Raises `NotFound` where the
-        session was deleted: only its generation may have been raised, as that of a
-        store is which was set back.
+        """Load the session's life again after a put was rejected for its generation.
+
+        The generation may have risen because the store was restored. Raises `NotFound`
+        if the session was deleted instead.
         """
         life = await self._renewed(self.life)
         if life.generation <= self.life.generation:
@@ -745,12 +768,11 @@ class Log:
         anew: bool = False,
         said_by: tuple[str, ...] | None = None,
     ) -> Event | None:
-        """Let the message at its place say this instead; None where it is no longer
-        what it was when it was read.
+        """Change the message at its place; None if it has changed since it was read.
 
-        Two writes: the message, and an event that tells whoever remembers what it said.
-        What of its large texts is stored is not stored again, unless `anew`; what it
-        has no more is dropped.
+        This takes two writes: the message, and an event that tells caches about it.
+        Large texts that are stored already are not stored again, unless `anew` is set.
+        Large texts that the message no longer has are dropped.
         """
         before = event.draft.artifacts
         artifacts: Artifacts = ()
@@ -772,17 +794,16 @@ class Log:
         return await self._drop_large_texts(held, owed) if owed else held
 
     async def _drop_large_texts(self, event: Event, owed: tuple[PendingStep, ...]) -> Event:
-        """The event once it has been tried to drop what it is to drop: what could not
-        be done it owes still.
-        """
+        """Try to drop large texts; return the event with the steps that are left."""
         left = await self._uploads.drop(self.store, replace(self.record_of(event), owed=owed))
         settled = replace(event, owed=tuple([one for one in event.owed if one not in owed or one in left]))
         self._note_change(settled)
         return settled
 
     async def enter(self, event: Event, number: int) -> Event | None:
-        """Let the message at its place, whole, be in the history under this number;
-        None where it has changed since it was read.
+        """Give a message a number in the history; None if it has changed since.
+
+        The event must be whole.
         """
         now = self._placement.now()
         new = event.with_number(number, version=version_at(now, event.version), now=now)
@@ -791,8 +812,9 @@ class Log:
         )
 
     async def redact(self, event: Event, owed: tuple[PendingStep, ...]) -> Event | None:
-        """Let nothing be left of what the message at its place said, and owe this from
-        now on; None where it has changed since it was read.
+        """Erase the content of a message; None if it has changed since it was read.
+
+        The event gets the pending steps `owed`.
         """
         now = self._placement.now()
         version = version_at(now, event.version)
@@ -812,14 +834,12 @@ class Log:
         if not outcome.applied:
             return None
         self._note_change(new)
-        if event.draft.message is None or event.draft.message.is_final:  # else nobody remembers it
+        if event.draft.message is None or event.draft.message.is_final:  # others are in no cache
             await self.tell_edit(new)
         return new
 
     async def tell_edit(self, event: Event) -> None:
-        """Tell whoever remembers what the message at its place said that it says
-        something else.
-        """
+        """Append an event that makes caches read the message at its place again."""
         data = {"place": event.place, "version": event.version}
         await self.append(
             lambda _: [Draft(EventType.EDITED, data=data, belongs_to_erasure=event.is_redacted)]

@@ -1,10 +1,10 @@
-"""Passages of messages, which have no vector beside them (see `orchestrator.embeddings.passages`).
+"""Passages of messages, which have no vector beside them.
 
-They are made behind the append. A message that is to be found so owes `embed` from the
-write that says it on, which costs that write no trip; so does an edit. Whoever meets
-the debt makes the passages of what the message says then: the process that wrote it
-once it is quiet, before it searches and when it closes; else a sweep. A message that is
-erased owes `forget`.
+See `orchestrator.embeddings.passages`. Passages are made after the append. A message
+that a search shall find by meaning is stored with the pending step `embed`, which costs
+no extra round trip. So is an edit. The step makes the passages of the current text. The
+process that wrote the message runs it once it is idle, before it searches, and when it
+closes. Otherwise a sweep does. An erased message has the pending step `forget`.
 """
 
 from __future__ import annotations
@@ -32,18 +32,16 @@ if TYPE_CHECKING:
     from memory.policies.ranking.relevance import EmbedderScale
 
 EMBED, FORGET = "embed", "forget"
-"""The steps that make the passages of a message, and that erase them."""
+"""The steps that make and erase the passages of a message."""
 REMEMBERED = 10_000
-"""Messages without passages yet that this process remembers to have written; sweeps
-find the others.
-"""
+"""Messages without passages that this process remembers; sweeps find the others."""
 
 Where: TypeAlias = Literal["home", "long", "off"]
-"""Which store has the passages: the messages' own, that of the long tier, none."""
+"""Where passages are: with the messages, in the long tier's store, or nowhere."""
 
 
 class Passages:
-    """Makes and erases them."""
+    """Makes and erases passages."""
 
     def __init__(self, placement: Placement, *, embeddings: Embeddings, outbox: Outbox, where: Where) -> None:
         self._placement = placement
@@ -54,7 +52,7 @@ class Passages:
         self._waiting: dict[Key, int] = {}
         self._turn = asyncio.Lock()
         self.on_waiting: Callable[[], None] | None = None
-        """Called when this process has written what passages are to be made of."""
+        """Called when this process has written a message that needs passages."""
         outbox.register_together(EMBED, self._embed)
         outbox.register(FORGET, self._forget)
 
@@ -62,7 +60,7 @@ class Passages:
 
     @property
     def store(self) -> Store | None:
-        """The store that has them; None where messages are found by words alone."""
+        """The store of the passages; None if messages are only found by words."""
         return self._placement.topology.home(self.tier) if self.lexical_only_reason is None else None
 
     @property
@@ -71,9 +69,7 @@ class Passages:
 
     @property
     def lexical_only_reason(self) -> str | None:
-        """Why messages are found by words alone; None where they are found by meaning
-        too.
-        """
+        """Why messages are only found by words; None if also by meaning."""
         if self._where == "off":
             return "conversations.meaning is 'off'"
         if not self._embeddings.on:
@@ -86,47 +82,47 @@ class Passages:
         )
 
     async def vector_of(self, query: str) -> bytes | None:
-        """What passages are compared with; None for what means nothing."""
+        """Return the query's vector; None if the query has no meaning."""
         return await self._embeddings.of_query(query)
 
     async def scale(self) -> EmbedderScale | None:
-        """Return what relevance is computed with; None where the embedder has no
-        calibration.
-        """
+        """Return the scale of relevance; None if the embedder has none."""
         return await self._embeddings.scale()
 
     async def check_relevance(self, least: float | None, mode: SearchMode) -> None:
-        """Raise `InvalidInput` where a least relevance is asked for that nobody can
-        compute.
-        """
+        """Raise `InvalidInput` if a least relevance is given but not computable."""
         if self.store is not None:
             await self._embeddings.check_relevance(least, mode)
 
     @property
     def own(self) -> Condition | None:
-        """Those with a vector of the embedder in use; None where there are no others."""
+        """Selects vectors of the current embedder; None if there are no others."""
         return self._embeddings.own
 
     @property
     def lacks(self) -> str | None:
-        """Why some are not compared; None where all are."""
+        """Why some passages are not compared; None if all are."""
         return self._embeddings.lacks
 
     # -- owed --------------------------------------------------------------------------
 
     def owed_by(self, said: Draft, parts: int = 0) -> tuple[PendingStep, ...]:
-        """What a message owes from the write that says it on, or says something else:
-        then `parts` is how many it may have by what it said before.
+        """Return the pending steps of a message that is written or changed.
 
-        One that is still being said has none, and owes them with its end.
+        A message that is still being streamed has none; its last write has them.
+
+        Args:
+            parts: For a changed message, the number of passages that it may have so
+                far.
         """
         message = said.message if said.is_in_history else None
         changes = message is not None and (parts or (message.is_final and found_by(message).strip()))
         return (PendingStep(EMBED, EMBED),) if changes and self.store is not None else ()
 
     def owed_by_erasing(self, event: Event) -> tuple[PendingStep, ...]:
-        """What the erasure of a message owes: an end of all the passages that it ever
-        had, or that somebody is about to bring.
+        """Return the pending steps of a message's erasure.
+
+        They erase all passages that the message ever had, or that are still being made.
         """
         parts = (
             max(event.parts, len(parts_of(found_by(event.draft.message))))
@@ -136,7 +132,7 @@ class Passages:
         return (PendingStep(FORGET, FORGET, {"parts": parts}),) if parts else ()
 
     def note(self, event: Event) -> None:
-        """This process has just written the event."""
+        """Note an event that this process has just written."""
         if any(owed.step == EMBED for owed in event.owed):
             self._waiting.pop(event.key, None)
             self._waiting[event.key] = event.version
@@ -148,10 +144,10 @@ class Passages:
     # -- making ------------------------------------------------------------------------
 
     async def catch_up(self, most: int = REMEMBERED) -> None:
-        """Make the passages of what was said here, of so many messages, the newest
-        first. What a store refuses or keeps waiting is left to sweeps.
+        """Make passages of messages that were written here, the newest first.
 
-        Raises where the messages cannot be read.
+        `most` limits the number of messages. Steps that a store rejects or delays are
+        left to sweeps. Raises if the messages cannot be read.
         """
         archive = self._placement.topology.archive
         async with self._turn:
@@ -177,13 +173,13 @@ class Passages:
                 most -= len(some)
 
     async def make_all(self, tenant: str) -> int:
-        """Make the passages of every message of a tenant, for what was said while
-        messages were not found so; how many were gone through.
+        """Make the passages of all messages of a tenant; return how many were visited.
 
-        What is there stays. Raises where a store fails; it may be repeated.
+        Use it for messages that were written before they were found by meaning.
+        Existing passages stay. Raises if a store fails; the call may be repeated.
         """
         if (lacking := self.lexical_only_reason) is not None:
-            raise ConfigError(f"messages are not found by meaning: {lacking}")
+            raise ConfigError(f"messages cannot be searched by meaning: {lacking}")
         archive, gone_through = self._placement.topology.archive, 0
         query = Query(
             MESSAGES, Tenant(tenant), OF_MESSAGES.which, (Order("created_at"),), self._placement.settings.page
@@ -199,12 +195,12 @@ class Passages:
         return gone_through
 
     async def _embed(self, items: Sequence[Item]) -> Sequence[Came]:
-        if self.store is None:  # with an embedder somewhere else it is still to be done
+        if self.store is None:  # still pending if another process has an embedder
             return [self._where == "off" or self._embeddings.on] * len(items)
         return await self.making.make(items, self.tier)
 
     async def _forget(self, pending: OutboxRecord, owed: PendingStep) -> bool:
-        """Every store that may have some, whatever is configured now."""
+        """Erase passages in all possible stores, not only the configured one."""
         stores = [self._placement.topology.home(tier) for tier in ("mid", "long")]
         return await self.making.end(
             pending, {store: owed.data["parts"] for store in stores if store.capabilities.semantic}
@@ -212,17 +208,17 @@ class Passages:
 
 
 def first_of(message_id: str) -> str:
-    """The id of a message's first passage."""
+    """Return the id of a message's first passage."""
     return part_id(message_id, 0)
 
 
 def said_at(message: Record) -> int:
-    """The version at which a message came to say what it says."""
+    """Return the version at which a message got its current content."""
     return int(message.body.get("said", message.version))
 
 
 def _parts(message: Record) -> list[str]:
-    """The parts of what is found of it: none while it is still being said."""
+    """Return the parts of a message's searchable text; none while it is streamed."""
     said = message.body.get("message") or {}
     return parts_of(message.texts.get("content", "")) if said.get("is_final", True) else []
 

@@ -1,5 +1,6 @@
-"""How a session begins, for lists: what its user said first, kept in the session's own
-record with the place it stands at.
+"""The preview of a session in lists: the beginning of its user's first message.
+
+The session's own record has it, with the place of that message.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ _OF_USERS = And((Eq("event", EventType.MESSAGE.value), Eq("message_role", Role.U
 
 
 async def preview_of(record: Record, state: State, log: Log) -> dict[str, JsonValue]:
-    """What of the session's record is to be changed for it: nothing where it says so
-    already, or nobody has spoken.
+    """Return the change of the session's record for its preview.
+
+    Empty if the preview is current, or if no user has written.
     """
     known: Any = record.body.get("preview")
     event = await _first(state, log) if known is None else (await log.at([known[0]])).get(known[0])
@@ -33,6 +35,6 @@ async def _first(state: State, log: Log) -> Event | None:
 
 
 def excerpt(text: str) -> str:
-    """The beginning of a text as one line."""
+    """Return the beginning of a text as one line."""
     line = " ".join(text[: 4 * CHARACTERS].split())
     return line if len(line) <= CHARACTERS else line[: CHARACTERS - 1].rstrip() + "…"

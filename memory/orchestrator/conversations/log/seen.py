@@ -1,5 +1,6 @@
-"""What a process has seen of a session's log, and remembers: a read is of what came
-since.
+"""The part of a session's log that a process has cached.
+
+A read then needs only the newer events.
 """
 
 from __future__ import annotations
@@ -17,67 +18,65 @@ from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.ports.record import Record, Stored
 
 NEWEST = BASE_EVERY + 16
-"""Events read at once to know the end of a log: the newest that carries the window is
-among them, unless one of them is damaged.
+"""Events that are read at once to find the end of a log.
+
+The newest event that carries the window is among them, unless one of them is damaged.
 """
 REMEMBERED = 512
 """Events that are not read again unless they were edited."""
 REMEMBERED_SIZE = 8_192
-"""Characters of the largest message that is remembered."""
+"""Characters of the largest message that is cached."""
 REMEMBERED_FOR = timedelta(minutes=1)
 IDS_REMEMBERED = 10_000
 
 
 @dataclass(slots=True)
 class LogSnapshot:
-    """What a handle has seen of the log."""
+    """The state of a log, as a handle has seen it."""
 
     state: State
     events: dict[int, Event] = field(default_factory=dict)
-    """The newest ones, by place, as they were when they were last read: one that was
-    edited since goes when that is seen.
+    """The newest events by place, as they were last read.
+
+    An event is removed once its edit is seen.
     """
     read_since: datetime = EPOCH
     """When the first of them was read."""
     as_of: datetime = EPOCH
-    """When this was last seen to be all there is."""
+    """When this state was last confirmed to be complete."""
     nonce: str = ""
-    """Of the newest event: tells whether that stands there still. Empty where what
-    stands there cannot be read.
+    """The nonce of the newest event, to check that the event is still there.
+
+    Empty if the event cannot be read.
     """
     gaps: Places = NOWHERE
-    """Places before it, as far as was read, at which nothing stands: what stood there
-    was lost.
-    """
+    """Earlier places that were read and are empty, because their events were lost."""
     ids: dict[str, int] = field(default_factory=dict)
-    """The places of the messages that were given ids of their own: of all of them, from
-    place `since` on.
-    """
+    """The places of all messages with a given id, from place `since` on."""
     since: int = FIRST_PLACE
 
     def take(self, event: Event) -> None:
-        """The next event of the log."""
+        """Take in the next event of the log."""
         self.state, self.nonce = self.state.with_event(event), event.draft.nonce
         if event.type in (EventType.EDITED, EventType.ERASED):
             self._forget(event)
         self.keep(event)
 
     def pass_over(self, place: int) -> None:
-        """The next place of the log, at which what stands cannot be read."""
+        """Skip the next place of the log, whose event cannot be read."""
         self.state, self.nonce = self.state.past(place), ""
 
     def _forget(self, change: Event) -> None:
-        """What was remembered of a message that says something else, or nothing, since
-        this version of it.
-        """
+        """Remove a cached message that this event edits or erases."""
         data: Any = change.draft.data
         known = self.events.get(data["place"])
         if known is not None and ("version" not in data or known.version < data["version"]):
             del self.events[data["place"]]
 
     def keep(self, event: Event) -> None:
-        """Remember the event, unless it is large or not final, and in any case the id
-        that was given to its message.
+        """Cache the event, unless it is large or not final.
+
+        The id that was given to its message is cached in any case.
         """
         message = event.draft.message
         if event.type is EventType.ERASED or event.is_redacted:
@@ -102,14 +101,15 @@ class LogSnapshot:
         return replace(self, events=dict(self.events), ids=dict(self.ids))
 
     def follows(self, earlier: LogSnapshot) -> None:
-        """What was seen earlier of the same log, up to where this begins, holds still."""
+        """Reuse ids of an earlier state of the same log, if it reaches this one."""
         if earlier.state.place + 1 >= self.since > earlier.since:
             self.ids, self.since = earlier.ids | self.ids, earlier.since
 
 
 def wanted_of(state: State, newest: int | None) -> list[int]:
-    """The places of a window that are read; where not all are, the pinned ones and so
-    many of the newest.
+    """Return the places of a window to read.
+
+    With `newest`, these are the pinned places and that many of the newest.
     """
     if newest is None:
         return list(state.window)
@@ -118,8 +118,9 @@ def wanted_of(state: State, newest: int | None) -> list[int]:
 
 
 def edited_while_read(found: Mapping[int, Event]) -> list[int]:
-    """Places of messages that were read before an edit of which is told among what was
-    read: stores read several keys one after the other.
+    """Return the places of messages that were read before an edit that was read too.
+
+    This can happen because stores read several keys one after the other.
     """
     edits: list[Any] = [event.draft.data for event in found.values() if event.type is EventType.EDITED]
     return [
@@ -130,13 +131,14 @@ def edited_while_read(found: Mapping[int, Event]) -> list[int]:
 
 
 def is_another(there: Stored | None, nonce: str) -> bool:
-    """Whether at a place where the event of this nonce stood nothing does, or another."""
+    """Return whether the event of this nonce is gone or replaced."""
     return there is None or (isinstance(there, Record) and there.body.get("nonce") != nonce)
 
 
 def has_gap(rows: Sequence[Stored | None]) -> bool:
-    """Whether at one of these places, which follow each other, nothing stands, and at a
-    later one something.
+    """Return whether an empty place comes before a taken one.
+
+    The rows are of consecutive places.
     """
     stands = [row is not None for row in rows]
     return any(later and not earlier for earlier, later in pairwise(stands))

@@ -1,4 +1,4 @@
-"""What a session has to do: its tasks and its runs, by names of the caller's."""
+"""The tasks and runs of a session, under names that the caller gives."""
 
 __all__ = [
     "runs",

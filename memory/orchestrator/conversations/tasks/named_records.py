@@ -1,5 +1,6 @@
-"""What a session keeps beside its log under names of the caller's: one record a name,
-in the session's partition, the last saved wins.
+"""Records of a session beside its log, each under a name that the caller gives.
+
+They are in the session's partition. The last save of a name wins.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ class NamedRecords:
         return Key(tenant, ids.keyed_id(tenant, scope, name))
 
     async def get(self, log: Log, name: str) -> Record | None:
-        """The record of this name; None where there is none. Raises `CorruptRecord`
-        where it cannot be read.
+        """Return the record of this name, or None.
+
+        Raises `CorruptRecord` if it cannot be read.
         """
         stored = await self._fetch_readable(self.key(log.life.tenant, log.life.scope, name))
         return stored if isinstance(stored, Record) else None
@@ -47,11 +49,11 @@ class NamedRecords:
     async def _fetch_readable(self, key: Key) -> Stored | None:
         stored = await self.fetch_stored(key)
         if isinstance(stored, Corrupt):
-            await self._placement.locate(self._collection, key)  # raises what says so
+            await self._placement.locate(self._collection, key)  # raises the error
         return stored
 
     async def fetch_stored(self, key: Key) -> Stored | None:
-        """What stands under the key."""
+        """Return the stored value of a key."""
         with step(f"{self._collection.name}.read"):
             (stored,) = await self._placement.topology.archive.get(self._collection, [key])
         return stored
@@ -67,13 +69,17 @@ class NamedRecords:
         user: str | None = None,
         keeps: Sequence[str] = (),
     ) -> Record:
-        """Let the record of this name say this; when it was created stays. That this
-        `user` saved it is noted. `first` is awaited before one is put where none
-        stands.
+        """Save the record of this name; its `created_at` stays.
 
-        Raises `NotFound` where the session was deleted, `LegalHoldActive` where one of the values
-        of the body that it `keeps` would be overwritten and the session is under legal
-        hold.
+        Args:
+            first: Awaited before a record is put where none exists.
+            user: The user who saves it, to be stored as an author.
+            keeps: Keys of the body that must not be overwritten under a legal hold.
+
+        Raises:
+            NotFound: the session was deleted.
+            LegalHoldActive: the session is under legal hold, and a value of `keeps`
+                would be overwritten.
         """
         saved = await self.change(log, name, lambda _: (fields, body), first, user=user, keeps=keeps)
         assert saved is not None  # noqa: S101 - only a change can say no
@@ -89,8 +95,9 @@ class NamedRecords:
         user: str | None = None,
         keeps: Sequence[str] = (),
     ) -> Record | None:
-        """`save` of what follows from what stands, which nobody changes in between;
-        None, and nothing is saved, where `said` says so.
+        """Save a record computed from the stored one, without a concurrent change.
+
+        None if `said` returns None. Nothing is saved then.
         """
         store, patience = self._placement.topology.archive, RetryDeadline(self._placement, name)
         key = self.key(log.life.tenant, log.life.scope, name)
@@ -140,8 +147,10 @@ class NamedRecords:
     async def delete(
         self, log: Log, name: str, owed: Callable[[Key], Awaitable[tuple[PendingStep, ...]]] | None = None
     ) -> bool:
-        """Delete the record of this name; false where there is none. `owed` says what
-        its deletion is to owe. Raises `LegalHoldActive` where the session is under legal hold.
+        """Delete the record of this name; false if there is none.
+
+        `owed` returns the pending steps of the deletion. Raises `LegalHoldActive` if
+        the session is under legal hold.
         """
         store, patience = self._placement.topology.archive, RetryDeadline(self._placement, name)
         key = self.key(log.life.tenant, log.life.scope, name)
@@ -175,7 +184,7 @@ class NamedRecords:
     async def page(
         self, where: Where, asked: Sequence[Condition], *, descending: bool, limit: int, cursor: str | None
     ) -> Page:
-        """Some of them, by when they were created."""
+        """Return a page of records, ordered by creation."""
         query = Query(
             self._collection,
             where,

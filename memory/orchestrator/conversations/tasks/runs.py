@@ -1,5 +1,6 @@
-"""The runs of sessions: what one gave to another to do (B57 to B60). What was said
-there is the other's affair.
+"""The runs of sessions: work that one session gave to another session.
+
+The messages of that work are in the other session.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from memory.ports.record import FieldValue, JsonValue, Record
 
 @dataclass(frozen=True, slots=True)
 class RunDraft:
-    """A run as handed in, checked."""
+    """A run as a caller passes it, after its checks."""
 
     id: str
     child_id: str
@@ -44,8 +45,9 @@ class Runs:
         return RUNS
 
     async def save(self, log: Log, draft: RunDraft, user: str | None = None) -> Run:
-        """Let the session have this run, which the `user` saves; when it was created
-        stays, and the last that is saved counts.
+        """Save a run of the session, by this `user`.
+
+        Its `created_at` stays, and the last save wins.
         """
         return _run_of(
             await self._beside.save(log, draft.id, *_fields_and_body(draft), user=user, keeps=("metadata",))
@@ -54,8 +56,9 @@ class Runs:
     async def change(
         self, log: Log, run_id: str, draft: Callable[[Run | None], RunDraft | None]
     ) -> Run | None:
-        """Let the session have the run that follows from the one it has, which nobody
-        saves in between; None where it is to stay as it is.
+        """Save a run computed from the stored one, without a concurrent save.
+
+        None if `draft` returns None. The run stays as it is then.
         """
 
         def change_fields(
@@ -83,7 +86,7 @@ class Runs:
         limit: int,
         cursor: str | None = None,
     ) -> RunPage:
-        """A page of the runs of one session, or of all, by when they were created."""
+        """Return a page of the runs of one session, or of all, ordered by creation."""
         page = await self._beside.page(where, asked, descending=descending, limit=limit, cursor=cursor)
         return RunPage(
             [_run_of(record) for record in page.records if isinstance(record, Record)], page.cursor

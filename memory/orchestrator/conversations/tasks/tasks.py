@@ -1,9 +1,9 @@
-"""The tasks of sessions (B54 to B56, B63). An id is a task of one session only: who
-saves one first claims its id for the tenant.
+"""The tasks of sessions.
 
-A claim is put before its task, and again before each put of a task where none stands:
-one whose task has not come within `mark_life` is nobody's. It goes with its task, or
-with its session.
+An id belongs to the task of one session only. The first save of a task claims its id
+for the tenant. The claim is put before the task, and again before each put of a task
+that does not exist. If no task has followed within `mark_life`, the claim is void. A
+claim is deleted with its task, or with its session.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ from memory.ports.record import Corrupt, FieldValue, JsonValue, Key, Partition, 
 from memory.ports.writes import Absent, AtVersion, Delete, Put
 
 UNCLAIM = "unclaim"
-"""What the deletion of a task owes: its claim goes, as it was then."""
+"""The pending step of a deleted task: delete the version of its claim that was read."""
 CLAIMS_SCOPE = "tasks"
 KEEPS = ("title", "result", "metadata")
-"""What of a task under legal hold may not be overwritten: no earlier version of it is
-kept.
+"""Values of a task that must not be overwritten under legal hold.
+
+No earlier version of them is kept.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class TaskDraft:
-    """A task as handed in, checked."""
+    """A task as a caller passes it, after its checks."""
 
     id: str
     title: str = ""
@@ -68,11 +69,12 @@ class Tasks:
         return TASKS
 
     async def save(self, log: Log, draft: TaskDraft, user: str | None = None) -> Task:
-        """Let the session have this task, which the `user` saves; when it was created
-        stays (B54).
+        """Save a task of the session, by this `user`; its `created_at` stays.
 
-        Raises `Conflict` where another session has a task of its id, `LegalHoldActive` where it
-        would lose a title, a result or metadata under legal hold.
+        Raises:
+            Conflict: another session has a task of this id.
+            LegalHoldActive: a title, a result or metadata under legal hold would be
+                overwritten.
         """
 
         async def claim_id(key: Key) -> None:
@@ -97,8 +99,9 @@ class Tasks:
         return None if record is None else _task_of(record)
 
     async def delete(self, log: Log, task_id: str) -> bool:
-        """Delete a task, not its parts, and give its id free (B56); false where there
-        was none.
+        """Delete a task and free its id; false if there was none.
+
+        Its parts are not deleted.
         """
         claim_key = _claim_key(log.life.tenant, task_id)
 
@@ -119,7 +122,7 @@ class Tasks:
         limit: int,
         cursor: str | None = None,
     ) -> TaskPage:
-        """A page of the session's tasks, by when they were created."""
+        """Return a page of the session's tasks, ordered by creation."""
         page = await self._beside.page(
             within(log.life.partition), asked, descending=descending, limit=limit, cursor=cursor
         )
@@ -130,9 +133,11 @@ class Tasks:
     async def replace_all(
         self, log: Log, drafts: Sequence[TaskDraft], user: str | None = None
     ) -> Sequence[Task]:
-        """Let the session have these tasks and none of those that it had; one that
-        another saves meanwhile stays (B63). Raises `LegalHoldActive`, and nothing has changed,
-        where one would go or lose what it says, and the session is under legal hold.
+        """Replace all tasks of the session.
+
+        A task that another process saves meanwhile stays. Raises `LegalHoldActive`,
+        before any change, if the session is under legal hold and a task would be
+        deleted or overwritten.
         """
         kept, before, loses, cursor = {draft.id: draft for draft in drafts}, set[str](), False, None
         while True:
@@ -156,8 +161,9 @@ class Tasks:
         return stored
 
     async def _claim(self, life: SessionIncarnation, task_id: str, task_key: Key) -> None:
-        """Claim a task's id for the session. Raises `Conflict` where another session
-        has it.
+        """Claim a task's id for the session.
+
+        Raises `Conflict` if another session has it.
         """
         store, patience, stands = self._placement.topology.archive, RetryDeadline(self._placement, task_id), 0
         key, now = _claim_key(life.tenant, task_id), self._placement.now()
@@ -183,14 +189,14 @@ class Tasks:
                 and not await self._is_nobodys(there)
             ):
                 raise Conflict(
-                    f"Task ID collision detected: {task_id} is a task of session {there.fields['session_id']!s}"
+                    f"Task ID collision detected: {task_id} is a task of session {there.fields['session_id']!s}. Use another id"
                 )
             if stands:
                 await patience.wait()
             stands = outcome.version or 0
 
     async def _is_nobodys(self, claim: Record) -> bool:
-        """Whether the task that was to follow a claim has not, and will not any more."""
+        """Return whether a claim is void: its task has not arrived in time."""
         task = await self._beside.fetch_stored(Key(claim.key.tenant, str(claim.fields["task_key"])))
         return (
             not isinstance(task, Record)
@@ -202,9 +208,7 @@ class Tasks:
         return True
 
     async def _unclaim(self, key: Key, version: int) -> None:
-        """Delete a claim where it is of this version still: another version is for a
-        task that came since.
-        """
+        """Delete a claim of this version. Another version belongs to a newer task."""
         until = self._placement.tombstone_until()
         gone = Delete(
             CLAIMS,
@@ -218,9 +222,7 @@ class Tasks:
             raise error
 
     async def _unclaim_all(self, partition: Partition, generation: int) -> None:
-        """The claims of a session that was deleted, of its lives before this
-        generation.
-        """
+        """Delete the claims of a deleted session's lives before this generation."""
         kind, _, session_id = partition.scope.partition(":")
         if kind != CONVERSATION:
             return
@@ -238,7 +240,7 @@ class Tasks:
 
 
 def _loses(task: Task, draft: TaskDraft) -> bool:
-    """Whether something that the task says would be overwritten."""
+    """Return whether a value of the task would be overwritten."""
     return any(
         (said := getattr(task, name)) and said != (getattr(draft, name) or type(said)()) for name in KEEPS
     )

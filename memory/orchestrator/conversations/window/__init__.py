@@ -1,4 +1,4 @@
-"""What a model reads of a session: its window, its history and its compaction."""
+"""The reads of a model: a session's window, its history and its compaction."""
 
 __all__ = [
     "compaction",

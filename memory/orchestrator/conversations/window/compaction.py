@@ -1,6 +1,4 @@
-"""Compaction of a session's window: a summary stands for what leaves it, by one write
-(B34 to B50).
-"""
+"""Compaction of a session's window: one write replaces messages by a summary."""
 
 from __future__ import annotations
 
@@ -29,21 +27,22 @@ from memory.ports.query import And, Eq, Order, Query, within
 from memory.ports.record import JsonValue
 
 Summary: TypeAlias = str | Message | Mapping[str, Any]
-"""Its text, or a message as one of the common frameworks has it."""
+"""The text of a summary, or a message in the form of a common framework."""
 log = logging.getLogger(__name__)
 
 Summarise: TypeAlias = Callable[[list[Message]], Summary | Awaitable[Summary]]
 Choose: TypeAlias = Callable[[Window], Awaitable[tuple[list[Message], Message] | None]]
-"""Of a window: the messages that leave it, and the summary that stands for them; None
-where none do.
+"""Chooses the messages that leave a window, and makes their summary.
+
+None if no message leaves.
 """
 
 
 class WindowCompaction(Handle):
-    """What one session does about the length of its window."""
+    """The operations of one session that limit the length of its window."""
 
     async def compactions(self) -> list[Compaction]:
-        """Every compaction, the first one first (B39)."""
+        """Return every compaction, the oldest first."""
         return [
             self._compaction_of(event) for event in await self._log.whole(await self._compaction_events())
         ]
@@ -60,13 +59,15 @@ class WindowCompaction(Handle):
     async def compact(
         self, summarise: Summarise, *, keep_last: int, reason: str, trigger_id: str | None = None
     ) -> Compaction:
-        """Let a summary stand for all but the last messages of the window: one write.
-        An earlier summary goes with them (B34 to B42).
+        """Replace all but the last messages of the window by a summary, in one write.
 
-        Where another compaction took some of them meanwhile nothing is written, and
-        that one is returned. Raises `CompactionError`, and nothing has changed, where
-        the summary cannot be had: an earlier one does not speak of the messages that
-        leave now.
+        An earlier summary leaves with them. If another compaction took some of the
+        messages meanwhile, nothing is written, and that compaction is returned.
+
+        Raises:
+            CompactionError: the summary cannot be made. Nothing has changed. An earlier
+                summary is not used, because it does not cover the messages that leave
+                now.
         """
 
         async def choose(window: Window) -> tuple[list[Message], Message]:
@@ -86,8 +87,9 @@ class WindowCompaction(Handle):
         *,
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> Compaction | None:
-        """Compact where the policy says so, with what the tools take counted in (B43 to
-        B46); None where there is no new summary.
+        """Compact if the policy says so; None if there is no new summary.
+
+        The tokens of the tools count too.
         """
         of_tools = tools_tokens(tools, self._counter)
 
@@ -107,7 +109,7 @@ class WindowCompaction(Handle):
         if isinstance(policy, TokenThreshold) and policy.keep_last is None:
             while (
                 again is not None and (again.tokens_after or 0) + of_tools > policy.usable
-            ):  # the summary is longer than the room for it
+            ):  # the summary is longer than its room
                 try:
                     made, again = again, await self._compact_once(choose, reason, None)
                 except CompactionError as error:
@@ -122,8 +124,10 @@ class WindowCompaction(Handle):
     async def _as_list(
         self, messages: list[Message], policy: CompactionSettings, summarise: Summarise
     ) -> tuple[list[Message], Message] | None:
-        """What compaction of a plain list comes to (A114 to A126). What goes without a
-        summary leaves the window here, its step the reason.
+        """Compact the messages like a plain list.
+
+        Messages that go without a summary leave the window here, with the strategy as
+        the reason.
         """
         asked: list[list[Message]] = []
 
@@ -217,12 +221,12 @@ class WindowCompaction(Handle):
                 if len(made) <= seen_before:
                     raise NotFound(self.id, "session")  # deleted since
                 return made[seen_before]
-            # a message of them left the window meanwhile: what leaves it now is another
-            # question
+            # one of these messages left the window meanwhile: choose again
 
     def _writers_of(self, events: Sequence[Event]) -> tuple[str, ...]:
-        """Whom a summary of these names: all who wrote one, where that is not the
-        session's user alone.
+        """Return the authors of a summary of these events.
+
+        Empty if the only author is the session's user.
         """
         owner = self._log.life.user
         return (
@@ -232,9 +236,7 @@ class WindowCompaction(Handle):
         )
 
     async def _under_free_id(self, summary: Message) -> Message:
-        """The summary, under an id of its own where the session has a message of the
-        one that it brings (B21).
-        """
+        """Return the summary, without its id if the session already uses that."""
         taken = summary.id == SYSTEM or (
             summary.id is not None and await self._log.find(summary.id) is not None
         )
@@ -250,7 +252,7 @@ class WindowCompaction(Handle):
             self.id,
             event.created_at,
             message,
-            list(data.get("archived", ())),  # none are named by one that was erased
+            list(data.get("archived", ())),  # an erased summary names none
             data["before"],
             data["after"],
             data["reason"],
@@ -284,6 +286,6 @@ async def _summary(summarise: Summarise, archived: list[Message]) -> Message:
         ) from error
     if not summary.text.strip() or summary.tool_calls:
         raise CompactionError(
-            names, "Summary generation failed: it says nothing, or asks for a tool", "messages"
+            names, "Summary generation failed: the summary is empty, or calls a tool", "messages"
         )
     return summary.model_copy(update={"is_summary": True})

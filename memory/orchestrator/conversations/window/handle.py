@@ -1,5 +1,6 @@
-"""What all that is done with one session has in common: its record, its log, and what
-its caller knows of it.
+"""The common base of all operations of a session.
+
+It holds the session's record, its log, and the caller's reads.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _ALL = WindowExtent()
 
 
 class Handle:
-    """One session, as one handle has it."""
+    """One session, as seen by one handle."""
 
     def __init__(
         self,
@@ -44,9 +45,7 @@ class Handle:
         counter: TokenCounter,
         user: str | None = None,
     ) -> None:
-        """`user` writes through this handle: the session's own user unless another is
-        named.
-        """
+        """Open a session for `user`, by default the session's own."""
         self._placement = placement
         self._window_exit = window_exit
         self._sessions = sessions
@@ -57,7 +56,7 @@ class Handle:
         self._history = History(placement, log)
         self._begun = 0
         self._mark = object()
-        """Tells what this handle wrote from what others of the same task wrote."""
+        """Distinguishes this handle's writes from other writes of the same task."""
 
     @property
     def id(self) -> str:
@@ -74,17 +73,18 @@ class Handle:
 
     @property
     def _writers(self) -> tuple[str, ...]:
-        """Whom a message names that is written through this handle: its user, where
-        that is not the session's.
+        """The authors to store in a message that is written through this handle.
+
+        Empty if that is the session's user.
         """
         return self._log.life.writers_of(self._user)
 
     def _writers_after(self, event: Event) -> tuple[str, ...]:
-        """Whom a message names once it was changed through this handle."""
+        """Return the authors of a message after a change through this handle."""
         return self._log.life.writers_after(event.draft.said_by, self._user)
 
     def as_owned(self) -> SessionDraft:
-        """What opens this session again for the same owner."""
+        """Return a draft that opens this session again for the same owner."""
         agent, namespace = (
             None if (value := self._log.life.whose.get(name)) is None else str(value)
             for name in ("agent", "namespace")
@@ -96,33 +96,33 @@ class Handle:
         if record.body["incarnation"] != self._log.life.incarnation:
             raise NotFound(
                 self.id, "session"
-            )  # deleted, and created again since: this handle is of its former life
+            )  # deleted and created again since: this handle is of its former life
         return record
 
     async def refuse_if_over(self) -> None:
-        """Raise `NotFound` where the session has expired, as far as this handle knows:
-        what is written to it then would be read by nobody.
+        """Raise `NotFound` if this handle knows that the session has expired.
+
+        Nobody would read a later write.
         """
         if self._sessions.is_over(self._record):
             self._record = await self._same_life()
 
     async def _window(self, asked: WindowExtent = _ALL) -> Window:
-        """The window, or as much of its end as is asked for."""
+        """Return the window, or only the end of it that `asked` needs."""
         self._record, window = await read_window(self._log, self._same_life(), self._counter, asked)
         return window
 
     async def _window_at_hand(self, asked: WindowExtent) -> Window | None:
-        """As much of its end as is asked for, as this process remembers it; None where
-        it does not.
-        """
+        """Return the needed end of the window from the cache; None if not cached."""
         record = self._sessions.cached_record(self._log.life.tenant, self.id)
         if record is None or record.body["incarnation"] != self._log.life.incarnation:
             return None
         return await window_at_hand(self._log, record, self._counter, asked)
 
     async def _whole(self, window: Window, messages: Sequence[Message]) -> list[Message]:
-        """These messages of the window with all that they say, but for those that were
-        erased meanwhile.
+        """Return these messages of the window with their complete texts.
+
+        Messages that were erased meanwhile are left out.
         """
         lacking = {
             id(m): e.place
@@ -143,8 +143,9 @@ class Handle:
             reads.note_write(self._log.life.incarnation, event, self._mark)
 
     async def _remove_from_window(self, event: EventType, known: Places, reason: str) -> int:
-        """Let those of the known places that are in the window leave it. Messages that
-        a replacement takes out are passed to `on_window_exit`.
+        """Take those of the known places that are in the window out of it.
+
+        Messages that a replacement takes out are passed to `on_window_exit`.
         """
         left = 0
 
@@ -172,16 +173,16 @@ class Handle:
         return done
 
     async def info(self) -> SessionInfo:
-        """The session as it is now."""
+        """Return the session's current description."""
         self._record, seen = await both_at_once(self._same_life(), self._log.load())
         return info_of(self._record, seen.state, self._log.gaps)
 
     async def describe(self, told: Mapping[str, FieldValue], **changes: JsonValue) -> SessionInfo:
-        """Change what of the session is no affair of its log: title and metadata, and
-        as fields tags, agent and expiry.
+        """Change values of the session that are not in its log.
 
-        Raises `LegalHoldActive` where the session is under legal hold, and a title or metadata
-        would be lost.
+        These are title and metadata, and by `told` the fields for tags, agent and
+        expiry. Raises `LegalHoldActive` if the session is under legal hold, and a title
+        or metadata would be overwritten.
         """
         record, seen = await both_at_once(self._same_life(), self._log.load())
         if any(record.body.get(name) not in (None, {}, value) for name, value in changes.items()):
@@ -194,8 +195,10 @@ class Handle:
         return info_of(record, seen.state, self._log.gaps)
 
     async def note_access(self) -> datetime:
-        """When it was read: now. Its own record is told not more often than lists are;
-        that this fails is no reason not to show what was read.
+        """Note a read of the session; return its time.
+
+        The session's record is updated no more often than lists need it. A failure of
+        that does not fail the read.
         """
         now, told = self._placement.now(), info_of(self._record).accessed_at
         if told is None or now - told >= FOLLOWS_WITHIN:
@@ -212,8 +215,10 @@ class Handle:
         return now
 
     async def _touch(self) -> None:
-        """Tell the session's own record, for lists; not with each message of a burst.
-        What was said is stored: that this fails is no reason to say that it is not.
+        """Update the session's record for lists, but not for each message of a burst.
+
+        The messages are stored already, so a failure of the update does not fail the
+        call.
         """
         if self._log.snapshot is None:
             return

@@ -1,4 +1,4 @@
-"""The history of a session: its messages by number, each with what became of it."""
+"""The history of a session: its messages by number, each with its state."""
 
 from __future__ import annotations
 
@@ -46,8 +46,10 @@ from memory.ports.record import Key, Record
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """Which messages of a history are asked for (B33): those of these ids, numbers,
-    roles, and those that one compaction took out of the window.
+    """A query for messages of a history.
+
+    It selects by ids, numbers and roles, and by the compaction that took them out of
+    the window.
     """
 
     ids: Sequence[str] | None = None
@@ -64,24 +66,27 @@ class HistoryQuery:
 
 @dataclass(frozen=True, slots=True)
 class WindowExit:
-    """Why a message is not in the window."""
+    """The reason why a message is not in the window."""
 
     excluded: str | None = None
     archived_by: str | None = None
     is_by_hand: bool = False
-    """Whether somebody took it out (excluded, cleared, rolled back, erased), rather
-    than a cut or a replacement.
+    """Whether a caller took it out by an exclude, clear, roll-back or erasure.
+
+    Otherwise it was a cut or a replacement.
     """
     cut_by: int | None = None
-    """The place of the first compaction, cut or replacement by which it left the
-    window, also where it has come back since.
+    """The place of the first compaction, cut or replacement that took it out.
+
+    It stays set if the message has returned since.
     """
 
 
 _IN_IT = WindowExit()
 BEHIND_SYSTEM, ONLY_SYSTEM = "behind-system", "only-system"
-"""Cursors of our own, where a page ends at the system message, which stands in no log:
-all of the log is to come, or nothing but that message.
+"""Cursors of pages that end at the system message, which is in no log.
+
+After the first comes all of the log; after the second only the system message.
 """
 
 
@@ -95,8 +100,9 @@ class History:
     async def page(
         self, asked: HistoryQuery, record: Coroutine[Any, Any, Record]
     ) -> tuple[Record, HistoryPage]:
-        """The session's record, and a page of its history, both read at once; the
-        system message is number 1.
+        """Return the session's record and a page of its history, read together.
+
+        The system message has number 1.
         """
         told, ((events, cursor), window) = await both_at_once(record, self._read(asked))
         first = self._system_item(asked, system_of(told))
@@ -118,14 +124,16 @@ class History:
         return await both_at_once(self._events(asked), self._window())
 
     async def _window(self) -> Places:
-        """The places of the messages that are in the window, where this process has
-        seen the log before: it asks what came since.
+        """Return the places of the window, if this process has seen the log before.
+
+        This reads only the newer events.
         """
         return NOWHERE if self._log.snapshot is None else (await self._log.load()).state.window
 
     async def _events(self, asked: HistoryQuery) -> tuple[list[Event], str | None]:
-        """The messages of a page, those before its offset among them, and where the
-        next page begins.
+        """Return the messages of a page, and the cursor of the next page.
+
+        They include those before the page's offset.
         """
         conditions = await self._conditions(asked)
         if conditions is None or asked.cursor == ONLY_SYSTEM:
@@ -152,7 +160,7 @@ class History:
         return events, cursor
 
     def _leads(self, asked: HistoryQuery) -> bool:
-        """Whether the system message comes first."""
+        """Return whether the system message comes first."""
         return (
             self._log.life.has_system
             and _names_system(asked)
@@ -161,12 +169,12 @@ class History:
         )
 
     def _system_item(self, asked: HistoryQuery, system: Message | None) -> HistoryItem | None:
-        """The system message as an item, where it is asked for."""
+        """Return the system message as an item, if the query selects it."""
         at = self._log.life.created_at
         return None if system is None or not _names_system(asked) else HistoryItem(system, 1, 0, at, at)
 
     async def _conditions(self, asked: HistoryQuery) -> Condition | None:
-        """What the log's records are asked; None where none can be meant."""
+        """Return the condition on the log's records; None if none can match."""
         parts: list[Condition] = [
             Eq("conversation_id", self._log.life.session_id),
             Not(IsNull("number_in_conversation")),
@@ -196,7 +204,7 @@ class History:
         return all_of(*parts)
 
     async def _still_left_by(self, compaction: Event) -> Places:
-        """What it took out of the window and no roll-back since took it from."""
+        """Return the places that it took out, without those of later roll-backs."""
         life, left = self._log.life, left_by(compaction.draft)
         asked = And(
             (
@@ -214,13 +222,13 @@ class History:
         return left
 
     async def window_exits(self, events: Sequence[Event]) -> list[WindowExit]:
-        """What became of each of these messages."""
+        """Return the state of each of these messages."""
         found = await window_exits_of(self._placement, [(self._log, events)])
         return [found[event.key] for event in events]
 
 
 def _names_system(asked: HistoryQuery) -> bool:
-    """Whether the system message is among what is asked for."""
+    """Return whether the query selects the system message."""
     if asked.archived_by is not None or (asked.first or 1) > 1 or (asked.last is not None and asked.last < 1):
         return False
     return (asked.ids is None or "system" in asked.ids) and (not asked.roles or "system" in asked.roles)
@@ -229,8 +237,9 @@ def _names_system(asked: HistoryQuery) -> bool:
 async def window_exits_of(
     placement: Placement, logs: Sequence[tuple[Log, Sequence[Event]]]
 ) -> dict[Key, WindowExit]:
-    """What became of messages of several logs, by their keys: told by what happened
-    behind the first of each log, which is one question.
+    """Return the states of messages of several logs, by their keys.
+
+    One query reads the later events of all logs.
     """
     found = {
         log.life.session_id: (log, {event.place: _IN_IT for event in events})
@@ -263,7 +272,7 @@ async def window_exits_of(
 
 
 def _mark(found: dict[int, WindowExit], event: Event) -> None:
-    """Take in what an event made of the messages."""
+    """Update the states by an event."""
     data: Mapping[str, Any] = event.draft.data
     if event.type is EventType.RESTORE:
         if data["place"] in found:

@@ -1,6 +1,4 @@
-"""A session's window as a model reads it, as far back as it takes to know what of it is
-shown.
-"""
+"""Reads of a session's window, only as far back as a request needs."""
 
 from __future__ import annotations
 
@@ -23,32 +21,32 @@ from memory.ports.record import Record
 from memory.ports.tokens import TokenCounter
 
 MARGIN = 8
-"""Messages read beyond those that are expected to be shown: a cut may fall into a
-call's results.
-"""
+"""Additional messages to read, because a cut may fall into a call's results."""
 COPIED = 500
-"""Messages that are copied between which other tasks have a turn."""
+"""Messages that are copied before other tasks get a turn."""
 LEAST_COST = 4
-"""Tokens: no message is expected to take less, so that no budget makes many thousands
-be read at once.
+"""The least tokens expected of a message.
+
+It limits how many messages a budget makes the first read fetch.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window, or its end: the system message, summaries, then the others by place,
-    each with what it takes in tokens. Of large texts it has the beginnings: see
-    `Handle._whole`.
+    """A window, or its end, with the tokens of each message.
 
-    The messages are those that this process remembers: callers get copies. `count` is
-    how many the whole window has, as far as they can be read.
+    It has the system message, summaries, then the other messages by place. Large texts
+    have only their beginnings: see `Handle._whole`.
+
+    The messages are those in the cache: callers get copies. `count` is the number of
+    readable messages in the whole window.
     """
 
     state: State
     arranged: MessageArrangement
     costs: list[int]
     events: list[Event | None]
-    """What each message is in the log; None is the system message."""
+    """The event of each message; None for the system message."""
     count: int
     is_whole: bool
 
@@ -58,12 +56,12 @@ class Window:
 
     @property
     def said_by_then(self) -> list[int]:
-        """Of each message the tokens of all that had ever been said when it was."""
+        """For each message, the total tokens of the session when it was written."""
         return [0 if event is None else event.after.tokens for event in self.events]
 
     @property
     def places(self) -> dict[str, int]:
-        """Where each message stands, by its id; the system message nowhere."""
+        """The place of each message by its id, without the system message."""
         return {
             str(message.id): event.place
             for message, event in zip(self.messages, self.events, strict=True)
@@ -72,7 +70,7 @@ class Window:
 
 
 def read_of(window: Window, shown: Sequence[Message]) -> WindowRead:
-    """What a task knows that has read this window and was shown these messages of it."""
+    """Return the read of a task that was shown these messages of the window."""
     versions = {
         str(message.id): version_of(event)
         for message, event in zip(window.messages, window.events, strict=True)
@@ -87,8 +85,9 @@ def read_of(window: Window, shown: Sequence[Message]) -> WindowRead:
 
 @dataclass(frozen=True, slots=True)
 class WindowExtent:
-    """How much of a window is shown: the newest so many, or what has room; all of it,
-    where neither is said.
+    """The part of a window to show: the newest messages, or those within a budget.
+
+    The default is the whole window.
     """
 
     last: int | None = None
@@ -99,9 +98,7 @@ class WindowExtent:
 async def read_window(
     log: Log, record: Coroutine[Any, Any, Record], counter: TokenCounter, asked: WindowExtent
 ) -> tuple[Record, Window]:
-    """The session's record, and its window as far back as need be: both are read at
-    once.
-    """
+    """Return the session's record and the needed part of its window, read together."""
     reach = _estimate_count(None if log.snapshot is None else log.snapshot.state, asked)
     told, (state, events) = await both_at_once(record, log.window(reach))
     while True:
@@ -124,8 +121,9 @@ async def read_window(
 async def window_at_hand(
     log: Log, record: Record, counter: TokenCounter, asked: WindowExtent
 ) -> Window | None:
-    """The window as this process last saw it, no longer ago than `REMEMBERED_FOR`, as
-    far back as need be; None where that is not at hand.
+    """Return the needed part of the window from the cache.
+
+    It is at most `REMEMBERED_FOR` old. None if it is not cached.
     """
     seen = log.cached_snapshot
     if seen is None:
@@ -143,7 +141,7 @@ async def window_at_hand(
 
 
 def _is_enough(window: Window, asked: WindowExtent) -> bool:
-    """Whether the end of a window tells all of what is asked for."""
+    """Return whether the end of a window is enough for the request."""
     return reaches_back(window.arranged, window.costs, last=asked.last, budget=asked.budget, by=asked.by)
 
 
@@ -177,15 +175,13 @@ async def _window(
 
 
 def order_events(events: Iterable[Event]) -> list[Event]:
-    """The events whose messages can be shown, as a model reads them: summaries, then by
-    place.
-    """
+    """Return the events with visible messages: summaries first, then by place."""
     shown = [event for event in events if event.draft.message is not None and not event.is_redacted]
     return sorted(shown, key=lambda event: (event.type is not EventType.COMPACTION, event.place))
 
 
 def _cost(message: Message, event: Event, counter: TokenCounter) -> int:
-    """What was counted when it was stored, if this counter counted."""
+    """Return the stored tokens if this counter counted them, else count now."""
     counted = _stored_tokens(event, counter)
     return message_tokens(message, counter) if counted is None else counted
 
@@ -195,8 +191,9 @@ def _stored_tokens(event: Event, counter: TokenCounter) -> int | None:
 
 
 def _estimate_count(seen: State | None, asked: WindowExtent) -> int | None:
-    """How many of the newest messages are likely to be enough, by what messages took so
-    far as this handle has seen; None for all.
+    """Estimate how many of the newest messages are enough; None for all.
+
+    The estimate uses the average tokens of the session's messages so far.
     """
     if asked.last is not None:
         return asked.last + MARGIN

@@ -1,5 +1,6 @@
-"""What each task has last read of the windows of sessions: a write removes only
-messages of that read.
+"""The last read of each session's window, by task.
+
+A write takes out of the window only messages of that read.
 """
 
 from __future__ import annotations
@@ -20,11 +21,9 @@ from memory.orchestrator.storage.places import NOWHERE, Places
 from memory.policies.message_alignment import align_messages
 
 SESSIONS_KEPT = 1_000
-"""Sessions of which one task's last read is kept; of others it counts as not having
-read.
-"""
+"""Sessions of which one task's last read is kept; others count as not read."""
 MESSAGES_KEPT = 1_000
-"""Messages of a read that are kept for recognising them without ids."""
+"""Messages of a read that are kept to recognise them without ids."""
 CHILD_SESSIONS_KEPT = 100
 """Sessions of which a task keeps the reads of its child tasks."""
 CHILD_READS_KEPT = 4
@@ -33,42 +32,35 @@ CHILD_READS_KEPT = 4
 P = ParamSpec("P")
 T = TypeVar("T")
 Version: TypeAlias = tuple[int, int]
-"""Of a message: its place, and how often it was edited."""
+"""The version of a message: its place, and how often it was edited."""
 Owner: TypeAlias = "asyncio.Task[Any] | threading.Thread"
 
 
 def version_of(event: Event) -> Version:
-    """Which version of its message an event holds."""
+    """Return the version of an event's message."""
     return event.place, event.edits
 
 
 @dataclass(slots=True)
 class WindowRead:
-    """One read of a window, and what the same task wrote since."""
+    """One read of a window, and the same task's later writes."""
 
     places: Places = NOWHERE
-    """The places of the messages that the caller was shown. A write removes no others."""
+    """The places of the messages shown to the caller. A write removes no others."""
     versions: dict[str, Version] = field(default_factory=dict)
-    """The version of each message of the window as far as it was read, by its id. The
-    caller was not shown all of them.
+    """The version of each message of the window that was read, by its id.
+
+    The caller was not shown all of them.
     """
     shown: list[Message] | None = None
-    """The messages as the caller knows them, oldest first. None where they are too many
-    to keep.
-    """
+    """The messages as the caller knows them, oldest first; None if too many."""
     is_read: bool = True
-    """False where the task has only written: then a write takes the window as it is
-    when it begins.
-    """
+    """False if the task has only written. A write then uses the current window."""
 
     is_assumed: bool = False
-    """Whether the task read the same messages elsewhere: in another part of a composite
-    provider.
-    """
+    """Whether the task read them in another part of a composite provider."""
     written: dict[object, Places] = field(default_factory=dict)
-    """The places of messages that the task has written since, by the handle that wrote
-    them.
-    """
+    """The places of messages that the task has written since, by their handle."""
 
     @property
     def known_places(self) -> Places:
@@ -77,8 +69,9 @@ class WindowRead:
 
     @property
     def hidden_messages(self) -> dict[str, int]:
-        """The messages of the window that the caller neither was shown nor wrote since,
-        with their places.
+        """The other messages of the window, with their places.
+
+        The caller neither was shown them nor has written them since.
         """
         known = self.known_places
         return {name: place for name, (place, _) in self.versions.items() if place not in known}
@@ -90,7 +83,7 @@ class WindowRead:
         self.written = {handle: places.without(hidden) for handle, places in self.written.items()}
 
     def removable(self, handle: object) -> Places:
-        """The places that a write by this handle may take out of the window."""
+        """Return the places that a write by this handle may take out of the window."""
         return self.places.with_all(self.written.get(handle, NOWHERE))
 
     def note_write(self, event: Event, handle: object) -> None:
@@ -111,24 +104,24 @@ class WindowReads:
         self._of_children: OrderedDict[str, dict[object, WindowRead]] = OrderedDict()
 
     def get(self, incarnation: str) -> WindowRead | None:
-        """The last read of this life of a session; None where the task has not read it."""
+        """Return the last read of this life of a session, or None."""
         return self._own.get(incarnation)
 
     def put(self, incarnation: str, read: WindowRead) -> None:
-        """Keep a read in place of the one before it, and let the parent tasks know it."""
+        """Replace the last read, and tell the parent tasks."""
         self._keep(incarnation, read)
         for parent in self.parents():
             parent._child_has_read(incarnation, self._mark, read)
 
     def settle(self, incarnation: str, messages: Sequence[Message]) -> WindowRead | None:
-        """Decide from which read these messages come that the task hands back; it
-        counts as the task's last from now on.
+        """Find the read that these messages come from; it becomes the task's last.
 
-        A list may come from the task's own read or from that of a child task, such as a
-        function that `asyncio.wait_for` runs. A task that has read nothing may have
-        been given a list that another one read. It is the read that has most of the
-        messages; of equal ones what all of them showed, so that no message is removed
-        that the caller may not have seen.
+        The task hands the messages back. They may come from its own read or that of a
+        child task, such as a function that `asyncio.wait_for` runs. A task that has
+        read nothing may have received them from another task.
+
+        The read that has most of the messages is chosen. If several have as many, their
+        common part is used. So no message is removed that the caller may not have seen.
         """
         own, of_children = self._own.get(incarnation), self._of_children.get(incarnation, {})
         reads = [*([] if own is None or not own.is_read else [own]), *of_children.values()]
@@ -143,8 +136,9 @@ class WindowReads:
         return self._own.get(incarnation)
 
     def begin(self, unwritten: str, incarnation: str) -> None:
-        """Let what was read before the session existed, under the name `unwritten`,
-        count as reads of this life of it.
+        """Move reads to this life of the session.
+
+        They were made under the name `unwritten`, before the session existed.
         """
         if self._own.pop(unwritten, None) is not None and incarnation not in self._own:
             self._own[incarnation] = WindowRead(shown=[])
@@ -155,7 +149,7 @@ class WindowReads:
             }
 
     def _read_above(self, incarnation: str) -> list[WindowRead]:
-        """What parent tasks and other children of theirs have read."""
+        """Return the reads of parent tasks and of their other children."""
         reads = list[WindowRead]()
         for parent in self.parents():
             own = parent._own.get(incarnation)
@@ -173,17 +167,15 @@ class WindowReads:
                 read.note_write(event, handle)
 
     def take_back(self, incarnation: str) -> None:
-        """Let the parent tasks forget the task's read: it has replaced the window
-        itself.
-        """
+        """Remove the task's read from its parents, after it has replaced the window."""
         for parent in self.parents():
             parent._of_children.get(incarnation, {}).pop(self._mark, None)
 
     def parents(self) -> Iterator[WindowReads]:
-        """The reads of the tasks that this one descends from, those that still run.
+        """Yield the reads of the running tasks that this one descends from.
 
-        The others are let go: each of a chain of tasks, of which one begins the next,
-        would keep all before it.
+        Finished ones are dropped. Otherwise, in a chain where each task starts the
+        next, each would keep all before it.
         """
         reads = self
         while True:
@@ -212,14 +204,14 @@ class WindowReads:
         reads.pop(child, None)
         reads[child] = replace(read, versions=dict(read.versions), written={})
         if len(reads) > CHILD_READS_KEPT:
-            del reads[list(reads)[-2]]  # the first may be the one that is handed back, and so may the newest
+            del reads[list(reads)[-2]]  # the oldest or the newest may be handed back
         self._of_children.move_to_end(incarnation)
         if len(self._of_children) > CHILD_SESSIONS_KEPT:
             self._of_children.popitem(last=False)
 
 
 def _common(reads: Sequence[WindowRead]) -> WindowRead:
-    """What all of the reads, the earliest first, showed or wrote."""
+    """Return the common part of reads; the earliest comes first."""
     first, *others = reads
     places, versions = first.known_places, first.versions
     for read in others:
@@ -228,7 +220,7 @@ def _common(reads: Sequence[WindowRead]) -> WindowRead:
 
 
 def _count_recognised(messages: Sequence[Message], read: WindowRead) -> int:
-    """How many of the messages a read has."""
+    """Return how many of the messages a read has."""
     found = align_messages(messages, read.shown or [])
     return sum(
         at is not None or message.id in read.versions for message, at in zip(messages, found, strict=True)
@@ -239,10 +231,10 @@ _READS: ContextVar[tuple[weakref.ref[Owner], WindowReads] | None] = ContextVar("
 
 
 def reads_of_caller() -> WindowReads:
-    """The reads of the running task, or of the thread where no task runs.
+    """Return the reads of the running task, or of the thread if no task runs.
 
     A child task inherits the context of its parent, but not the parent's reads: eight
-    tasks of one parent have eight. What they read, the parent has read too.
+    tasks of one parent have eight. The parent has also read everything that they read.
     """
     held, owner = _READS.get(), _owner()
     if held is not None and held[0]() is owner:
@@ -250,15 +242,15 @@ def reads_of_caller() -> WindowReads:
     mine = weakref.ref(owner)
     reads = WindowReads(mine, None if held is None else held[1])
     for _ in reads.parents():
-        pass  # lets go of those that are over
+        pass  # drops finished ones
     _READS.set((mine, reads))
     return reads
 
 
 def lends_reads(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Let an async method use the reads of whoever calls it, in whichever task it runs.
+    """Make an async method use the caller's reads, in any task that it runs in.
 
-    `asyncio.gather`, `asyncio.wait_for` and the blocking twin run the coroutine in a
+    `asyncio.gather`, `asyncio.wait_for` and the sync wrapper run the coroutine in a
     task of its own. The caller's holder is made before that, so the read reaches the
     caller.
     """

@@ -1,4 +1,4 @@
-"""A window that becomes the list handed in (C22)."""
+"""Replacement of a window by a list of messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AT_ONCE = 500
 
 
 class Replacement:
-    """What becomes of a window, and of the messages that it is to consist of."""
+    """The difference between a window and the messages that replace it."""
 
     def __init__(
         self,
@@ -25,11 +25,14 @@ class Replacement:
         *,
         by_content: bool,
     ) -> None:
-        """`shown` is the window in the order in which it is read, each of its messages
-        with an id; `places` has theirs, the system message's not.
+        """Compare a window with the messages that replace it.
 
-        `known` are the places of the caller's read: messages that others wrote
-        elsewhere since stay, behind the list.
+        Messages that others wrote since the caller's read stay, behind the list.
+
+        Args:
+            shown: The window in reading order, each message with an id.
+            places: The places of these messages, without the system message.
+            known: The places of the caller's read.
         """
         named = {message.id: at for at, message in enumerate(shown)}
         found = (
@@ -47,11 +50,12 @@ class Replacement:
         self.told = [
             message for message, stands in zip(messages, self._stands, strict=True) if stands is None
         ]
-        """The messages that are new, or say something else under their id."""
+        """The messages that are new, or have other content under their id."""
 
     def as_stored(self, told: Sequence[Message | None]) -> list[Message]:
-        """All of the messages, once those told of are stored. None stands for one that
-        was erased meanwhile.
+        """Return all messages, with the stored ones in place of those in `told`.
+
+        None in the argument stands for a message that was erased meanwhile.
         """
         rest = iter(told)
         stored = [next(rest) if stands is None else copy_of(stands) for stands in self._stands]

@@ -1,9 +1,9 @@
-"""A message that is being said: one message of the log however its text arrives.
+"""A streamed message: one message of the log, written in pieces.
 
-It is appended with the first piece and changed where it stands with those that follow,
-at most once in a while, and at the end. Until then it is not final, and no compaction
-archives it. A piece that comes late, for what was finished meanwhile or is said by
-another, is dropped by the version.
+The first piece appends it. Later pieces change it, at most once per `WRITTEN_EVERY`,
+and so does the end. Until then it is not final, and no compaction archives it. A late
+piece, for a message that was finished or is written by another, is dropped by its
+version.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from memory.orchestrator.storage.placement import Placement
 log = logging.getLogger(__name__)
 
 WRITTEN_EVERY = timedelta(seconds=0.5)
-"""What comes sooner after the last write waits for the next one."""
+"""The least time between writes; pieces in between wait for the next write."""
 
 
 class StreamedMessage:
-    """A message that is being written piece by piece, by one writer."""
+    """A message that one writer writes in pieces."""
 
     def __init__(self, conversation: Conversation, placement: Placement, role: Role, message_id: str) -> None:
         self._conversation = conversation
@@ -37,11 +37,14 @@ class StreamedMessage:
         self._written_at: datetime | None = None
 
     async def write(self, text: str) -> None:
-        """Add to what it says. A store that fails here is asked again with the next
-        piece: only the end says that all is stored.
+        """Add text to the message.
 
-        Raises `Conflict` where the message was finished meanwhile, or another says it,
-        and `NotFound` where it was erased.
+        A failed store is tried again with the next piece; only `finish` guarantees that
+        the text is stored.
+
+        Raises:
+            Conflict: the message was finished meanwhile, or another writer writes it.
+            NotFound: the message was erased.
         """
         self._said += text
         now = self._placement.now()
@@ -60,8 +63,9 @@ class StreamedMessage:
                 )
 
     async def finish(self, changes: Mapping[str, Any]) -> Message | None:
-        """Store all of it, final, with these changes; None where it says nothing and
-        nothing is changed. Repeated it does nothing more.
+        """Store the whole message as final, with these changes.
+
+        None if there is no text and no change. Repeating it does nothing more.
         """
         return await self._store({**changes, "is_final": True}) if self._said or changes else None
 
@@ -76,15 +80,16 @@ class StreamedMessage:
         return stored
 
     def _make_change(self, changes: Mapping[str, Any]) -> Callable[[Message], Message]:
-        """What the message says now, laid on what stands there, which others may have
-        changed in other ways.
+        """Return the change that adds the text to the stored message.
+
+        Other changes of the stored message are kept.
         """
 
         def grow_stored(stored: Message) -> Message:
             new = stored.model_copy(update={"content": self._said, **changes})
             if new != stored and (stored.is_final or not self._said.startswith(stored.text)):
                 raise Conflict(
-                    f"message '{self._id}' was {'finished' if stored.is_final else 'said otherwise'} meanwhile; this piece is dropped",
+                    f"message '{self._id}' was {'finished' if stored.is_final else 'changed by another writer'} meanwhile; this piece is dropped",
                     self._id,
                 )
             return new

@@ -298,7 +298,7 @@ async def test_what_is_damaged_is_said_and_never_another_text(world: World) -> N
     )
     await _damage(world)
     one, two, three = (await session.context()).messages[1:]
-    assert one.text == "[70000 bytes that cannot be read: what is stored of them is damaged or missing]"
+    assert one.text == "[70000 bytes that cannot be read: their stored data is damaged or missing]"
     assert two.content == [parts[0], {"type": "text", "text": one.text}]
     assert three.tool_calls[0].arguments.startswith('{"unreadable": "[')
     with pytest.raises(CorruptRecord, match="Erase the message"):

@@ -471,7 +471,7 @@ async def test_a_summary_that_says_nothing_archives_nothing_though_there_is_an_e
         given.append([message.text for message in messages])
         return said
 
-    with pytest.raises(CompactionError, match="says nothing, or asks for a tool"):
+    with pytest.raises(CompactionError, match="is empty, or calls a tool"):
         await session.compact(silent, keep_last=0, reason="manual")
     assert given == [["so far", "m3"]], "the summariser is given the earlier summary"
     assert await window(session) == before == ["system", first.summary.id, "m3"]

@@ -301,7 +301,7 @@ async def test_an_erasure_waits_for_a_store_that_is_away_and_a_sweep_ends_it(whe
         await session.append([user("tea", "u1"), user("well", "u2")])
         assert await found(session, "beverage") == ["u1"]
         (meant.mid if where == "home" else meant.long).fails_before.add("passages.write")
-        with pytest.raises(StoreUnavailable, match="[Aa] sweep will"):
+        with pytest.raises(StoreUnavailable, match=r"[Aa] sweep will"):
             await meant.engine.conversations.redaction.erase(session.log, "u1")
         assert [message.text for message in (await session.context()).messages][1:] == ["well"], (
             "the rest of the erasure waits for nobody"

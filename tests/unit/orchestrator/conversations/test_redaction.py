@@ -169,7 +169,7 @@ async def test_what_a_crash_cut_off_a_sweep_ends(world: World, step: str) -> Non
         world.mid.before["redact.find"] = fail_at_the_summary
     else:
         world.mid.fails_before.add(step)
-    with pytest.raises(StoreUnavailable, match="[Aa] sweep will"):
+    with pytest.raises(StoreUnavailable, match=r"[Aa] sweep will"):
         await erase(world.engine, session, "named-by-a-caller")
     world.heal()
     engine = await world.another_process()

@@ -195,7 +195,7 @@ async def test_of_two_who_say_the_same_message_the_later_has_it(world: World) ->
     await frozen.write("The answer is")
     await fresh.write("It is 42")
     world.clock.advance(LATER)
-    with pytest.raises(Conflict, match="said otherwise meanwhile"):
+    with pytest.raises(Conflict, match="changed by another writer meanwhile"):
         await frozen.write(" 41")
     await fresh.finish({})
     with pytest.raises(Conflict, match="finished meanwhile"):
