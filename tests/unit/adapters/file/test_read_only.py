@@ -99,7 +99,7 @@ async def test_what_cannot_be_opened_to_read_only_says_why(tmp_path: Path) -> No
     await store.close()
     (tmp_path / "data" / "staging.d" / "journal.json").write_bytes(_journal(store, tmp_path / "data"))
     with pytest.raises(
-        StoreUnavailable, match="a process died while it changed several files; open it to write once"
+        StoreUnavailable, match="a process died while it changed several files; open it for writing once"
     ):
         await FileStore(f"file:{tmp_path / 'data'}?mode=ro").open(DECLARED)
 
