@@ -92,7 +92,7 @@ class Batch:
         discard_at: datetime | None,
         carry: frozenset[str],
     ) -> int:
-        """Replace these entries, and unreadable ones, by tombstones; return how many."""
+        """Replace entries, also unreadable ones, by tombstones; return how many."""
         for entry in entries:
             look = self._looks[(collection.name, entry.key)] = self._library.sound(
                 entry.place, collection

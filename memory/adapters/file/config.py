@@ -41,14 +41,11 @@ class FileConfig(StoreOptions):
 
     Args:
         fsync: Acknowledge a write only when it is on disk. Without, a crash of the
-            machine
-            may lose the last half minute; a crash of the process loses nothing.
+            machine may lose the last half minute; a crash of the process loses nothing.
         mode: "ro" opens the folder for reading and searching only. A folder without
-            write
-            permission is always opened so.
+            write permission is always opened so.
         lock_timeout: Seconds that a call waits for other processes' writes before it
-            raises
-            `StoreUnavailable`.
+            raises `StoreUnavailable`.
         cache_bytes: Most bytes that queries and searches keep in memory.
     """
 

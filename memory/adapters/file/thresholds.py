@@ -27,7 +27,7 @@ class Thresholds:
     In the record, base64 takes about 8 microseconds per KiB; a file waits for the disk.
     """
     log_bytes: int = 4 * 2**20
-    """Size after which the log starts again, and all processes read everything again."""
+    """Size after which the log starts again, so that everything is read again."""
     looks: int = 4
     questions: int = 3
     """Attempts of reads by key, and of queries, while others may write.

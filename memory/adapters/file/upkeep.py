@@ -176,7 +176,7 @@ class Upkeep:
         return forgotten
 
     def _stage_tombstones(self, partition: Partition, staged: Staged) -> None:
-        """Stage moving a partition's tombstones to the tenant's folder without a scope."""
+        """Stage moving a partition's tombstones to the folder without a scope."""
         disk, (tenant, scope) = (
             self._library.disk,
             (encode_name(partition.tenant), encode_name(partition.scope)),

@@ -32,7 +32,7 @@ class Worker:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=f"memory-{name}")
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run the work in the thread. Cancelling stops only work that has not started."""
+        """Run the work in the thread. Cancelling does not stop running work."""
         return await asyncio.wrap_future(self._pool.submit(work))
 
     async def stop(self) -> None:

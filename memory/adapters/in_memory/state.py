@@ -84,7 +84,7 @@ class State:
         return self._generations.get(partition, 0)
 
     def partitions(self) -> Iterator[tuple[Partition, int]]:
-        """Yield each partition with live records or a generation, and its generation."""
+        """Yield partitions with live records or a generation; 0 stands for none."""
         held = {partition for live in self._live.values() for partition, records in live.items() if records}
         yield from ((partition, self.generation(partition)) for partition in held | self._generations.keys())
 

@@ -50,7 +50,7 @@ async def audit_words(table: Table, problems: list[str], *, repair: bool) -> int
 
 
 async def audit_foreign(table: Table, problems: list[str]) -> None:
-    """Report documents of other programs. No query returns and no erasure touches them."""
+    """Report documents of other programs. No query or erasure includes them."""
     if foreign := await table.documents.count_documents({"$nor": [OURS]}):
         problems.append(
             f"{table.collection.name}: {foreign} documents in '{table.name}' are not of this program and were skipped; "

@@ -188,7 +188,7 @@ class WriteBatch:
         return lost
 
     async def take_back(self, changes: Sequence[ResolvedWrite]) -> set[Address]:
-        """Undo the changes. Data that others have replaced or deleted meanwhile stays."""
+        """Undo the changes. Documents changed by others since then stay."""
         taken: set[Address] = set()
         for change in changes:
             table, before = self._backing.table(change.collection), change.held.token

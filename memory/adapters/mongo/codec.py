@@ -84,7 +84,7 @@ def is_text(value: str) -> bool:
 
 
 def document_of(row: Row) -> Document:
-    """Encode a row, with a new token. Raises `Unstorable` if MongoDB cannot store it."""
+    """Encode a row, with a new token. Raises `Unstorable` if it is too large."""
     document: Document = {"_id": {"tenant": row.tenant, "id": row.id}}
     document |= {name: value for name, value in zip(Row._fields, row, strict=True) if value is not None}
     if row.type != RECORD:

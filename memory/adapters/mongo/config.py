@@ -78,8 +78,7 @@ class MongoConfig(StoreOptions):
 
     Args:
         prefix: Start of the names of collections. Stores with different prefixes may
-            share
-            a database.
+            share a database.
         timeout: Limit of each operation. It includes finding a server, waiting for a
             connection and connecting.
         connect_timeout: Limit of connecting.

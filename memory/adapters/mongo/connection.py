@@ -153,7 +153,7 @@ def require_uri(name: str, config: MongoConfig) -> None:
 
 
 def _describe_error(error: Exception) -> str:
-    """Describe the error without the URL, which messages about credentials may quote."""
+    """Describe the error without the URL, which messages may quote."""
     return (
         "an option is not one of MongoDB's" if isinstance(error, ConfigurationError) else type(error).__name__
     )

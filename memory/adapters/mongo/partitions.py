@@ -231,7 +231,7 @@ _STANDING = [RECORD, MARK, CORRUPT]
 
 
 class Idle:
-    """Examines every collection of records in the database, even those not opened here."""
+    """Examines every collection of records, including those not opened here."""
 
     def __init__(self, directory: Directory, names: Names, page: int) -> None:
         self._directory, self._names, self._page = directory, names, page

@@ -121,8 +121,7 @@ async def _documents(table: Table, query: Query, wanted: Document) -> tuple[list
 
     Returns:
         The documents, the keys of the corrupt ones in the queried place, and whether
-            more
-        follow.
+        more follow.
     """
     sort = table.conditions.ordering(query.order, query.where)
     limit = query.limit
@@ -219,7 +218,7 @@ class Deletion:
         return condition(self.query.filter)
 
     def of(self, table: Table, document: Document) -> ResolvedWrite | None:
-        """Return the tombstone for a matching record, or for a corrupt one in any case."""
+        """Return the tombstone for a match, or for any corrupt record."""
         key = key_in(document)
         held = held_in(document)
         slot = slot_of(table.collection, key, held)

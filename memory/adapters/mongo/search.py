@@ -58,7 +58,7 @@ class Holding:
 
 
 async def find_postings(table: Table, there: Document, words: Sequence[str]) -> Holding:
-    """Find records with one of these words. Without words, return only the statistics."""
+    """Find records with one of these words; without words, only statistics."""
     (documents, total), holders = await asyncio.gather(
         _statistics(table, there), _holders(table, there, words)
     )

@@ -14,7 +14,10 @@ class Thresholds:
     inserted_at_once: int = 125
     """Documents per insert. The next ones are encoded while the server stores these."""
     answered_at_once: int = 1_000
-    """Documents per server message of an unlimited page; a limited page is one message."""
+    """Documents per server message of a page without limit.
+
+    A page with a limit is one message.
+    """
     counted_at_once: int = 100_000
     """Documents, or keys, per server message of a lexical search."""
     deleted_at_once: int = 500

@@ -77,7 +77,7 @@ class Points:
         return self._engine.turn
 
     def lay_out(self, collection: Collection, row: Row) -> None:
-        """Do nothing: every valid row has a payload, which is built when it is stored."""
+        """Do nothing: every valid row has a payload, built when it is stored."""
 
     async def read(self, reads: Reads) -> tuple[Mapping[Address, Held], Mapping[Partition, int]]:
         addresses = {record_point(c.name, key): (c, key) for c, keys in reads.keys.items() for key in keys}

@@ -59,7 +59,7 @@ _DECIDED = {"wait": "true", "ordering": "strong"}
 
 
 class ClientEngine:
-    """One collection of a server. An injected client is used as it is and never closed."""
+    """One collection of a server. An injected client is never closed."""
 
     conditions: Conditions = ClientConditions()
     alone = False

@@ -68,7 +68,7 @@ class Opened:
     exact_statistics: bool = True
     queries_at_once: int | None = None
     values_in_one: int | None = None
-    """Most values per condition. `conditions_in_one` limits the conditions per filter."""
+    """Most values per condition; `conditions_in_one` is per filter."""
     conditions_in_one: int | None = None
 
 

@@ -50,12 +50,10 @@ class EdgeConfig(StoreOptions):
 
     Args:
         log_bytes: Approximate size of the log before it is truncated, which takes about
-            a
-            second.
+            a second.
         reserve_bytes: With less free space on the disk, nothing is written
-            (`StoreFull`).
-            Edge writes through mapped memory, so a full disk kills the process. Deletions
-            may use half of the reserve.
+            (`StoreFull`). Edge writes through mapped memory, so a full disk kills the
+            process. Deletions may use half of the reserve.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"path", "thresholds"})

@@ -88,7 +88,7 @@ class Folder:
             )
 
     def take(self) -> None:
-        """Lock the folder for this process, until it is released or the process ends."""
+        """Lock the folder for this process, until its release or the end of it."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             self._path.mkdir(mode=0o700)
@@ -123,7 +123,7 @@ class Folder:
             mine = note["process"] == os.getpid() and note["machine"] == socket.gethostname()
             holder = f"{'this process' if mine else 'process'} {note['process']} on {note['machine']} since {note['since']}"
         return (
-            f"folder {self._path} is open in {holder}, and Qdrant Edge allows one process at a time; "
+            f"folder {self._path} is open in {holder}, and Qdrant Edge allows one opener at a time; "
             "stop that one, use another folder, or run a Qdrant server for several processes (qdrant://host:6333)"
         )
 

@@ -9,7 +9,7 @@ from memory.domain.errors import InvalidInput, StoreError, StoreFull, StoreUnava
 
 
 class EdgeFailure(Exception):
-    """Edge raised an exception; it has only plain exceptions with a text, and panics."""
+    """Edge raised an exception. It has only plain ones with a text, and panics."""
 
 
 class KeptInPart(Exception):

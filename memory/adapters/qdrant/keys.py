@@ -1,4 +1,4 @@
-"""Names for the engine: point ids, partition keywords, and numbers that sort like ids."""
+"""Names for the engine: point ids, partition keywords, and sortable numbers."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Audit:
         ]
 
     def _parts(self, key: bytes) -> Iterable[tuple[str, str, str]]:
-        """Yield the bucket, the letter and the rest of a key; nothing for foreign keys."""
+        """Yield the bucket, letter and rest of a key; nothing for foreign keys."""
         head, _, rest = key.decode("utf-8", "replace").partition("}:")
         kind, _, rest = rest.partition(":")
         if head == hash_tag(self._connections.config.prefix, head[-2:])[:-1] and len(kind) == 1:

@@ -121,8 +121,7 @@ def write_call(
 
     Args:
         fenced: Store only if the partition's generation is not above `generation`. An
-            empty
-            `generation` then stands for the partition's own.
+            empty `generation` then stands for the partition's own.
         upkeep: Store even if the server has reached its memory limit.
     """
     p = parts or _NOTHING

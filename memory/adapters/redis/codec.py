@@ -228,7 +228,7 @@ def held_in(collection: Collection, key: Key, value: bytes | None) -> Held:
 
 
 def version_in(value: bytes) -> int | None:
-    """Return the version in the header; None if there is none or the header is damaged."""
+    """Return the version in the header; None without one or if it is damaged."""
     return (int(value[20:39]) or None) if _content_start(value) is not None else None
 
 

@@ -103,7 +103,7 @@ class Entry:
 
 
 def _is_of(row: Row, known: Partition | str | None) -> bool:
-    """Whether the row is of that partition or tenant; the key has only their digests."""
+    """Whether the row is of that partition or tenant; the key has only digests."""
     if known is None or isinstance(known, str):
         return known in (None, row.tenant)
     return row.type == RECORD and (row.tenant, row.scope) == (known.tenant, known.scope)

@@ -43,7 +43,7 @@ class Inspection:
         return f"Valkey {valkey}" if valkey else f"Redis {info.get('redis_version', 'of unknown version')}"
 
     async def require_server(self) -> None:
-        """Reject a server that is too old, a Sentinel, or an undeclared cluster node."""
+        """Reject a server that is too old, a Sentinel, or an undeclared cluster."""
         try:
             server = await self._info("server")
         except driver.NoPermissionError:
@@ -189,7 +189,7 @@ class Inspection:
         )
 
     async def may_drop_anything(self) -> bool:
-        """Whether a server may evict any key under memory pressure, or does not tell."""
+        """Whether a server may evict any key if memory is short, or does not tell."""
         try:
             answers = [_mapping(answer) for answer in await self._connections.servers("INFO", "memory")]
         except driver.NoPermissionError:

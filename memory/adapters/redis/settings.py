@@ -32,7 +32,7 @@ class Safety:
 
 
 def safety_of(settings: dict[str, str], *, fails_over: bool) -> Safety:
-    """Evaluate the settings of one server. They are empty if it refuses to tell them."""
+    """Evaluate the settings of one server; they are empty if it refuses them."""
     facts: dict[str, JsonValue] = {name: settings[name] for name in READ if name in settings}
     if not facts:
         return Safety(
