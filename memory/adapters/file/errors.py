@@ -91,7 +91,7 @@ def translate(store: str, error: BaseException) -> Exception | None:
             store, f"the disk has no room left, or the file would be too large ({said}); {_KEPT}"
         )
     if error.errno in _REFUSED:
-        return StoreUnavailable(store, f"the folder refuses reading or writing ({said})")
+        return StoreUnavailable(store, f"the folder refuses access ({said}); check its permissions")
     if error.errno in _FAILING:
-        return StoreUnavailable(store, f"the disk failed ({said})")
+        return StoreUnavailable(store, f"the disk failed ({said}); check it and try again")
     return StoreError(store, f"the system refused ({said})")

@@ -148,7 +148,7 @@ def require_uri(name: str, config: MongoConfig) -> None:
         parse_uri(config.uri, warn=False)
     except (InvalidURI, ConfigurationError, ValueError) as exc:
         raise ConfigError(
-            f"store '{name}': the driver refuses the URL ({_describe_error(exc)}); special characters are written as %40 for @"
+            f"store '{name}': the driver refuses the URL ({_describe_error(exc)}); percent-encode special characters, such as %40 for @"
         ) from None
 
 
@@ -186,7 +186,7 @@ async def inspect(store: str, client: AsyncMongoClient[Document]) -> Inspection:
     build = await client.admin.command("buildInfo")
     version = str(build["version"])
     if hello["maxWireVersion"] < OLDEST:
-        raise ConfigError(f"store '{store}': the server is MongoDB {version}; version 4.4 or later is needed")
+        raise ConfigError(f"store '{store}': the server is MongoDB {version}; upgrade it to 4.4 or later")
     sharded, replica_set = hello.get("msg") == "isdbgrid", hello.get("setName")
     topology = "sharded cluster" if sharded else "replica set" if replica_set else "single server"
     engine, journaled, known = {"persistent": True}, True, sharded

@@ -72,9 +72,9 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
         case driver.ServerSelectionTimeoutError():
             return StoreUnavailable(store, _nobody(place, str(error)))
         case driver.NetworkTimeout() | driver.ExecutionTimeout() | driver.WTimeoutError():
-            return StoreTimeout(store, f"{place} did not answer in time")
+            return StoreTimeout(store, f"{place} did not answer in time; try again, or raise 'timeout'")
         case driver.DocumentTooLarge():
-            return InvalidInput("record", f"store '{store}' takes no document that large")
+            return InvalidInput("record", f"store '{store}' takes no document that large; shorten it")
         case driver.OperationFailure():
             return _refusal(store, place, error)
         case driver.ConnectionFailure():
@@ -82,7 +82,7 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
                 store, f"the connection to {place} was lost or refused ({type(error).__name__})"
             )
         case driver.PyMongoError() if error.timeout:
-            return StoreTimeout(store, f"{place} did not answer in time")
+            return StoreTimeout(store, f"{place} did not answer in time; try again, or raise 'timeout'")
         case driver.PyMongoError() | BSONError():
             return StoreError(store, f"the driver refused ({type(error).__name__})")
         case UnicodeEncodeError():
@@ -107,21 +107,21 @@ def _refusal(store: str, place: str, error: driver.OperationFailure) -> Exceptio
     codes = set(_codes(error))
     named = f"code {error.code}"
     if codes & _REFUSED_USER:
-        return ConfigError(f"store '{store}': {place} refuses the user or the password")
+        return ConfigError(f"store '{store}': {place} refuses the user or the password; correct them")
     if codes & _NOT_ALLOWED:
         return ConfigError(
             f"store '{store}': the user may not do this at {place}; grant it readWrite on the database"
         )
     if codes & _FULL:
-        return StoreFull(store, "the server has no room left; nothing of the call was kept")
+        return StoreFull(store, "the server has no room left; nothing of the call was kept; make room there")
     if error.timeout or codes & _EXPIRED:
-        return StoreTimeout(store, f"{place} did not finish in time")
+        return StoreTimeout(store, f"{place} did not finish in time; try again, or raise 'timeout'")
     if is_collision(error) or error.has_error_label("RetryableWriteError") or codes & _FOR_NOW:
         return StoreUnavailable(
             store, f"refuses work for now, or other calls kept conflicting ({named}); try again"
         )
     if codes & _TOO_LARGE and "too large" in str(error).lower():
-        return InvalidInput("record", f"store '{store}' takes no document that large")
+        return InvalidInput("record", f"store '{store}' takes no document that large; shorten it")
     return StoreError(store, f"the server refused ({type(error).__name__}, {named})")
 
 

@@ -77,7 +77,7 @@ def translate_client(store: str, error: Exception) -> Exception | None:
             return StoreUnavailable(store, str(error))
         case Busy():
             told = "" if error.wait is None else f"; it asks to wait for {error.wait:.0f} s"
-            return StoreUnavailable(store, f"Qdrant refuses work for now (status 429){told}")
+            return StoreUnavailable(store, f"Qdrant refuses work for now (status 429){told}; try again")
         case Unreadable() | json.JSONDecodeError():
             named = str(error) if isinstance(error, Unreadable) else type(error).__name__
             return StoreError(store, f"the answer cannot be read ({named}); is this a Qdrant server?")
@@ -89,9 +89,9 @@ def translate_client(store: str, error: Exception) -> Exception | None:
                 store, f"the answer cannot be read: {type(source).__name__}"
             )
         case QdrantException():
-            return StoreUnavailable(store, "Qdrant refuses work for now")
+            return StoreUnavailable(store, "Qdrant refuses work for now; try again")
         case TimeoutError() | httpx.TimeoutException():
-            return StoreTimeout(store, "Qdrant did not answer in time")
+            return StoreTimeout(store, "Qdrant did not answer in time; try again, or raise 'timeout'")
         case httpx.TransportError():
             return _unreachable(store, error)
         case (
@@ -118,11 +118,11 @@ def _unreachable(store: str, error: httpx.TransportError) -> StoreError:
 def _response(store: str, error: UnexpectedResponse) -> StoreError:
     status, said = error.status_code or 0, _server_message(error)
     if status in _REFUSED:
-        return StoreError(store, "Qdrant refuses the key: set the option api_key")
+        return StoreError(store, "Qdrant refuses the key: correct the option api_key")
     if status in _TIMEOUTS:
-        return StoreTimeout(store, "Qdrant did not answer in time")
+        return StoreTimeout(store, "Qdrant did not answer in time; try again, or raise 'timeout'")
     if status in _BUSY:
-        return StoreUnavailable(store, f"Qdrant refuses work for now (status {status})")
+        return StoreUnavailable(store, f"Qdrant refuses work for now (status {status}); try again")
     text = said.lower()
     if status == _FULL or (status >= _INTERNAL and _mentions(text, _FULL_TEXTS)):
         return StoreFull(store, f"Qdrant has no room left ({said})")

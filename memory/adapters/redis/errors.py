@@ -40,10 +40,10 @@ def translate(store: str, error: BaseException, prefix: str = "memory") -> Excep
     ):
         return StoreError(store, _missing_permission(str(error), prefix))
     if isinstance(error, driver.AuthenticationError | driver.AuthorizationError):
-        return StoreError(store, f"the server refuses this user, password or command ({_short(error)})")
+        return StoreError(store, f"refuses user, password or command ({_short(error)}); check URL and ACL")
     if isinstance(error, driver.OutOfMemoryError):
         return StoreFull(
-            store, "the server has reached its memory limit (maxmemory); nothing of the call was kept"
+            store, "the server reached its memory limit; nothing of the call was kept; raise maxmemory"
         )
     if isinstance(error, driver.TimeoutError | asyncio.TimeoutError):
         return StoreTimeout(store, "no answer in time; try again, or raise 'timeout'")
@@ -89,13 +89,13 @@ def _refusal(store: str, error: Exception) -> Exception:
     """Translate a refusal by the server."""
     text = str(error)
     if "No space left" in text:
-        return StoreFull(store, "the server's disk is full; nothing of the call was kept")
+        return StoreFull(store, "the server's disk is full; nothing of the call was kept; make room there")
     if isinstance(
         error, driver.ClusterError | driver.SlotNotCoveredError | driver.TryAgainError | driver.ReadOnlyError
     ) or text.startswith(_FOR_NOW):
-        return StoreUnavailable(store, f"refuses work for now ({_short(error)})")
+        return StoreUnavailable(store, f"refuses work for now ({_short(error)}); try again")
     if "MISCONF" in text or "OOM " in text:
-        return StoreFull(store, f"the server takes no writes for now ({_short(error)})")
+        return StoreFull(store, f"the server accepts no writes for now ({_short(error)})")
     if _MOVING in text:
         return StoreUnavailable(store, "the slot is moving to another node; try again")
     if "max bulk length" in text or "maximum allowed size" in text:

@@ -89,7 +89,7 @@ class Inspection:
         found = _text(found)
         if found != str(SCHEMA):
             raise ConfigError(
-                f"store '{self._name}': its data has layout {found[:20]}, which this version of memory-tiers does not know (it knows {SCHEMA}); "
+                f"store '{self._name}': its data has layout {found[:20]}, but this version of memory-tiers supports {SCHEMA}; "
                 "upgrade memory-tiers, or choose another prefix"
             )
         return note
