@@ -202,7 +202,7 @@ class RedisStore(BaseStore):
             self._mark, self._marked_in = await inspection.mark_run(), self._connections.epoch
             return
         self._lost = (
-            f"store '{self.name}': its server lost its data while the store was open (FLUSHALL, or an evicted mark): "
+            f"store '{self.name}': its server lost all data while open (FLUSHALL, or an evicted mark): "
             "open the memory again to continue without that data"
         )
         log.warning("%s", self._lost)
