@@ -1,4 +1,4 @@
-"""Any function as an advisor, or as a reranker."""
+"""Advisor and reranker that call a function of the user."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from typing import Any, TypeAlias
 from memory.ports.advisor import Prompt
 
 AdviseFunction: TypeAlias = Callable[[Prompt], "str | Awaitable[str]"]
-"""A prompt in, the model's answer out; may be async. A blocking function runs in a
-thread.
+"""Takes a prompt and returns the model's answer; may be async.
+
+A blocking function runs in a thread.
 """
 ScoreFunction: TypeAlias = Callable[[str, Sequence[str]], "Sequence[float] | Awaitable[Sequence[float]]"]
-"""A question and texts in, one score each out; may be async. A blocking function runs
-in a thread.
+"""Takes a question and texts, and returns one score per text; may be async.
+
+A blocking function runs in a thread.
 """
 
 AT_ONCE = 8
-"""Calls of one blocking function. They have threads of their own: one that does not
-return keeps nothing else from running.
+"""Concurrent calls of one blocking function.
+
+Each function has its own threads, so a call that hangs does not block other work.
 """
 
 
@@ -45,8 +48,10 @@ class _FunctionCaller:
 
 
 class FunctionAdvisor(_FunctionCaller):
-    """`FunctionAdvisor(ask_my_model, model="my-model")`. Without a `model` the
-    function's own name is taken.
+    """Advisor that calls a function: `FunctionAdvisor(ask_my_model, model="my-model")`.
+
+    Args:
+        model: Name of the model. The default is the function's qualified name.
     """
 
     def __init__(self, function: AdviseFunction, *, model: str | None = None) -> None:
@@ -57,8 +62,10 @@ class FunctionAdvisor(_FunctionCaller):
 
 
 class FunctionReranker(_FunctionCaller):
-    """`FunctionReranker(my_cross_encoder, model="my-model")`. Without a `model` the
-    function's own name is taken.
+    """Reranker that calls a function: `FunctionReranker(score, model="my-model")`.
+
+    Args:
+        model: Name of the model. The default is the function's qualified name.
     """
 
     def __init__(self, function: ScoreFunction, *, model: str | None = None) -> None:

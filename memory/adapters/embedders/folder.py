@@ -1,10 +1,9 @@
-"""Any sentence encoder in a folder, as sentence-transformers exports it: an ONNX model,
-its tokenizer, and how tokens become the vector of a text.
+"""Embedder for a sentence encoder in a local folder, exported to ONNX.
 
-Read are `onnx/model.onnx` or `model.onnx`, `tokenizer.json`, `1_Pooling/config.json`,
-and for the longest text `sentence_bert_config.json`, `tokenizer_config.json` and
-`config.json`, where they are. Nothing is downloaded. What a text is longer than the
-model takes is cut off.
+The folder has the layout of sentence-transformers. The model is `onnx/model.onnx` or
+`model.onnx`, with `tokenizer.json` and `1_Pooling/config.json`. The maximum text length
+comes from `sentence_bert_config.json`, `tokenizer_config.json` or `config.json`, if
+they exist. Nothing is downloaded. Longer texts are truncated.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from memory.ports.local_paths import absolute_path
 MODELS = "onnx/model.onnx", "model.onnx"
 TOKENIZER, POOLING, MODULES = "tokenizer.json", "1_Pooling/config.json", "modules.json"
 SENTENCE = "sentence_embedding"
-"""An output that is one vector a text already, where the model has it."""
+"""Model output that already is one vector per text, if the model has it."""
 _AT_ONCE = 32
-"""Texts of about one length that go through the model together."""
+"""Texts of similar length that go through the model in one batch."""
 _LONGEST = 512
-"""Tokens of a text, where no file says how many the model takes."""
+"""Tokens per text if no file states the model's limit."""
 _UNTOLD = 10**6
-"""What tokenizers that know no limit say is more."""
+"""Tokenizers without a limit state a number from here on."""
 
 Numbers = npt.NDArray[numpy.float32]
 Mask = npt.NDArray[numpy.int64]
@@ -66,15 +65,18 @@ POOLINGS: Mapping[str, Callable[[Numbers, Mask], Numbers]] = {
     "max": _largest,
     "lasttoken": _last,
 }
-"""How the vectors of a text's tokens become its own."""
+"""Functions that combine the token vectors of a text into one vector."""
 
 
 class FolderEmbedder:
-    """`FolderEmbedder("models/encoder")`. The model is loaded at the first use, in a
-    thread, as everything is embedded.
+    """Embeds texts with the encoder in a folder: `FolderEmbedder("models/encoder")`.
 
-    Its fingerprint is of what the files hold and not of where they lie. A text has the
-    same vector alone and among others to some six places.
+    The model is loaded on first use. Loading and embedding run in a thread. The
+    fingerprint depends on the content of the files, not on their path. A text's vector
+    is the same alone and in a batch, to about six decimal places.
+
+    Raises:
+        ConfigError: `onnxruntime` is not installed, or the folder lacks a file.
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
@@ -83,7 +85,7 @@ class FolderEmbedder:
         self._loading = Lock()
         if find_spec("onnxruntime") is None:
             raise ConfigError(
-                "embedder: an encoder in a folder needs 'onnxruntime'; pip install 'memory-tiers[encoder]'"
+                "embedder: an encoder in a folder needs 'onnxruntime'; run pip install 'memory-tiers[encoder]'"
             )
         _files(self._folder)
 
@@ -101,7 +103,7 @@ class FolderEmbedder:
 
 
 class _Encoder:
-    """The loaded model, with one session for all threads."""
+    """The loaded model. All threads share one session."""
 
     def __init__(self, folder: Path) -> None:
         import onnxruntime
@@ -112,8 +114,8 @@ class _Encoder:
         try:
             self._tokenizer = Tokenizer.from_file(str(tokenizer))
             self._session: Any = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
-        except Exception as error:  # both raise plain Exception, or classes of their own
-            raise ConfigError(f"embedder: {folder} holds no encoder that can be read: {error}") from error
+        except Exception as error:  # both raise plain Exception or classes of their own
+            raise ConfigError(f"embedder: cannot load the encoder in {folder}: {error}") from error
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(longest)
         self._inputs = {
@@ -127,7 +129,7 @@ class _Encoder:
         expected = said.get("embedding_dimension", said.get("word_embedding_dimension", dimensions))
         if expected != dimensions:
             raise ConfigError(
-                f"embedder: {folder / POOLING} says {expected} dimensions, and {model.name} makes {dimensions}"
+                f"embedder: {folder / POOLING} says {expected} dimensions, but {model.name} makes {dimensions}; export both from one model"
             )
         self.fingerprint = Fingerprint(
             f"encoder-{_digest(model, tokenizer, f'{self._pooling} {longest}')}", dimensions
@@ -150,7 +152,7 @@ class _Encoder:
         return vectors
 
     def _encode(self, tokens: list[list[int]]) -> Numbers:
-        """One vector a text, of the length it comes in."""
+        """Return one vector per text, not normalized."""
         width = max(map(len, tokens))
         ids, mask = numpy.zeros((2, len(tokens), width), numpy.int64)
         for row, some in enumerate(tokens):
@@ -159,7 +161,7 @@ class _Encoder:
         known = {"input_ids": ids, "attention_mask": mask, "token_type_ids": numpy.zeros_like(ids)}
         if unknown := self._inputs.keys() - known.keys():
             raise ConfigError(
-                f"embedder: the model asks for {', '.join(sorted(unknown))}; what can be given is {', '.join(known)}"
+                f"embedder: the model needs the inputs {', '.join(sorted(unknown))}; supported are {', '.join(known)}; export it without the others"
             )
         (made,) = self._session.run(
             [self._output], {name: known[name].astype(kind) for name, kind in self._inputs.items()}
@@ -169,32 +171,33 @@ class _Encoder:
 
 
 def _files(folder: Path) -> tuple[Path, Path]:
-    """The model and the tokenizer."""
+    """Return the paths of the model and the tokenizer."""
     if not folder.is_dir():
-        raise ConfigError(f"embedder: there is no folder {folder}")
+        raise ConfigError(f"embedder: the folder {folder} does not exist; name another one")
     model = next((file for name in MODELS if (file := folder / name).is_file()), None)
     if model is None:
         raise ConfigError(
             f"embedder: {folder} has neither {' nor '.join(MODELS)}; export the encoder to ONNX, as sentence-transformers does"
         )
     if not (folder / TOKENIZER).is_file():
-        raise ConfigError(f"embedder: {folder} has no {TOKENIZER}")
+        raise ConfigError(f"embedder: {folder} has no {TOKENIZER}; copy it from the model's folder")
     return model, folder / TOKENIZER
 
 
 def _json(file: Path) -> Any:
-    """What a file says; nothing where it is not there."""
+    """Return the parsed JSON of a file; an empty dict if it does not exist."""
     if not file.is_file():
         return {}
     try:
         return json.loads(file.read_text("utf-8"))
     except ValueError as error:
-        raise ConfigError(f"embedder: {file} is not JSON: {error}") from error
+        raise ConfigError(f"embedder: {file} is not JSON: {error}; export the encoder again") from error
 
 
 def _longest(folder: Path) -> int:
-    """How many tokens of a text the model is given: what the first file that tells
-    says, and no more than the model has places for.
+    """Return the maximum number of tokens per text.
+
+    The first file that states a limit wins, capped by the model's number of positions.
     """
     places = _json(folder / "config.json").get("max_position_embeddings")
     told = [
@@ -208,8 +211,11 @@ def _longest(folder: Path) -> int:
 
 
 def _pooling(folder: Path, said: Mapping[str, Any]) -> str:
-    """The one way of pooling; refuses several, one that is not known, and what is done
-    to a vector after it but bringing it to length one.
+    """Return the pooling mode that the folder configures.
+
+    Raises:
+        ConfigError: There are several modes, an unknown one, or a later step other than
+            normalization.
     """
     old = [
         re.sub("_tokens?$", "", name.removeprefix("pooling_mode_"))
@@ -220,19 +226,20 @@ def _pooling(folder: Path, said: Mapping[str, Any]) -> str:
     modes = [modes] if isinstance(modes, str) else modes
     if len(modes) != 1 or modes[0] not in POOLINGS:
         raise ConfigError(
-            f"embedder: {folder / POOLING} asks for {' and '.join(modes)}; what can be done is one of {', '.join(POOLINGS)}"
+            f"embedder: {folder / POOLING} asks for the pooling {' and '.join(modes)}; choose one of {', '.join(POOLINGS)}"
         )
     kinds = [str(module["type"]).rpartition(".")[2] for module in _json(folder / MODULES) or []]
     if others := [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]:
         raise ConfigError(
-            f"embedder: {folder / MODULES} names {', '.join(others)}, which the model does not do; export it with its output '{SENTENCE}'"
+            f"embedder: {folder / MODULES} has unsupported steps: {', '.join(others)}; export the model with its output '{SENTENCE}'"
         )
     return str(modes[0])
 
 
 def _digest(model: Path, tokenizer: Path, said: str) -> str:
-    """Of all that vectors are made by: the model, with the numbers that may lie in
-    files beside it, the tokenizer, and what else was said.
+    """Digest everything that determines the vectors.
+
+    That is the model with any weight files beside it, the tokenizer, and `said`.
     """
     whole = blake2b(said.encode(), digest_size=8)
     for file in [*sorted(model.parent.glob(f"{model.name}*")), tokenizer]:

@@ -1,4 +1,4 @@
-"""Any function that turns texts into vectors, as an embedder."""
+"""Embedder that calls a function of the user."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from memory.ports.record import pack_vector
 EmbedFunction: TypeAlias = Callable[
     [Sequence[str]], Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]
 ]
-"""Texts in, one vector of numbers each out; may be async. A blocking function runs in a
-thread.
+"""Takes texts and returns one vector of numbers per text; may be async.
+
+A blocking function runs in a thread.
 """
 
 
 class FunctionEmbedder:
-    """`FunctionEmbedder(my_model.encode, model="my-model-v2")`.
+    """Embeds texts with a function: `FunctionEmbedder(encode, model="my-model-v2")`.
 
-    `model` names what makes vectors comparable: change it whenever the function's
-    vectors change. Without one the function's own name is taken.
+    Args:
+        model: Identifies comparable vectors. Change it whenever the function's vectors
+            change. The default is the function's qualified name.
     """
 
     def __init__(self, function: EmbedFunction, *, model: str | None = None) -> None:
@@ -54,16 +56,16 @@ class FunctionEmbedder:
             if inspect.isawaitable(made):
                 made = await made
         if len(made) != len(texts):
-            raise InvalidInput("embedder", f"was given {len(texts)} texts and returned {len(made)} vectors")
+            raise InvalidInput("embedder", f"got {len(texts)} texts, but returned {len(made)} vectors")
         return made  # type: ignore[no-any-return]
 
 
 def _pack_unit_vector(vector: Sequence[float], dimensions: int) -> bytes:
-    """One vector of length 1; empty bytes for one without a direction."""
+    """Normalize a vector to length 1; empty bytes for a zero vector."""
     if len(vector) != dimensions:
         raise InvalidInput("embedder", f"returned a vector of {len(vector)} dimensions, not {dimensions}")
     numbers = [float(v) for v in vector]
     length = math.sqrt(sum(n * n for n in numbers))
     if not math.isfinite(length):
-        raise InvalidInput("embedder", "returned a vector with a number that is not finite")
+        raise InvalidInput("embedder", "returned a vector with a number that is not finite; check the model")
     return pack_vector([n / length for n in numbers]) if length else b""

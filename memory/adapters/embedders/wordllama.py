@@ -1,10 +1,10 @@
-"""WordLlama's 256-dimension model, which its wheel carries: no network, no key, tens of
-microseconds a text.
+"""Default embedder: WordLlama's 256-dimension model, which its wheel includes.
 
-A text's vector is the mean of its tokens' rows in a table, at length one. Table and
-tokenizer are read from the wheel's files: the vectors are the very ones that
-`wordllama` makes, without importing it, its ways to download models, and its settings
-of the root logger.
+It needs no network and no key, and takes tens of microseconds per text.
+
+A text's vector is the mean of its tokens' rows in a table, normalized to length 1. The
+table and the tokenizer are read from the wheel's files. The vectors equal those of
+`wordllama`, but its downloads and its changes to the root logger are avoided.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ from memory.ports.embedder import Fingerprint
 
 DIMENSIONS = 256
 _IN_PLACE = 64, 4_000
-"""Texts, and characters in all, up to which they are embedded where they stand; more in
-a thread, so that the event loop goes on.
+"""Most texts, and most characters in total, that are embedded without a thread.
+
+Larger inputs run in a thread, so that the event loop stays responsive.
 """
 _AT_ONCE = 16
-"""Texts that are cut into tokens together, on all cores and without Python's lock;
-their tokens are in memory at once.
+"""Texts that are tokenized together, on all cores and without the GIL.
+
+Their tokens are in memory at the same time.
 """
 
 
 class WordLlamaEmbedder:
-    """The default embedder. The model (16 MB) is loaded at the first use, from the
-    installed package only.
+    """The default embedder. It needs no network and no key.
+
+    The model (16 MB) is loaded on first use, only from the installed package.
     """
 
     def __init__(self) -> None:
@@ -69,7 +72,7 @@ class WordLlamaEmbedder:
 
 
 def _load() -> tuple[Any, Any]:
-    """The tokenizer, and the table with a row of half-precision numbers for each token."""
+    """Load the tokenizer and the table: one row of half-precision numbers per token."""
     import numpy
     from tokenizers import Tokenizer
 
@@ -77,6 +80,6 @@ def _load() -> tuple[Any, Any]:
     tokenizer = Tokenizer.from_file(str(files / "tokenizers" / "l2_supercat_tokenizer_config.json"))
     with (files / "weights" / f"l2_supercat_{DIMENSIONS}.safetensors").open(
         "rb"
-    ) as file:  # the length of a header in JSON, the header, the numbers
+    ) as file:  # safetensors: header length, JSON header, numbers
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))["embedding.weight"]
         return tokenizer, numpy.fromfile(file, "<f2").reshape(header["shape"])

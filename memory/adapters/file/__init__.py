@@ -1,5 +1,6 @@
-"""The file adapter: one readable JSON file a record, under the scheme `file`. No driver
-and no server.
+"""File adapter: one readable JSON file per record, under the scheme `file`.
+
+It needs no driver and no server.
 """
 
 from __future__ import annotations

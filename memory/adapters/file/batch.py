@@ -1,5 +1,6 @@
-"""Writes: decided by `memory.ports.batch` on what stands on disk, then committed as
-one. Everything here is done with the lock.
+"""Writes: decides them on the stored data and commits them as one.
+
+`memory.ports.batch` decides. Everything here needs the lock.
 """
 
 from __future__ import annotations
@@ -23,12 +24,16 @@ from memory.ports.write_decision import tombstone_over
 from memory.ports.writes import Outcome, Put, Write
 
 _UNCOUNTED = b""
-"""The words of a row that is only decided on: files hold texts, and no words."""
+"""Placeholder for the words of a row that is only decided on.
+
+Files hold texts and no words.
+"""
 
 
 class PlaceUpdate(NamedTuple):
-    """What stands where once a batch is on disk, None for nothing, the size of its
-    files, and what lies in those of their own.
+    """A place after a commit: its data, its size, and its separate files.
+
+    `standing` is None if the place is empty.
     """
 
     place: Place
@@ -38,8 +43,9 @@ class PlaceUpdate(NamedTuple):
 
 
 class Batch:
-    """The writes of some calls: each sees those before it. Nothing is on disk until
-    `commit`.
+    """The writes of several calls; each write sees the earlier ones.
+
+    Nothing is on disk before `commit`.
     """
 
     def __init__(self, library: Library) -> None:
@@ -53,8 +59,9 @@ class Batch:
         """Whether anything on disk may have changed."""
 
     def call(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        """Carry out one call. One that raises, or fails together, leaves nothing in the
-        batch.
+        """Decide the writes of one call.
+
+        A call that raises, or fails together, leaves nothing in the batch.
         """
         desk = WriteResolver(dict(enumerate(writes)), self._lay_out)
         reads = desk.reads
@@ -85,7 +92,7 @@ class Batch:
         discard_at: datetime | None,
         carry: frozenset[str],
     ) -> int:
-        """Leave tombstones for these, also for what cannot be read. Returns how many."""
+        """Replace entries, also unreadable ones, by tombstones; return how many."""
         for entry in entries:
             look = self._looks[(collection.name, entry.key)] = self._library.sound(
                 entry.place, collection
@@ -104,7 +111,7 @@ class Batch:
         )
 
     def _fetch_held(self, collection: Collection, key: Key) -> StoredRow:
-        """What stands under the key, the batch's own changes included."""
+        """Return the value under the key, including the batch's own changes."""
         change = self._changes.get((collection.name, key))
         if change is not None:
             return StoredRow(change.row)
@@ -129,7 +136,7 @@ class Batch:
     # -- keeping -----------------------------------------------------------------------
 
     def commit(self) -> None:
-        """Put it all on disk, whole or not at all, and wait until it is kept."""
+        """Write all changes to disk atomically, and wait until they are durable."""
         staged, written = self._stage_all()
         if not staged.steps:
             return
@@ -170,7 +177,7 @@ class Batch:
     def _stage(
         self, staged: StagedCommit, look: PlaceContent, change: ResolvedWrite, standing: Standing | None
     ) -> list[PlaceUpdate]:
-        """Stage one change. Returns what will stand where."""
+        """Stage one change, and return the resulting places."""
         place = self._place(look, change.collection, change.key, standing)
         collection, sealed = change.collection, change.content
         if standing is None:
@@ -199,8 +206,9 @@ class Batch:
         sealed: EncodedRecord,
         there: Mapping[str, BlobReference],
     ) -> None:
-        """Let the bytes that lie apart be in files of their own, and no others. What is
-        there already is not written again.
+        """Stage the files of separate bytes and remove all others.
+
+        Bytes that are already on disk are not written again.
         """
         for name, content in sealed.contents.items():
             if there.get(name) != sealed.apart[name]:
@@ -213,16 +221,14 @@ class Batch:
     def _place(
         self, look: PlaceContent, collection: Collection, key: Key, standing: Standing | None
     ) -> Place:
-        """Where it belongs; what names no scope stays where it stood."""
+        """Return the place of a value; without a scope it stays in its place."""
         belongs = None if standing is None else place_of(collection.name, standing)
         if belongs is not None:
             return belongs
         return look.place if look.holds else place_in(collection.name, key, UNSEEN)
 
     def _stage_forgetting(self, staged: StagedCommit, place: Place, collection: Collection) -> None:
-        """Nothing that may be restored, or is kept for people, is left of what stands
-        there.
-        """
+        """Stage the removal of the previous version and of quarantined copies."""
         self._stage_no_version_before(staged, place, collection)
         self._library.records.forget_quarantined(place, staged)
 
@@ -242,8 +248,9 @@ class Batch:
     def _stage_version_before(
         self, staged: StagedCommit, look: PlaceContent, will: Standing, collection: Collection
     ) -> None:
-        """Keep what stands there as the version before, where that may be restored one
-        day; else let it go.
+        """Keep the stored value as the previous version, or remove that version.
+
+        It is kept only if a damaged file may be restored from it.
         """
         records, place, was = self._library.records, look.place, look.standing
         if isinstance(will, Record) and isinstance(was, Record) and was.role is will.role:
@@ -260,7 +267,7 @@ class Batch:
             records.forget_quarantined(place, staged)
 
     def _stage_keeping(self, staged: StagedCommit, look: PlaceContent, collection: Collection) -> None:
-        """What stands there becomes the version before, with its bytes."""
+        """Make the stored value, with its bytes, the previous version."""
         place, folder = look.place, look.place.table.parts
         staged.keep(folder, place.file, folder, place.backup)
         for name in look.apart:

@@ -1,5 +1,6 @@
-"""A record as the text of its file, and back: a checksum in the first line, over every
-byte that follows.
+"""Converts a record to the text of its file and back.
+
+The first line has a checksum over every byte after it.
 
     {"checksum": "7f9c…",
     "collection": "entries",
@@ -7,12 +8,11 @@ byte that follows.
     "id": "0190…",
     …}
 
-A record edited by hand fails its checksum, as a damaged one does. Whoever means it
-writes "accept" in the checksum's place.
+A record that was edited by hand fails its checksum, like a damaged one. To accept an
+edit, write "accept" instead of the checksum.
 
-Many bytes of a field lie in a file of their own, as they are: in their place the record
-says how many, and their SHA-256 (which processors compute themselves, in half the time
-of the checksum).
+A large bytes field has a file of its own. The record has the field's size and SHA-256
+instead. Processors compute that in half the time of the checksum.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _OURS = frozenset(("checksum", "collection", "kind", "tenant", "id", "version"))
 
 
 class DamagedRecord(Exception):
-    """What the file says cannot be trusted. The rest is what can still be made out of
-    it, for erasing and replacing it.
+    """The file is damaged.
+
+    The attributes hold what could still be read, so that it can be erased and replaced.
     """
 
     def __init__(self, problem: str, payload: Mapping[str, Any] | None = None) -> None:
@@ -50,14 +51,12 @@ class DamagedRecord(Exception):
 
 
 class ForeignFile(Exception):
-    """The file is no record's, or one's of another place: none of ours."""
+    """The file is not a record, or belongs to another place."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobReference:
-    """Bytes that lie in a file of their own: how many, and their SHA-256 in hexadecimal
-    digits.
-    """
+    """Size and hexadecimal SHA-256 of bytes in a file of their own."""
 
     size: int
     digest: str
@@ -68,9 +67,7 @@ class BlobReference:
 
 
 class EncodedRecord(NamedTuple):
-    """A record as files have it: the text of its own, what lies apart, and the bytes of
-    that.
-    """
+    """A record as files: its own text, and the bytes fields in files of their own."""
 
     text: bytes
     apart: Mapping[str, BlobReference]
@@ -78,24 +75,22 @@ class EncodedRecord(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How large its files are."""
+        """Size of all its files in bytes."""
         return len(self.text) + sum(map(len, self.contents.values()))
 
 
 class DecodedRecord(NamedTuple):
-    """What a record's own file says: all but the bytes that lie apart, and what those
-    are.
-    """
+    """Content of a record's own file, with references to separate bytes."""
 
     standing: Standing
     apart: Mapping[str, BlobReference]
 
 
 def seal(payload: Mapping[str, JsonValue]) -> bytes:
-    """The text of a file: one line a key."""
+    """Encode a payload as the text of a file, one line per key."""
     try:
         rest = _lines(payload, ascii_only=False).encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
+    except UnicodeEncodeError:  # an unpaired surrogate
         rest = _lines(payload, ascii_only=True).encode()
     return b'{"checksum": "%s",\n%s' % (_checksum(rest).encode(), rest)
 
@@ -108,29 +103,29 @@ def _lines(payload: Mapping[str, JsonValue], ascii_only: bool) -> str:
 
 
 def unseal(text: bytes) -> dict[str, Any]:
-    """What was sealed. Raises `DamagedRecord`."""
+    """Decode the text of a file. Raises `DamagedRecord`."""
     if not text.strip(b" \t\r\n\0"):
         raise DamagedRecord("the file is blank")
     first = _FIRST_LINE.match(text)
     payload = _parse_object(text)
     if first is None:
         raise DamagedRecord(
-            "it does not begin with its checksum" if payload is not None else "it is not JSON", payload
+            "it does not begin with a checksum" if payload is not None else "it is not JSON", payload
         )
     if first[1] != b"accept" and first[1] != _checksum(text[first.end() :]).encode():
         hint = (
-            '; if the edit was meant, write "accept" in the place of the checksum'
+            '; if the edit was intended, write "accept" instead of the checksum'
             if payload is not None
             else ""
         )
-        raise DamagedRecord(f"its checksum does not fit{hint}", payload)
+        raise DamagedRecord(f"its checksum does not match{hint}", payload)
     if payload is None:
         raise DamagedRecord("it is not JSON")
     return payload
 
 
 def seal_record(collection: str, standing: Standing, many: int) -> EncodedRecord:
-    """Fields of so many bytes, and more, lie apart."""
+    """Encode a record. Bytes fields of this size or more get files of their own."""
     contents: dict[str, bytes] = {}
     if isinstance(standing, Record):
         contents = {
@@ -149,7 +144,7 @@ def seal_record(collection: str, standing: Standing, many: int) -> EncodedRecord
 
 
 def without(record: Record, fields: Mapping[str, object]) -> Record:
-    """The record without these fields."""
+    """Return the record without these fields."""
     return (
         replace(record, fields={name: value for name, value in record.fields.items() if name not in fields})
         if fields
@@ -158,17 +153,20 @@ def without(record: Record, fields: Mapping[str, object]) -> Record:
 
 
 def unseal_record(text: bytes, collection: Collection) -> DecodedRecord:
-    """What stands in a record's file. Raises `DamagedRecord`, or `ForeignFile` for whole JSON
-    that is no record of this collection.
+    """Decode the text of a record's file.
+
+    Raises:
+        DamagedRecord: The file is damaged.
+        ForeignFile: The file is valid JSON, but not a record of this collection.
     """
     try:
         payload = unseal(text)
     except DamagedRecord as damage:
         parsed = _parse_object(text)
         if parsed is None and _is_json(text):
-            raise ForeignFile("it is no record") from damage
+            raise ForeignFile("it is not a record") from damage
         if parsed is not None and not _OURS & parsed.keys():
-            raise ForeignFile("it is no record") from damage
+            raise ForeignFile("it is not a record") from damage
         raise
     if payload.get("collection") != collection.name:
         raise ForeignFile(f"it is a record of '{payload.get('collection')}'")
@@ -183,7 +181,7 @@ def unseal_record(text: bytes, collection: Collection) -> DecodedRecord:
             del fields[name]
         return DecodedRecord(from_json(collection, payload), apart)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as exc:
-        raise DamagedRecord(f"it is no whole record ({type(exc).__name__}: {exc})", payload) from exc
+        raise DamagedRecord(f"it is not a complete record ({type(exc).__name__}: {exc})", payload) from exc
 
 
 def _checksum(rest: bytes) -> str:

@@ -1,11 +1,10 @@
-"""Many files changed as one: what a call writes is kept whole or not at all, whenever
-the process or the machine stops.
+"""Atomic changes of several files, across crashes of the process or the machine.
 
-staging.d/<name>         new contents, written and waited for before anything is changed
-staging.d/journal.json   the renames and removals that make them count, in order; there while they are carried out
+    staging.d/<name>         new contents, written and synced before anything is changed
+    staging.d/journal.json   the renames and removals in order; exists while they run
 
-Until the journal is there nothing has happened; once it is, everything has: whoever has
-the lock next carries out what is left. A change of one file is one rename and needs no
+Before the journal exists, nothing has changed. Afterwards the change is decided: the
+next holder of the lock completes it. A change of one file is one rename and needs no
 journal.
 """
 
@@ -29,8 +28,9 @@ STAGING, JOURNAL = ("staging.d",), "journal.json"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The staged file takes its place, or where none is named, the file there is
-    removed. Repeating a step changes nothing.
+    """Moves a staged file to its place, or removes the file if none is staged.
+
+    Repeating a step changes nothing.
     """
 
     folder: tuple[str, ...]
@@ -40,15 +40,16 @@ class Step:
 
 @dataclass(slots=True)
 class StagedCommit:
-    """What one commit is going to do: new contents under their names in the staging
-    folder, links to files kept, and the steps.
+    """Content of one commit: new contents, links to kept files, and the steps.
+
+    New contents are keyed by their names in the staging folder.
     """
 
     contents: dict[str, bytes] = field(default_factory=dict)
     kept: list[tuple[tuple[str, ...], str, str]] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     in_any_order: bool = True
-    """Whether a crash between the steps leaves what may be left."""
+    """Whether a crash between the steps leaves an allowed state."""
     begun: bool = False
     """Whether anything may have changed."""
 
@@ -58,7 +59,7 @@ class StagedCommit:
         self.steps.append(Step(folder, name, staged))
 
     def keep(self, folder: tuple[str, ...], name: str, to: tuple[str, ...], new: str) -> None:
-        """Let the file as it is now be found under another name too."""
+        """Give the present file a second name."""
         staged = _fresh()
         self.kept.append((folder, name, staged))
         self.steps.append(Step(to, new, staged))
@@ -68,18 +69,19 @@ class StagedCommit:
 
 
 class Commits:
-    """Carries out what is staged. Every method but `interrupted` wants the lock."""
+    """Carries out staged commits. All methods except `is_interrupted` need the lock."""
 
     def __init__(self, store: str, disk: Disk, thresholds: Thresholds) -> None:
         self._store, self._disk, self._thresholds = store, disk, thresholds
 
     def is_interrupted(self) -> bool:
-        """Whether a commit is under way, or was when its process died."""
+        """Whether a commit is running, or was when its process died."""
         return self._disk.exists(STAGING, JOURNAL)
 
     def prepare(self, staged: StagedCommit) -> None:
-        """Write the new contents and wait for them. On failure nothing is left and
-        nothing has changed.
+        """Write and sync the new contents.
+
+        On failure nothing remains and nothing has changed.
         """
         self._disk.check_writable()
         for folder in {s.folder for s in staged.steps if s.staged is not None}:
@@ -101,18 +103,18 @@ class Commits:
             list(pool.map(lambda item: self._disk.write_new(STAGING, *item), contents.items()))
 
     def forget(self, staged: StagedCommit) -> None:
-        """Take back what was prepared."""
+        """Remove the prepared files."""
         for step in staged.steps:
             if step.staged is not None:
                 with suppress(OSError):
                     self._disk.remove(STAGING, step.staged)
 
     def carry_out(self, staged: StagedCommit, announce: Callable[[], None]) -> None:
-        """Make what was prepared count, and wait until it is kept. `announce` is called
-        before the first change, and after the journal is there.
+        """Apply what was prepared, and wait until it is durable.
 
-        Where it raises, nothing has changed, but for `IncompleteCommit`: that leaves open what
-        has, and the journal settles it.
+        `announce` is called before the first change, after the journal is written. If
+        this raises, nothing has changed. The exception is `IncompleteCommit`: the state is
+        open then, and the journal settles it.
         """
         journaled = len(staged.steps) > 1 and not staged.in_any_order
         try:
@@ -123,7 +125,7 @@ class Commits:
         except BaseException:
             with _open_until_done(staged):
                 if self._disk.remove(STAGING, JOURNAL):
-                    self._disk.sync_folder(STAGING)  # before what it names goes
+                    self._disk.sync_folder(STAGING)  # before the files that it names are removed
             staged.begun = False
             self.forget(staged)
             raise
@@ -146,14 +148,14 @@ class Commits:
         self._disk.sync_folder(STAGING)
 
     def finish(self, steps: Sequence[Step]) -> None:
-        """Carry out what is left of these."""
+        """Complete these steps."""
         self._do(steps)
         self._settle(steps)
         self._disk.remove(STAGING, JOURNAL)
         self._disk.sync_folder(STAGING)
 
     def _do(self, steps: Sequence[Step]) -> int:
-        """Take these steps; how many they were."""
+        """Run these steps and return their number."""
         for step in steps:
             if step.staged is None:
                 self._disk.remove(step.folder, step.name)
@@ -162,7 +164,7 @@ class Commits:
         return len(steps)
 
     def _settle(self, steps: Sequence[Step]) -> None:
-        """Wait until the steps are on the disk."""
+        """Wait until the steps are durable."""
         for folder in dict.fromkeys(s.folder for s in steps):
             with suppress(FileNotFoundError):
                 self._disk.sync_folder(folder)
@@ -170,7 +172,7 @@ class Commits:
     # -- after a crash -----------------------------------------------------------------
 
     def unfinished_steps(self) -> list[Step]:
-        """The steps of a commit that its process did not finish."""
+        """Return the steps of a commit that its process did not finish."""
         try:
             text = self._disk.read(STAGING, JOURNAL)
             if text is None:
@@ -179,12 +181,13 @@ class Commits:
         except (DamagedRecord, NotRegularFile, KeyError, TypeError) as exc:
             path = self._disk.root.joinpath(*STAGING, JOURNAL)
             raise StoreError(
-                self._store, f"'{path}' cannot be read ({exc}); move it away to go on without what it says"
+                self._store, f"'{path}' cannot be read ({exc}); to go on without its changes, move it"
             ) from exc
 
     def left_behind(self) -> dict[str, int]:
-        """What dead processes staged and never used, with its size. With the lock:
-        nobody else is preparing anything.
+        """Return the sizes of files that dead processes left, by name.
+
+        It needs the lock, so that nobody else prepares a commit.
         """
         foreign = {JOURNAL, *self._disk.folders(STAGING)}
         return {
@@ -192,7 +195,7 @@ class Commits:
         }
 
     def clean(self) -> None:
-        """Remove it."""
+        """Remove the files that dead processes left."""
         for name in self.left_behind():
             self._disk.remove(STAGING, name)
 

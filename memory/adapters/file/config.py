@@ -1,4 +1,4 @@
-"""What the adapter can do at best, and its options."""
+"""Capabilities and options of the adapter."""
 
 from __future__ import annotations
 
@@ -37,14 +37,16 @@ Mode = Annotated[Literal["rw", "ro"], Field(description="'rw' or 'ro'")]
 
 @dataclass(frozen=True, slots=True)
 class FileConfig(StoreOptions):
-    """Where the folder is and how it is used.
+    """Location and options of a folder.
 
-    With `fsync`, a write is acknowledged when the disk has it; without, the death of
-    the machine may cost the last half minute, that of a process nothing. `lock_timeout`
-    is how many seconds a call waits for other processes' writes before it fails as
-    `StoreUnavailable`. `cache_bytes` bounds what queries and searches keep in memory.
-    `mode=ro` opens a folder to read and search only; one that may not be written is
-    opened so without being asked.
+    Args:
+        fsync: Acknowledge a write only when it is on disk. Without, a crash of the
+            machine may lose the last half minute; a crash of the process loses nothing.
+        mode: "ro" opens the folder for reading and searching only. A folder without
+            write permission is always opened so.
+        lock_timeout: Seconds that a call waits for other processes' writes before it
+            raises `StoreUnavailable`.
+        cache_bytes: Most bytes that queries and searches keep in memory.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"path", "thresholds"})
@@ -58,8 +60,9 @@ class FileConfig(StoreOptions):
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> FileConfig:
-    """The config of `file:///absolute/folder` or `file:relative/folder` (see
-    `memory.ports.local_paths`), with options in the query part or apart.
+    """Parse `file:///absolute/folder` or `file:relative/folder`.
+
+    Options may be in the query part or separate. See `memory.ports.local_paths` for paths.
     """
     if sys.platform == "win32":
         raise wrong(
@@ -76,5 +79,5 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> FileConfig:
         )
     folder = unquote(place)
     if not folder.strip("/") or "\0" in folder:
-        raise wrong(name, "write 'file:///' and the path of a folder of its own, or 'file:relative/folder'")
+        raise wrong(name, "write 'file:///' and the path of a separate folder, or 'file:relative/folder'")
     return FileConfig.read(name, query, options, path=absolute_path(folder))

@@ -1,8 +1,10 @@
-"""The folder on disk: files read whole, written beside and renamed into place, no
-symbolic link followed, nobody else let in.
+"""File access below one root folder.
 
-Folders are opened step by step from the root, each without following a link, and files
-relative to their folder: what another process swaps in between leads nowhere.
+Files are read whole, and written to a temporary file that is renamed. No symbolic link
+is followed, and other users have no access.
+
+Folders are opened step by step from the root, without following links, and files
+relative to their folder. A process that swaps a path meanwhile gains nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ RETRIES, FIRST_DELAY = 5, 0.01
 
 
 def flush(fd: int) -> None:
-    """Wait until the disk itself has it: on macOS fsync stops at the disk's own memory."""
+    """Wait until the disk has the data; on macOS fsync stops at the disk's cache."""
     if sys.platform == "darwin":
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
     else:
@@ -40,16 +42,17 @@ def flush(fd: int) -> None:
 
 
 class NotRegularFile(Exception):
-    """What stands there is no plain file, so it is not read."""
+    """The path is not a plain file, so it is not read."""
 
 
 class DirectoryOrDevice(NotRegularFile):
-    """A folder or a device stands there. The store makes none in the place of a file."""
+    """The path is a folder or a device, which the store never creates for a file."""
 
 
 class Disk:
-    """Everything below one root. `fsync` says whether what was written is waited for.
-    With `read_only` nothing is ever changed.
+    """Everything below one root.
+
+    `fsync` says whether writes are synced. With `read_only` nothing is ever changed.
     """
 
     def __init__(self, root: Path, fsync: bool, read_only: bool = False) -> None:
@@ -58,11 +61,12 @@ class Disk:
         self._root: int | None = None
 
     def open(self) -> bool:
-        """Take the root. It is made where it is missing; one that may not be written is
-        taken to read only.
+        """Open the root folder, and create it if it is missing.
+
+        A folder without write permission is opened for reading only.
 
         Returns:
-            False where it is to be read only, and is not there.
+            False if the folder is missing and opened for reading only.
         """
         there = self.root.is_dir()
         self.read_only = self._asked_to_read or (there and not _may_be_written(self.root))
@@ -81,8 +85,9 @@ class Disk:
             self._root = None
 
     def check_root(self) -> None:
-        """Raise `FolderMismatch` unless the open folder is the one under its path: what is
-        written to another would be lost.
+        """Raise `FolderMismatch` unless the path still leads to the open folder.
+
+        Writes to another folder would be lost.
         """
         try:
             found = os.stat(self.root)
@@ -95,8 +100,11 @@ class Disk:
 
     @contextmanager
     def folder(self, parts: Parts) -> Iterator[int]:
-        """A descriptor of the folder. Raises `FileNotFoundError` where it is not there,
-        `Symlink` where it is a link.
+        """Yield a descriptor of the folder.
+
+        Raises:
+            FileNotFoundError: The folder does not exist.
+            Symlink: The folder is a symbolic link.
         """
         fd = os.dup(self._handle())
         try:
@@ -117,9 +125,9 @@ class Disk:
         except OSError as exc:
             if exc.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(part, fd):
                 raise Symlink("/".join(path)) from exc
-            if exc.errno == errno.ENOTDIR:  # somebody else's: nothing of ours is in it
+            if exc.errno == errno.ENOTDIR:  # a foreign file; none of our files are below it
                 raise FileNotFoundError(
-                    errno.ENOENT, "a file stands in the place of a folder", "/".join(path)
+                    errno.ENOENT, "a file is in the place of a folder", "/".join(path)
                 ) from exc
             if exc.errno == errno.EACCES:
                 raise PermissionError(exc.errno, exc.strerror, "/".join(path)) from exc
@@ -128,14 +136,12 @@ class Disk:
         return inner
 
     def check_writable(self) -> None:
-        """Raise `ReadOnly` where nothing may be changed."""
+        """Raise `ReadOnly` if the folder is opened for reading only."""
         if self.read_only:
             raise ReadOnly(errno.EROFS, "opened to read only", str(self.root))
 
     def make_folder(self, parts: Parts) -> None:
-        """Make it and those above it, for this user alone, and wait until they are
-        kept.
-        """
+        """Create the folder and its parents for this user only, and sync them."""
         with suppress(FileNotFoundError), self.folder(parts):
             return
         self.check_writable()
@@ -146,11 +152,11 @@ class Disk:
                 except FileExistsError:
                     continue
                 with self.folder(parts[:depth]) as made:
-                    os.fchmod(made, 0o700)  # whatever the umask
+                    os.fchmod(made, 0o700)  # independent of the umask
                 self._sync(above)
 
     def names(self, parts: Parts) -> list[str]:
-        """What is in the folder; nothing where there is none."""
+        """Return the names in the folder; none if it does not exist."""
         try:
             with self.folder(parts) as fd:
                 return os.listdir(fd)
@@ -158,7 +164,7 @@ class Disk:
             return []
 
     def folders(self, parts: Parts) -> list[str]:
-        """The folders in the folder, links left out."""
+        """Return the names of folders in the folder, without links."""
         try:
             with self.folder(parts) as fd, os.scandir(fd) as entries:
                 return [e.name for e in entries if e.is_dir(follow_symlinks=False)]
@@ -166,7 +172,7 @@ class Disk:
             return []
 
     def sync_folder(self, parts: Parts) -> None:
-        """Wait until the folder's names are kept."""
+        """Sync the names in the folder."""
         if self.fsync:
             with self.folder(parts) as fd:
                 self._sync(fd)
@@ -178,8 +184,10 @@ class Disk:
     # -- files -------------------------------------------------------------------------
 
     def read(self, parts: Parts, name: str) -> bytes | None:
-        """The whole file, None where there is none. Raises `NotRegularFile` for a link, a
-        folder or a device.
+        """Return the content of the file; None if it does not exist.
+
+        Raises:
+            NotRegularFile: The path is a link, a folder or a device.
         """
         try:
             with self.folder(parts) as fd:
@@ -196,8 +204,9 @@ class Disk:
         return True
 
     def write_new(self, parts: Parts, name: str, content: bytes) -> None:
-        """A file that was not there, with its content waited for; its name is not until
-        the folder is synced. Nothing is left on failure.
+        """Create a file with synced content. Its name is durable after `sync_folder`.
+
+        On failure nothing remains.
         """
         self.check_writable()
         with self.folder(parts) as folder:
@@ -215,8 +224,10 @@ class Disk:
             os.close(fd)
 
     def copy(self, parts: Parts, name: str, to: Parts, new: str) -> bool:
-        """Give the file a second name, or where the disk knows none, copy it. False
-        where there is no such file.
+        """Link the file to a second name, or copy it if the disk has no links.
+
+        Returns:
+            False if the file does not exist.
         """
         self.check_writable()
         try:
@@ -237,12 +248,11 @@ class Disk:
         return True
 
     def rename(self, parts: Parts, name: str, to: Parts, new: str) -> bool:
-        """Put the file in the place of what is there, in one step. False where there is
-        no such file. Of two names of one file the first goes too, which the system
-        leaves as it is.
+        """Move the file over the target in one step; return False if it does not exist.
 
-        Virus scanners and indexers hold files for moments on some systems: a refusal is
-        tried again five times, each time a little later.
+        If both names are links to one file, the first name is removed, too; the system
+        would keep it. On some systems, virus scanners and indexers hold files for
+        moments. A refused rename is therefore retried five times, with growing pauses.
         """
         self.check_writable()
         delay = FIRST_DELAY
@@ -264,7 +274,7 @@ class Disk:
         raise AssertionError("the last attempt returns or raises")  # pragma: no cover
 
     def remove(self, parts: Parts, name: str) -> bool:
-        """False where there is no such file."""
+        """Remove a file; return False if it does not exist."""
         self.check_writable()
         try:
             with self.folder(parts) as fd:
@@ -274,7 +284,7 @@ class Disk:
         return True
 
     def remove_folder(self, parts: Parts) -> bool:
-        """False where something is in it, or it is not there."""
+        """Remove a folder; return False if it is not empty or does not exist."""
         self.check_writable()
         try:
             with self.folder(parts[:-1]) as above:
@@ -288,7 +298,7 @@ class Disk:
         return True
 
     def size(self, parts: Parts, name: str) -> int:
-        """Bytes of the file, 0 where there is none."""
+        """Return the size of the file in bytes; 0 if it does not exist."""
         try:
             with self.folder(parts) as fd:
                 return os.stat(name, dir_fd=fd, follow_symlinks=False).st_size
@@ -297,21 +307,24 @@ class Disk:
 
 
 def read_at(folder: int, name: str) -> bytes:
-    """The whole file in the open folder. Raises `FileNotFoundError`, and `NotRegularFile` for a
-    link, a folder or a device.
+    """Return the content of a file in an open folder.
+
+    Raises:
+        FileNotFoundError: The file does not exist.
+        NotRegularFile: The path is a link, a folder or a device.
     """
     try:
         fd = os.open(name, _READ, dir_fd=folder)
     except OSError as exc:
         if exc.errno in (errno.ELOOP, errno.EMLINK):
-            raise NotRegularFile("a symbolic link stands there, and none is followed") from exc
+            raise NotRegularFile("it is a symbolic link, and links are not followed") from exc
         if exc.errno == errno.ENXIO:
-            raise DirectoryOrDevice("no plain file stands there") from exc
+            raise DirectoryOrDevice("it is not a plain file") from exc
         raise
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise DirectoryOrDevice("no plain file stands there")
+            raise DirectoryOrDevice("it is not a plain file")
         pieces = []
         while piece := os.read(fd, max(found.st_size + 1, 65_536)):
             pieces.append(piece)
@@ -321,7 +334,7 @@ def read_at(folder: int, name: str) -> bytes:
 
 
 def _may_be_written(root: Path) -> bool:
-    """Whether this user may write the folder, and the file that every writer locks."""
+    """Whether this user may write the folder and the lock file."""
     lock = root / LOCK
     return os.access(root, os.W_OK) and (os.access(lock, os.W_OK) or not lock.exists())
 

@@ -1,4 +1,7 @@
-"""The operating system's errors as ours. What is not known here is not retryable."""
+"""Translates errors of the operating system.
+
+Unknown errors become errors that are not retryable.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,15 @@ _FAILING = (
 )
 
 _KEPT = (
-    "nothing of this call was kept, everything acknowledged before it was. Make room on the disk and call again; a deletion too needs a little room "
-    "first, for the tombstone, before it frees any"
+    "nothing of this call was kept; earlier acknowledged writes were. Make room on the disk and call again; a deletion also needs a little room "
+    "for its tombstone, before it frees any"
 )
 
 
 class Symlink(Exception):
-    """A symbolic link where the store has a folder or a file of its own. It is not
-    followed: it may lead anywhere.
+    """A symbolic link in the place of a file or folder of the store.
+
+    It is not followed, because it may lead anywhere.
     """
 
     def __init__(self, path: str) -> None:
@@ -37,13 +41,14 @@ class Symlink(Exception):
 
 
 class IncompleteCommit(OSError):
-    """The system failed after a change was decided: it is carried out in part, and
-    whoever has the lock next carries out the rest.
+    """The system failed after a change was decided, so it is applied in part.
+
+    The next holder of the lock completes it.
     """
 
 
 class FolderMismatch(Exception):
-    """Under the store's path there is another folder than the open one, or none."""
+    """The store's path leads to another folder than the open one, or to none."""
 
     def __init__(self, folder: str, happened: str) -> None:
         super().__init__(folder, happened)
@@ -51,15 +56,15 @@ class FolderMismatch(Exception):
 
 
 class ReadOnly(OSError):
-    """The folder is opened to read only: an `EROFS` of that folder."""
+    """The folder is opened for reading only: an `EROFS` of that folder."""
 
 
 def translate(store: str, error: BaseException) -> Exception | None:
-    """Our error for the system's; None for what is not the system's."""
+    """Return our error for an error of the system; None for any other error."""
     if isinstance(error, Symlink):
         return StoreError(
             store,
-            f"'{error.path}' is a symbolic link, and the store follows none below its folder; put the folder itself there",
+            f"'{error.path}' is a symbolic link, which the store does not follow below its folder; replace it by the folder itself",
         )
     if isinstance(error, FolderMismatch):
         return StoreError(
@@ -86,7 +91,7 @@ def translate(store: str, error: BaseException) -> Exception | None:
             store, f"the disk has no room left, or the file would be too large ({said}); {_KEPT}"
         )
     if error.errno in _REFUSED:
-        return StoreUnavailable(store, f"the folder refuses reading or writing ({said})")
+        return StoreUnavailable(store, f"the folder refuses access ({said}); check its permissions")
     if error.errno in _FAILING:
-        return StoreUnavailable(store, f"the disk failed ({said})")
+        return StoreUnavailable(store, f"the disk failed ({said}); check it and try again")
     return StoreError(store, f"the system refused ({said})")

@@ -1,5 +1,6 @@
-"""Finds files and folders that the store did not make. They are reported and left
-alone.
+"""Finds files and folders that the store did not create.
+
+They are reported and not touched.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ _OWN_FILES = frozenset({"store.json", LOCK, LOG})
 _OWN_FOLDERS = frozenset({STAGING[0], QUARANTINE})
 _COUNTED = frozenset({PARTITION, f"{PARTITION}.bak"})
 LOOKED_AT = 10_000
-"""Names that one call looks at, at most."""
+"""Most names that one call examines."""
 
 
 def foreign_names(disk: Disk, most: int) -> list[str]:
-    """Paths of what is not ours below the root, sorted; at most so many, and among the
-    first names alone.
+    """Return foreign paths below the root, sorted, at most `most`.
+
+    Only the first names are examined.
     """
     found = list[str]()
     for looked_at, (path, is_ours) in enumerate(_walk(disk)):
@@ -33,7 +35,7 @@ def foreign_names(disk: Disk, most: int) -> list[str]:
 
 
 def _walk(disk: Disk) -> Iterator[tuple[str, bool]]:
-    """Every name, and whether the store makes such names there."""
+    """Yield every name, and whether the store uses such names there."""
     for tenant, is_folder in _names(disk, ()):
         is_own = tenant in (_OWN_FOLDERS if is_folder else _OWN_FILES)
         is_tenant = is_folder and is_name(tenant)
@@ -66,8 +68,9 @@ def _is_record(name: str) -> bool:
 
 
 def _names(disk: Disk, parts: tuple[str, ...]) -> list[tuple[str, bool]]:
-    """What is in a folder, and whether each is a folder; nothing where it cannot be
-    read.
+    """Return the names in a folder, and whether each is a folder.
+
+    The result is empty if the folder cannot be read.
     """
     try:
         folders = set(disk.folders(parts))

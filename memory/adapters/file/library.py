@@ -1,14 +1,13 @@
-"""The folder as a whole: the layout, who may write, and what has changed since this
-process last looked.
+"""The folder as a whole: its layout, its lock, and changes by other processes.
 
-store.json              the version of this layout, and the note of the format (`memory.ports.formats`)
+store.json              the version of this layout and the note of the format (`memory.ports.formats`)
 store.lock              see `lock`
 changes.log             see `changes`
 staging.d/              see `commits`
-quarantine.d/            bad files, under the path they stood at
+quarantine.d/           bad files, under their former path
 <tenant>/<scope>/partition.json              see `partitions`
-<tenant>/<scope>/<collection>/<id>.json      see `records`; `<id>.json.bak` the version before, `<id>.<field>.bytes` a field of many bytes
-<tenant>/unseen.d/<collection>/<id>.json    see `names`
+<tenant>/<scope>/<collection>/<id>.json      see `records`; `<id>.json.bak` is the previous version, `<id>.<field>.bytes` a large bytes field
+<tenant>/unseen.d/<collection>/<id>.json     see `names`
 """
 
 from __future__ import annotations
@@ -37,14 +36,16 @@ log = logging.getLogger(__name__)
 
 SCHEMA = 4
 TAKEN_OVER = (3,)
-"""Layouts of before that this one only adds to (of 3: bytes in files of their own): a
-folder of these is one of this when it is opened.
+"""Earlier layouts that this one only extends.
+
+A folder with such a layout is upgraded when it is opened. Layout 3 has no separate
+files for bytes.
 """
 _SCHEMA_FILE = "store.json"
 
 
 class Library:
-    """Used by one thread at a time."""
+    """The whole folder. It is used by one thread at a time."""
 
     def __init__(self, store: str, config: FileConfig) -> None:
         self._store, self.thresholds = store, config.thresholds
@@ -57,7 +58,7 @@ class Library:
         self.tables = Tables(self.disk, self.records, self.partitions, config.cache_bytes)
         self._locked = False
         self.noted: str | None = None
-        """The note of the format as the opening found it, or made it."""
+        """Note of the format as found or created at open."""
 
     # -- life --------------------------------------------------------------------------
 
@@ -75,7 +76,7 @@ class Library:
                 self.disk.make_folder(STAGING)
                 self.changes.open()
                 self._finish_what_was_interrupted()
-                if found != SCHEMA:  # once nothing is left that was begun under the layout of before
+                if found != SCHEMA:  # only after completing all changes begun under the earlier layout
                     self._say_schema(self.noted)
                 self.commits.clean()
         except BaseException:
@@ -97,11 +98,11 @@ class Library:
 
     def _nothing_to_read(self) -> ConfigError:
         return ConfigError(
-            f"store '{self._store}': {self.disk.root} is opened to read only, and holds no memory; open it to write first"
+            f"store '{self._store}': {self.disk.root} is opened to read only, and contains no store; open it for writing first"
         )
 
     def join(self) -> None:
-        """Open beside another of this process that made all ready."""
+        """Open beside another library of this process that has prepared the folder."""
         self.disk.open()
         self.changes.open()
 
@@ -112,8 +113,9 @@ class Library:
         self.tables.forget()
 
     def schema(self) -> tuple[int | None, str | None]:
-        """The version of the layout on disk, None where there is none yet, and the note
-        of the format.
+        """Return the version of the layout and the note of the format.
+
+        The version is None if there is none yet.
         """
         try:
             text = self.disk.read((), _SCHEMA_FILE)
@@ -122,11 +124,11 @@ class Library:
         except (DamagedRecord, NotRegularFile, KeyError, TypeError, ValueError) as exc:
             raise StoreError(
                 self._store,
-                f"'{self.disk.root / _SCHEMA_FILE}' cannot be read ({exc}); is this the folder of a file store?",
+                f"'{self.disk.root / _SCHEMA_FILE}' cannot be read ({exc}); check that this is the folder of a file store",
             ) from exc
 
     def swap_format(self, before: str | None, after: str, deadline: float) -> bool:
-        """Replace the note of the format if it is still that one."""
+        """Replace the note of the format if it equals `before`."""
         with self.hold_lock(deadline):
             if self.schema()[1] != before:
                 return False
@@ -141,7 +143,7 @@ class Library:
         self.commits.carry_out(staged, lambda: None)
 
     def _checked_schema(self) -> tuple[int | None, str | None]:
-        """As `schema`, refused where this release does not know it."""
+        """Return `schema()`; raise if this release does not know the layout."""
         found, noted = self.schema()
         FormatNote.parse(self._store, noted)
         if found is None or found == SCHEMA or found in TAKEN_OVER:
@@ -149,7 +151,7 @@ class Library:
         if found > SCHEMA:
             raise StoreError(
                 self._store,
-                f"the folder '{self.disk.root}' was made by a newer release (layout {found}, this one knows {SCHEMA}); upgrade",
+                f"the folder '{self.disk.root}' was made by a newer release (layout {found}, this one supports {SCHEMA}); upgrade memory-tiers",
             )
         raise StoreError(
             self._store,
@@ -161,8 +163,10 @@ class Library:
 
     @contextmanager
     def hold_lock(self, deadline: float) -> Iterator[None]:
-        """No other process writes; whatever one that died had begun is done, and every
-        change so far is known. May be nested.
+        """Hold the lock; may be nested.
+
+        No other process writes meanwhile. Changes of dead processes are completed, and
+        every change so far is known.
         """
         if self._locked:
             yield
@@ -178,11 +182,10 @@ class Library:
                 self._locked = False
 
     def steady(self, deadline: float) -> None:
-        """Learn what has changed, and wait until of that no change of several files is
-        under way.
+        """Learn what has changed, and wait for changes of several files among it.
 
-        In this order: a change is noted once its journal is there, so what was heard of
-        either has one or is done.
+        The order matters: such a change is logged after its journal is written. So a
+        logged change either still has its journal or is complete.
         """
         self.disk.check_root()
         self._listen()
@@ -195,10 +198,10 @@ class Library:
         if steps and self.disk.read_only:
             raise StoreUnavailable(
                 self._store,
-                f"{self.disk.root} is opened to read only, and a process died while it changed several files; open it to write once",
+                f"{self.disk.root} is opened to read only, and a process died while it changed several files; open it for writing once",
             )
         if steps:
-            self._listen()  # before it notes: what others noted meanwhile would be passed over
+            self._listen()  # first, or lines that others logged meanwhile would be skipped
             self.changes.note("/".join((*s.folder, s.name)) for s in steps)
             self.tables.mark_changed("/".join((*s.folder, s.name)) for s in steps)
             self.commits.finish(steps)
@@ -214,11 +217,11 @@ class Library:
     # -- looking -----------------------------------------------------------------------
 
     def look(self, collection: Collection, keys: Sequence[Key], deadline: float) -> list[PlaceContent]:
-        """What stands under the keys at one moment. Takes the lock only to restore or
-        to quarantine, and where others write all the while.
+        """Read the values under the keys, all at one moment.
 
-        Where there is only something to quarantine, and the lock is not to be had, it
-        is left to the next: its neighbours are served.
+        It takes the lock only to restore or quarantine, or if others write all the
+        time. If there is only something to quarantine and the lock is not free, a later
+        call does it, and the other records are returned.
         """
         looks: list[PlaceContent] = []
         for _ in range(self.thresholds.looks):
@@ -228,7 +231,7 @@ class Library:
                 break
             alone = (
                 len(keys) == 1 and looks[0].standing is not None
-            )  # it is whole: bytes that lie apart are those that its file says
+            )  # it is complete: its separate bytes are those that its file names
             if alone or not self.changes.any():
                 return looks
         try:
@@ -240,15 +243,17 @@ class Library:
             return looks
 
     def find_locked(self, collection: Collection, key: Key) -> PlaceContent:
-        """What stands under the key; what must be restored or quarantined is. With the
-        lock.
+        """Read the value under the key, and restore or quarantine it if needed.
+
+        It needs the lock.
         """
         look = self._find(collection, key)
         return self.sound(look.place, collection, key) if self.records.to_mend(look) else look
 
     def sound(self, place: Place, collection: Collection, key: Key | None = None) -> PlaceContent:
-        """What is there, restored where it must and can be, and quarantined where it
-        cannot. With the lock.
+        """Read a place; restore it if needed and possible, else quarantine it.
+
+        It needs the lock.
         """
         look = self.records.look(place, collection, key)
         if not self.records.to_mend(look):
@@ -269,11 +274,11 @@ class Library:
         return foreign or PlaceContent(place_in(collection.name, key, UNSEEN))
 
     def table(self, table: Table, collection: Collection, deadline: float) -> LoadedTable:
-        """Everything in a table, as of now. Call `steady` first."""
+        """Return everything in a table as of now. Call `steady` first."""
         loaded = self.tables.find_loaded(table)
         if loaded is None:
             with self.hold_lock(deadline):
-                pass  # what was heard of before this table was listened for is done
+                pass  # waits until changes logged before this table was loaded are complete
             self.tables.load(table, collection)
         if self.tables.stale:
             with self.hold_lock(deadline):
@@ -281,13 +286,14 @@ class Library:
         return self.tables.find_loaded(table) or self.table(table, collection, deadline)
 
     def fresh(self, entry: Entry, collection: Collection) -> Standing | None:
-        """What a query found, as it stands on disk; None where that is no longer it,
-        which is then known.
+        """Read the record of a query's match from disk.
+
+        The result is None if it has changed; the cache then knows the change.
         """
         look = self.records.look(entry.place, collection, entry.key)
         found = (
             look.standing or look.before
-        )  # the version before where that could not be put back: a full disk, or one that only reads
+        )  # the previous version if it could not be restored, because the disk is full or read-only
         if found is not None and outline(found, look.apart) == entry.standing and look.apart == entry.apart:
             return found
         self.tables.mark_changed([str(entry.place)])
@@ -295,5 +301,5 @@ class Library:
 
 
 def deadline_in(seconds: float) -> float:
-    """That many seconds from now on the monotonic clock."""
+    """Return the time in `seconds` from now on the monotonic clock."""
     return time.monotonic() + seconds

@@ -1,7 +1,7 @@
-"""One writer at a time, among all processes: a lock on `store.lock` that the kernel
-takes back from whoever dies.
+"""Lock that lets one process write at a time: a lock on `store.lock`.
 
-The file says who took it last, so that whoever waits in vain can name them.
+The kernel releases it when the process ends. The file names the last holder, so that a
+process that waits in vain can report it.
 """
 
 from __future__ import annotations
@@ -27,23 +27,25 @@ _SHORTEST, _LONGEST = 0.0002, 0.004
 
 
 class Lock:
-    """Not for several threads of one store: its calls come one after the other."""
+    """Lock of one store. Its calls must not run concurrently."""
 
     def __init__(self, store: str, root: Path) -> None:
         self._store, self._path = store, root / LOCK
 
     @contextmanager
     def hold(self, deadline: float, reading: bool = False) -> Iterator[None]:
-        """Have the lock, by `deadline` of the monotonic clock; with `reading` beside
-        others who read.
+        """Hold the lock, acquired before `deadline` of the monotonic clock.
+
+        With `reading`, several readers may hold it at once.
 
         Raises:
-            StoreUnavailable: It was not free in time; the message names the file and who holds it.
+            StoreUnavailable: It was not free in time; the message names the file and
+                the holder.
         """
         fd = self._open_file(reading)
         try:
             self._take(fd, deadline, reading)
-            while not self._is_still(fd):  # someone removed the file: who comes later has another
+            while not self._is_still(fd):  # someone removed the file, and later processes lock another one
                 os.close(fd)
                 fd = self._open_file(reading)
                 self._take(fd, deadline, reading)
@@ -54,7 +56,7 @@ class Lock:
             finally:
                 fcntl.flock(
                     fd, fcntl.LOCK_UN
-                )  # closing is not enough where a forked child has the file open too
+                )  # closing is not enough if a forked child has the file open, too
         finally:
             os.close(fd)
 
@@ -66,7 +68,7 @@ class Lock:
         )
 
     def _is_still(self, fd: int) -> bool:
-        """Whether this is the file under the lock's name."""
+        """Whether this still is the file under the lock's name."""
         try:
             return os.path.samestat(os.fstat(fd), os.stat(self._path, follow_symlinks=False))
         except FileNotFoundError:
@@ -82,7 +84,7 @@ class Lock:
                 if left <= 0:
                     raise StoreUnavailable(
                         self._store,
-                        f"the lock '{self._path}' was not free in time: {self._holder()} holds it; nothing was written",
+                        f"the lock '{self._path}' was not free in time: {self._holder()} holds it; nothing was written; try again",
                     ) from exc
                 time.sleep(min(delay, left))
                 delay = min(delay * 2, _LONGEST)
@@ -96,8 +98,8 @@ class Lock:
             "since": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         text = json.dumps(note).encode() + b"\n"
-        with suppress(OSError):  # a full disk does not keep anyone from the lock
-            os.fchmod(fd, 0o600)  # whatever the umask
+        with suppress(OSError):  # a full disk must not prevent locking
+            os.fchmod(fd, 0o600)  # independent of the umask
             os.pwrite(fd, text.ljust(200), 0)
 
     def _holder(self) -> str:

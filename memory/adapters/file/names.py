@@ -1,10 +1,13 @@
-"""What things are called on disk. No two names meet, also where upper and lower case or
-accents are one, and none leads out of its folder.
+"""Names of files and folders.
 
-Every byte but `a-z 0-9 _ -` is percent-encoded, upper case too: so no name of a user's
-holds a dot, and names with one are the store's own. Names of devices (`con`, `nul`)
-have their first letter encoded. A name too long for a folder is cut, and its digest
-follows after a `~`: then the whole name stands inside (`partition.json`, the record).
+Different texts have different names, even if the disk ignores case or accents. No name
+leads out of its folder.
+
+Every byte except `a-z 0-9 _ -` is percent-encoded, including upper case. So no name of
+a user contains a dot, and names with a dot belong to the store. Names of devices
+(`con`, `nul`) have their first letter encoded. A name that is too long is truncated and
+followed by `~` and its digest; the full name is in a file (`partition.json`, the
+record).
 """
 
 from __future__ import annotations
@@ -17,13 +20,14 @@ from hashlib import blake2b
 from memory.ports.record import Key, Standing, Tombstone
 
 UNSEEN = "unseen.d"
-"""The folder, beside a tenant's scopes, of tombstones of what was never here: they name
-no scope.
+"""Folder beside a tenant's scopes, for tombstones of records never stored here.
+
+Such tombstones have no scope.
 """
 PARTITION = "partition.json"
 SUFFIX, BACKUP = ".json", ".json.bak"
 APART, APART_BACKUP = ".bytes", ".bytes.bak"
-"""Of a field's bytes that lie in a file of their own, beside the record's."""
+"""Suffixes of the files for bytes fields, beside the record's file."""
 
 _LONGEST = 160  # leaves room for the suffixes within the 255 bytes of a name
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
@@ -35,13 +39,13 @@ _EMPTY = "%"
 
 
 def plain_bytes(text: str) -> bytes:
-    """Any text as bytes, also half a surrogate pair."""
+    """Encode any text as bytes, including unpaired surrogates."""
     return text.encode("utf-8", "surrogatepass")
 
 
 @lru_cache(maxsize=16_384)
 def encode_name(text: str) -> str:
-    """The text as a name in a folder."""
+    """Encode the text as a name in a folder."""
     raw = plain_bytes(text)
     pieces = [chr(b) if b in _PLAIN else f"%{b:02x}" for b in raw]
     if not pieces:
@@ -61,14 +65,12 @@ def encode_name(text: str) -> str:
 
 
 def is_cut(name: str) -> bool:
-    """Whether the name was too long, so that only its beginning can be read."""
+    """Whether the name was truncated, so that the text cannot be decoded."""
     return "~" in name
 
 
 def decode_name(name: str) -> str | None:
-    """What was encoded to this name; None for a name that no text is encoded to, and
-    for one that was cut.
-    """
+    """Return the text of a name; None if no text has this name or it is truncated."""
     if name == _EMPTY:
         return ""
     if not _ENCODED.fullmatch(name):
@@ -83,13 +85,14 @@ def decode_name(name: str) -> str | None:
 
 
 def is_name(name: str) -> bool:
-    """Whether some text is encoded to this name."""
+    """Whether some text has this name."""
     return _CUT.fullmatch(name) is not None or decode_name(name) is not None
 
 
 def stem_of_bytes(name: str) -> str | None:
-    """Of a file of a field's bytes the stem of its record's file; None where the name
-    is none that such files have.
+    """Return the stem of the record's file, given the name of a bytes file.
+
+    The result is None for other names.
     """
     stem, _, rest = name.partition(".")
     field, _, ending = rest.partition(".")
@@ -102,7 +105,7 @@ def is_id_of_ours(record_id: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The folder of one collection's records in one partition."""
+    """Folder of a collection's records in one partition."""
 
     tenant: str
     scope: str
@@ -115,7 +118,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the file of a key is: its table, and its name there without the suffix."""
+    """Location of a key's file: its table, and its name without the suffix."""
 
     table: Table
     stem: str
@@ -129,11 +132,11 @@ class Place:
         return self.stem + BACKUP
 
     def bytes_of(self, field: str) -> str:
-        """The file of a field's bytes, where they are not in the record's."""
+        """Name of the file of a separate bytes field."""
         return f"{self.stem}.{encode_name(field)}{APART}"
 
     def bytes_before(self, field: str) -> str:
-        """Those of the version before."""
+        """Name of the file of a bytes field of the previous version."""
         return f"{self.stem}.{encode_name(field)}{APART_BACKUP}"
 
     def __str__(self) -> str:
@@ -141,8 +144,9 @@ class Place:
 
 
 def place_of(collection: str, standing: Standing) -> Place | None:
-    """Where this belongs; None for a tombstone, which names no scope: it stays where
-    what it stands for was.
+    """Return the place of a value; None for a tombstone, which has no scope.
+
+    A tombstone stays where its record was.
     """
     if isinstance(standing, Tombstone):
         return None

@@ -1,8 +1,7 @@
-"""Which partitions there are, and the generation of each, in `partition.json`.
+"""Partitions and their generations, in `partition.json`.
 
-Of this file both copies are always the current one: a generation that went one step
-back would bring erased records in. Where neither can be read, writes to the partition
-are refused.
+Both copies of this file always are current, because an older generation would let
+erased records return. If neither can be read, writes to the partition are refused.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ _BACKUP = PARTITION + ".bak"
 
 @dataclass(slots=True)
 class State:
-    """What is counted for a partition."""
+    """Generation of a partition."""
 
     partition: Partition
     generation: int = 0
     written: bool = False
-    """Whether it stands on disk."""
+    """Whether it is on disk."""
 
     @property
     def folder(self) -> tuple[str, str]:
@@ -36,7 +35,7 @@ class State:
 
     @property
     def must_be_written(self) -> bool:
-        """Whether the folder's name alone does not tell the partition."""
+        """Whether the file is needed because the folder's name is truncated."""
         return not self.written and any(map(is_cut, self.folder))
 
     def stage(self, staged: StagedCommit) -> None:
@@ -46,7 +45,7 @@ class State:
         staged.write(self.folder, PARTITION, content)
 
     def stage_removal(self, staged: StagedCommit) -> None:
-        """So that nothing is counted there any more."""
+        """Stage the removal of both files."""
         for name in (PARTITION, _BACKUP):
             staged.remove(self.folder, name)
 
@@ -55,9 +54,7 @@ class Partitions:
     def __init__(self, store: str, disk: Disk) -> None:
         self._store, self._disk = store, disk
         self._known: dict[str, dict[str, int | None]] = {}
-        """By tenant's folder: the scopes' folders, with the digest that their ids
-        carry.
-        """
+        """Folders of scopes by the tenant's folder, with the digest in their ids."""
 
     def forget(self) -> None:
         self._known.clear()
@@ -65,20 +62,21 @@ class Partitions:
     # -- what is counted ---------------------------------------------------------------
 
     def state(self, partition: Partition) -> State:
-        """As it stands on disk."""
+        """Read the state from disk."""
         problems: list[str] = []
         for state in self._copies(partition, problems):
             return state
         if problems:
             raise StoreError(
                 self._store,
-                f"what is counted for a partition cannot be read, so nothing is written there: {'; '.join(problems)}",
+                f"the generation of a partition cannot be read, so nothing is written there; restore one of its files: {'; '.join(problems)}",
             )
         return State(partition)
 
     def copies(self, partition: Partition) -> tuple[list[State], list[str]]:
-        """As each of the two files has it, and what keeps one from being read. Both are
-        to be the same, or neither is to be there.
+        """Read both files, and return the states and the problems.
+
+        Both files must be equal, or neither may exist.
         """
         problems: list[str] = []
         return list(self._copies(partition, problems)), problems
@@ -98,11 +96,11 @@ class Partitions:
     # -- where to look -----------------------------------------------------------------
 
     def tenants(self) -> list[str]:
-        """The folders of all tenants."""
+        """Return the folders of all tenants."""
         return sorted(name for name in self._disk.folders(()) if is_name(name))
 
     def on_disk(self) -> list[Partition]:
-        """Every partition that has a folder, as far as that tells which it is."""
+        """Return every partition that has a folder and whose name is known."""
         found = []
         for tenant in self.tenants():
             for scope in sorted(name for name in self._disk.folders((tenant,)) if is_name(name)):
@@ -112,8 +110,9 @@ class Partitions:
         return found
 
     def unknown(self) -> list[tuple[str, str]]:
-        """Folders of scopes that this process does not know of, though it looked at
-        their tenant before.
+        """Return folders of scopes that this process missed.
+
+        Only tenants that it has examined before are checked.
         """
         return [
             (tenant, scope)
@@ -123,30 +122,32 @@ class Partitions:
         ]
 
     def scopes(self, tenant: str) -> list[str]:
-        """The folders of a tenant's scopes, and the one beside them."""
+        """Return the folders of a tenant's scopes, and the one beside them."""
         return [*self._of(tenant), UNSEEN]
 
     def tables(self, collection: str, key: Key) -> Iterable[Table]:
-        """Where a record with this key can be, likeliest first."""
+        """Yield the places where a record with this key may be, likeliest first."""
         tenant, digest = encode_name(key.tenant), ids.digest_of(key.id)
         for scope, carried in list(self._of(tenant).items()):
             if carried is None:
                 carried = self._known[tenant][scope] = self._digest(key.tenant, tenant, scope)
             if (
                 carried == digest
-            ):  # None where a cut name's partition is not known yet: it is asked for again the next time
+            ):  # None if a truncated name's partition is not known yet; it is read again the next time
                 yield Table(tenant, scope, collection)
         yield Table(tenant, UNSEEN, collection)
 
     def note_partition(self, tenant: str, scope: str) -> None:
-        """Something was or will be written there."""
+        """Remember that the partition has, or will have, data."""
         known = self._known.get(tenant)
         if known is not None and scope != UNSEEN:
             known.setdefault(scope, None)
 
     def tenant_named(self, folder: str) -> str:
-        """The tenant of this folder; of a cut name what its partitions say, or else the
-        name.
+        """Return the tenant of this folder.
+
+        For a truncated name, its partitions tell the tenant; otherwise it is the name
+        itself.
         """
         plain = decode_name(folder)
         if plain is not None:
@@ -165,8 +166,10 @@ class Partitions:
         return known
 
     def _digest(self, name: str, tenant: str, scope: str) -> int | None:
-        """The digest of a scope's ids; None for a cut name whose partition has no file
-        yet, as where the process that made it died.
+        """Return the digest in the ids of a scope.
+
+        The result is None for a truncated name without a partition file. That happens
+        after a crash of the process that created it.
         """
         plain = decode_name(scope)
         if plain is None:
@@ -177,7 +180,7 @@ class Partitions:
         return ids.partition_digest(name, plain)
 
     def _recorded_partition(self, tenant: str, scope: str) -> dict[str, object] | None:
-        """What a partition's file says it is the partition of."""
+        """Return the content of a partition's file that names its partition."""
         for name in (PARTITION, _BACKUP):
             try:
                 text = self._disk.read((tenant, scope), name)

@@ -1,6 +1,4 @@
-"""Queries, counts and searches: chosen from what is in memory, handed out as it stands
-on disk.
-"""
+"""Queries, counts and searches: selects in memory and returns records from disk."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ _KINDS: dict[type[Standing], RowType] = {
     Tombstone: RowType.TOMBSTONE,
 }
 _TRIES = 8
-"""How often a question is asked at most."""
+"""Most attempts of a query."""
 
 
 class Reader:
@@ -52,8 +50,9 @@ class Reader:
         self._store, self._library, self._deadline = store, library, deadline
 
     def query(self, query: Query) -> Page:
-        """What was found is read from disk; where it has changed or cannot be read, the
-        question is asked again.
+        """Select matches and read them from disk.
+
+        If one has changed or cannot be read, the query runs again.
         """
         for attempt in range(_TRIES):
             with self._steadily(attempt):
@@ -63,7 +62,7 @@ class Reader:
             if whole is not None:
                 break
         else:
-            raise StoreUnavailable(self._store, "records changed faster than they could be read; ask again")
+            raise StoreUnavailable(self._store, "records changed faster than they could be read; try again")
         return Page(tuple(whole), cursor, tuple(e.key for e in matching.corrupt))
 
     def count(self, query: Query) -> Count:
@@ -79,7 +78,7 @@ class Reader:
             if whole is not None:
                 break
         else:
-            raise StoreUnavailable(self._store, "records changed faster than they could be read; ask again")
+            raise StoreUnavailable(self._store, "records changed faster than they could be read; try again")
         found = [
             (record, score)
             for record, (_, score) in zip(whole, hits, strict=True)
@@ -88,14 +87,15 @@ class Reader:
         return [Hit(head_of(search.collection, record, search.select), score) for record, score in found]
 
     def to_delete(self, query: Query) -> list[Entry]:
-        """What matches, and what cannot be read of the asked partitions. With the lock."""
+        """Return matches and unreadable records of the partitions. Needs the lock."""
         matching = self._find_matches(query)
         return [*matching.entries, *matching.corrupt]
 
     @contextmanager
     def _steadily(self, attempt: int) -> Iterator[None]:
-        """As of now; where others kept changing what was found, with the lock, so that
-        they wait.
+        """Bring the cache up to date; after several attempts, also hold the lock.
+
+        Other writers then wait.
         """
         if attempt < self._library.thresholds.questions:
             self._library.steady(self._deadline)
@@ -122,9 +122,10 @@ class Reader:
         return matching
 
     def _condition(self, asked: Query | Search) -> Callable[[Entry], bool]:
-        """Whether the filter holds for what stands there. Bytes that lie apart are read
-        where it asks for them. What cannot be read passes: that is met when it is
-        handed out.
+        """Return a predicate for the filter.
+
+        It reads separate bytes if the filter needs them. Unreadable records pass,
+        because they are handled when they are returned.
         """
         holds, named = condition(asked.filter), frozenset(_filter_fields(asked.filter))
 
@@ -136,7 +137,7 @@ class Reader:
         return passes
 
     def _entries(self, asked: Query | Search) -> Iterator[Entry]:
-        """Everything in the asked tables."""
+        """Yield all entries of the queried tables."""
         for table in self._tables(asked.collection.name, asked.where):
             yield from list(self._library.table(table, asked.collection, self._deadline).entries.values())
 
@@ -167,7 +168,7 @@ class Reader:
         if isinstance(search.by, Near):
             records = [e.standing for e in entries if isinstance(e.standing, Record) and lets_through(e)]
             hits = by_nearness(search.by.vector, records)
-        else:  # words are weighed over all records asked, before the filter: what it hides still tells how rare a word is
+        else:  # Filtered-out records still count for how rare a word is.
             found = {id(e.standing): e for e in entries}
             hits = [
                 (record, score)
@@ -181,8 +182,9 @@ class Reader:
     def _whole(
         self, collection: Collection, matching: Matches, found: Sequence[Standing]
     ) -> list[Standing] | None:
-        """The found as they stand on disk; None where one is not there as it was found:
-        that is then known, and to be asked again.
+        """Read the found records from disk; None if one has changed.
+
+        The cache then knows the change, and the query runs again.
         """
         entries = {id(e.standing): e for e in matching.entries}
         fresh = [self._library.fresh(entries[id(standing)], collection) for standing in found]
@@ -192,7 +194,7 @@ class Reader:
 
 @dataclass(slots=True)
 class Matches:
-    """What was chosen, and what cannot be read of what was looked at."""
+    """Selected entries, and unreadable ones among those examined."""
 
     entries: list[Entry]
     corrupt: list[Entry]
@@ -203,7 +205,7 @@ class Matches:
 
 
 def _filter_fields(part: Condition | None) -> Iterator[str]:
-    """The fields that a filter asks for."""
+    """Yield the fields that a filter uses."""
     match part:
         case None:
             return
@@ -217,8 +219,9 @@ def _filter_fields(part: Condition | None) -> Iterator[str]:
 
 
 def _by_words(text: str, collection: Collection, entries: Sequence[Entry]) -> list[tuple[Record, float]]:
-    """Every record holding a content word of the text, scored with the statistics of
-    exactly these records, unsorted.
+    """Score the records that contain a content word of the text.
+
+    The statistics come from exactly these records. The result is unsorted.
     """
     wanted = [lexical.token(stem) for stem in query_words(text)]
     if not wanted:

@@ -1,17 +1,18 @@
-"""What stands under a key on disk, and what is done when the file cannot be trusted.
+"""Reads records, and restores or quarantines damaged files.
 
-`<id>.json` is what stands; `<id>.json.bak` the version before, kept only of a live
-record that was edited in the same role. A file that cannot be read, or is gone without
-having been deleted, is restored from the version before: that version is then what
-stands, one step back, so who had read the lost one and writes on condition of it meets
-a conflict and sees what is there. The bad file is kept in `quarantine.d`, a warning is
-logged and `check` lists it. A deletion, a move or a change of role leaves no version
-before: what they did is never undone by a restoration, and where such a file cannot be
-read the answer is `Corrupt`.
+`<id>.json` is the current value. `<id>.json.bak` is the previous version, kept only for
+a live record that was edited in the same role. A file that is damaged, or missing
+without a deletion, is restored from the previous version. The record then is one
+version back. A client that read the lost version and writes on its condition gets a
+conflict and the present value.
 
-`<id>.<field>.bytes` is a field of many bytes, `<id>.<field>.bytes.bak` that of the
-version before. They come and go with the records that say what they are, in the same
-commit; one that is missing, or is not what its record says, makes that unreadable.
+The bad file is kept in `quarantine.d`, a warning is logged, and `check` lists it. A
+deletion, a move or a change of role keeps no previous version, so a restoration never
+undoes it. If such a file is damaged, the result is `Corrupt`.
+
+`<id>.<field>.bytes` is a large bytes field, and `<id>.<field>.bytes.bak` that of the
+previous version. They are written and removed in the same commit as their records. A
+missing or changed one makes its record unreadable.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ QUARANTINE = "quarantine.d"
 
 @dataclass(frozen=True, slots=True)
 class PlaceContent:
-    """What a place holds. `standing` and `damage` are both None where nothing is there;
-    `before` is the version to restore, if there is one.
+    """Content of a place.
 
-    A foreign file counts as nothing, and is kept when something is written in its
-    place. `apart` says which bytes of what stands lie in files of their own; `bytes` is
-    how large all its files are.
+    `standing` and `damage` are both None if it is empty. `before` is the version to
+    restore, if there is one. A foreign file counts as empty, and is kept if something
+    is written to its place. `apart` describes the bytes in separate files. `bytes` is
+    the size of all its files.
     """
 
     place: Place
@@ -69,7 +70,7 @@ class PlaceContent:
 
     @property
     def outline(self) -> PlaceContent:
-        """The same without the bytes that lie apart."""
+        """The same without separate bytes."""
         return (
             replace(self, standing=without(self.standing, self.apart))
             if isinstance(self.standing, Record)
@@ -77,7 +78,7 @@ class PlaceContent:
         )
 
     def slot(self, key: Key) -> Slot:
-        """As writes are decided on."""
+        """The content as writes are decided on it."""
         if self.damage is not None:
             return Slot(Corrupt(key, self.damage.problem), self.damage.version)
         return Slot(self.standing, None if self.standing is None else self.standing.version)
@@ -88,9 +89,7 @@ class Records:
         self._disk, self._commits, self._partitions = disk, commits, partitions
 
     def look(self, place: Place, collection: Collection, key: Key | None) -> PlaceContent:
-        """Read what is there; where that fails, also the version before. Changes
-        nothing.
-        """
+        """Read a place, and the previous version if that fails. Changes nothing."""
         foreign = False
         damage: DamagedRecord | None = None
         try:
@@ -101,7 +100,7 @@ class Records:
                 return look_of(place, self._whole(place.table, found, place.bytes_of), text)
         except ForeignFile as exc:
             foreign = True
-            log.warning("file '%s' is left alone: %s", place, exc)
+            log.warning("file '%s' is ignored: %s", place, exc)
         except DamagedRecord as exc:
             damage = exc
         except NotRegularFile as exc:
@@ -111,7 +110,7 @@ class Records:
         if damage is not None and damage.kind in (RowType.MARK, RowType.TOMBSTONE):
             before = None
         if damage is None and before is None and corrupt is not None:
-            damage = DamagedRecord(f"the file is gone, and of the version before {corrupt.problem}")
+            damage = DamagedRecord(f"the file is missing, and of the previous version {corrupt.problem}")
         return PlaceContent(place, None, damage, before, foreign)
 
     def _before(
@@ -131,8 +130,10 @@ class Records:
         return (standing, None) if isinstance(standing, Record) else (None, None)
 
     def _whole(self, table: Table, found: DecodedRecord, file_of: Callable[[str], str]) -> DecodedRecord:
-        """The same with the bytes that lie apart. Raises `DamagedRecord` where some are not
-        there as they were written.
+        """Add the bytes of separate files.
+
+        Raises:
+            DamagedRecord: A file is missing or its content has changed.
         """
         standing = found.standing
         if not isinstance(standing, Record) or not found.apart:
@@ -144,7 +145,7 @@ class Records:
             except NotRegularFile:
                 content = None
             if content is None or BlobReference.of(content) != said:
-                problem = f"'{file_of(name)}', its field '{name}', is {'gone' if content is None else 'not what was written'}"
+                problem = f"'{file_of(name)}', its field '{name}', is {'missing' if content is None else 'not what was written'}"
                 raise DamagedRecord(
                     problem,
                     {"id": standing.key.id, "version": standing.version, "kind": RowType.RECORD.value},
@@ -155,19 +156,20 @@ class Records:
     # -- with the lock -----------------------------------------------------------------
 
     def restore_previous(self, look: PlaceContent, collection: Collection, key: Key | None) -> PlaceContent:
-        """What stands there once the version before is put back. With the lock, and its
-        change noted.
+        """Restore the previous version and return the result.
+
+        It needs the lock, and its change must be logged.
         """
         before = look.before
         if before is None or not self._may_return(before):
             self._keep_damaged(look, collection)
-            gone = DamagedRecord("the file is gone, and the version before is of an erased scope")
+            gone = DamagedRecord("the file is missing, and its scope was erased after the previous version")
             return look if before is None else PlaceContent(look.place, None, look.damage or gone)
         try:
             self._restore(look, before, collection)
-        except OSError as exc:  # a full disk, or one that only reads: served from where it is
+        except OSError as exc:  # a full or read-only disk: returned without restoring it
             log.warning(
-                "record '%s' cannot be restored now (%s), and is read from the version before",
+                "record '%s' cannot be restored now (%s), and is read from its previous version",
                 look.place,
                 exc.strerror,
             )
@@ -175,7 +177,7 @@ class Records:
         return self.look(look.place, collection, key)
 
     def _may_return(self, before: Record) -> bool:
-        """Whether its scope has not been erased since; not where that cannot be told."""
+        """Whether its scope has not been erased since; False if that is unknown."""
         try:
             return (
                 before.generation is not None
@@ -208,9 +210,9 @@ class Records:
         lost = (
             "" if look.damage is None or look.damage.version is None else f" (version {look.damage.version})"
         )
-        problem = "it was gone" if look.damage is None else look.damage.problem
+        problem = "it was missing" if look.damage is None else look.damage.problem
         log.warning(
-            "record '%s' was restored to version %d, the one before the last%s: %s.%s",
+            "record '%s' was restored to version %d, the previous one%s: %s.%s",
             place,
             before.version,
             lost,
@@ -219,13 +221,11 @@ class Records:
         )
 
     def to_mend(self, look: PlaceContent) -> bool:
-        """Whether `restored` has anything to do."""
+        """Whether the place needs restoring or quarantine."""
         return look.before is not None or (look.damage is not None and not self.is_quarantined(look.place))
 
     def is_quarantined(self, place: Place) -> bool:
-        """Whether what stands there is in quarantine as it is, or is no file that could
-        be kept.
-        """
+        """Whether the bad file is in quarantine unchanged, or is no file to keep."""
         folder, bad = (QUARANTINE, *place.table.parts), self._bad_file(place)
         try:
             content = self._disk.read(place.table.parts, bad)
@@ -239,14 +239,16 @@ class Records:
         return content is None or content in copies
 
     def _bad_file(self, place: Place) -> str:
-        """The record's file, or where that is gone the version before, which then
-        cannot be read either.
+        """Return the record's file; if it is missing, the previous version's.
+
+        That one is then unreadable, too.
         """
         return place.file if self._disk.exists(place.table.parts, place.file) else place.backup
 
     def _keep_damaged(self, look: PlaceContent, collection: Collection) -> None:
-        """Give what is damaged and stays where it stands a second name in quarantine,
-        where it is counted and named.
+        """Link a damaged file that stays in its place into quarantine.
+
+        It is counted and listed there.
         """
         if look.damage is None or self.is_quarantined(look.place):
             return
@@ -255,25 +257,23 @@ class Records:
         try:
             self._commits.prepare(staged)
             self._commits.carry_out(staged, lambda: None)
-        except OSError as exc:  # a full disk, or one that only reads
+        except OSError as exc:  # a full or read-only disk
             log.warning(
-                "record '%s' is damaged (%s) and cannot be put into quarantine now: %s",
+                "record '%s' is damaged (%s) and cannot be moved to quarantine now: %s",
                 look.place,
                 look.damage.problem,
                 exc.strerror,
             )
         else:
             log.warning(
-                "record '%s' is damaged: %s. It is not served, and is kept as '%s' too",
+                "record '%s' is damaged: %s. It is not served; a copy is kept as '%s'",
                 look.place,
                 look.damage.problem,
                 kept,
             )
 
     def quarantine(self, place: Place, collection: Collection, staged: StagedCommit) -> str:
-        """Let the file that stands there be kept for people to look at, and the bytes
-        that lie apart. Returns where.
-        """
+        """Stage copies of the file and its bytes for quarantine; return the path."""
         ending = f".corrupt-{datetime.now(UTC):%Y%m%dt%H%M%S.%fz}"
         folder = (QUARANTINE, *place.table.parts)
         bad = self._bad_file(place)
@@ -282,8 +282,9 @@ class Records:
         return "/".join((*folder, bad + ending))
 
     def forget_quarantined(self, place: Place, staged: StagedCommit) -> None:
-        """Whatever is in quarantine of this key goes: what was deleted is nowhere to be
-        read.
+        """Stage the removal of all quarantined copies of this key.
+
+        Deleted data must not stay readable anywhere.
         """
         folder = (QUARANTINE, *place.table.parts)
         for name in self._disk.names(folder):
@@ -293,7 +294,7 @@ class Records:
     def bytes_files(
         self, place: Place, collection: Collection, file_of: Callable[[str], str], also: Iterable[str] = ()
     ) -> list[str]:
-        """The files of bytes that are there, of the declared fields and of these."""
+        """Return existing bytes files of the declared fields and of `also`."""
         names = dict.fromkeys([*(f.name for f in collection.fields if f.type is FieldType.BYTES), *also])
         return [file for file in map(file_of, names) if self._disk.exists(place.table.parts, file)]
 
@@ -301,8 +302,9 @@ class Records:
         return self._disk.exists(place.table.parts, place.backup)
 
     def holds(self, folder: tuple[str, str], *types: RowType) -> bool:
-        """Whether any of these stands in this partition's folder, of whatever
-        collection, or what cannot be read and may be one.
+        """Whether a value of these types is in the partition's folder.
+
+        All collections count, and so does an unreadable file that may be one.
         """
         left = {str(kind) for kind in RowType} - {str(kind) for kind in types}
         for collection in self._disk.folders(folder):
@@ -326,8 +328,9 @@ class Records:
     # -- for people --------------------------------------------------------------------
 
     def all_quarantined(self) -> Sequence[str]:
-        """Every record's file that is kept for people to look at, by its path in the
-        folder: the bytes of its fields lie beside it.
+        """Return the paths of all quarantined record files, relative to the folder.
+
+        The bytes of their fields are beside them.
         """
         found = []
         for tenant in self._disk.folders((QUARANTINE,)):
@@ -342,7 +345,7 @@ class Records:
 
 
 def look_of(place: Place, found: DecodedRecord, text: bytes) -> PlaceContent:
-    """What a place holds where its file reads well."""
+    """Return the content of a place whose file is readable."""
     return PlaceContent(
         place,
         found.standing,
@@ -352,7 +355,7 @@ def look_of(place: Place, found: DecodedRecord, text: bytes) -> PlaceContent:
 
 
 def check_place(standing: Standing, place: Place, key: Key | None = None) -> None:
-    """Raises `ForeignFile` where the file does not stand where its key and scope belong."""
+    """Raise `ForeignFile` if the file is not in the place of its key and scope."""
     belongs = place_of(place.table.collection, standing) or place_in(
         place.table.collection, standing.key, place.table.scope
     )

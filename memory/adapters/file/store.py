@@ -1,6 +1,4 @@
-"""The store: each public call is one hop into a thread, where the folder is read and
-written.
-"""
+"""The file store. Each public call runs as one job in a thread."""
 
 from __future__ import annotations
 
@@ -36,15 +34,14 @@ T = TypeVar("T")
 AnyWorker = TypeVar("AnyWorker", bound=Worker)
 
 _NAMED = 20
-"""So many files are named by `check` at most."""
+"""Most files that `check` names."""
 
 
 class FileStore(BaseStore):
-    """Records in a folder: one readable JSON file each, safe for many processes of one
-    user.
+    """Stores records in a folder, one readable JSON file each.
 
-    With `fsync`, the default, an acknowledged write survives the loss of power. See
-    `FileConfig` for the options.
+    It is safe for many processes of one user. With `fsync`, the default, an
+    acknowledged write survives a power failure. See `FileConfig` for the options.
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
@@ -64,9 +61,7 @@ class FileStore(BaseStore):
 
     @property
     def epoch(self) -> str:
-        """Without fsync the run of the machine: its death, and nothing less, may cost
-        the last writes.
-        """
+        """The machine's run id if `fsync` is off, because its crash may lose writes."""
         return "" if self._config.fsync else run_of_the_machine()
 
     @property
@@ -123,11 +118,11 @@ class FileStore(BaseStore):
         detail = str(self._config.path)
         if quarantined:
             detail += (
-                f"; {len(quarantined)} bad files are in its quarantine: look at them, repair or delete them"
+                f"; {len(quarantined)} damaged files are in its quarantine: inspect, repair or delete them"
             )
         foreign = await self._run(lambda: foreign_names(self._library.disk, _NAMED))
         if foreign:
-            detail += f"; not made by this store, and left alone: {', '.join(map(repr, foreign))}"
+            detail += f"; ignored, because this store did not create them: {', '.join(map(repr, foreign))}"
         named: list[JsonValue] = list(quarantined[:_NAMED])
         facts |= {"schema": SCHEMA, "fsync": self._config.fsync, "quarantined_files": named}
         facts |= {"read_only": True} if self._library.disk.read_only else {}
@@ -149,8 +144,9 @@ class FileStore(BaseStore):
     # -- work --------------------------------------------------------------------------
 
     async def _get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        """In a thread of its own: a read by key needs no lock, and does not wait for
-        writes that wait for one.
+        """Read in a separate thread: reads by key need no lock.
+
+        So they do not wait for writes that wait for one.
         """
         deadline = self._deadline()
         looks = await self._at_work(self._reader).run(lambda: self._by_key.look(collection, keys, deadline))
@@ -219,8 +215,9 @@ class FileStore(BaseStore):
     # -- in the thread -----------------------------------------------------------------
 
     def _write(self, calls: list[Call]) -> None:
-        """Commit the calls as one; where nothing came of that, each alone, so that none
-        fails for another.
+        """Commit the calls as one; if that changed nothing, commit each alone.
+
+        So no call fails because of another.
         """
         batch = Batch(self._library)
         try:
@@ -229,11 +226,11 @@ class FileStore(BaseStore):
                 batch.commit()
         except (
             StoreUnavailable
-        ) as exc:  # the first has waited for the lock as long as it may; the others have a little longer
+        ) as exc:  # the first call has waited its full time for the lock; the others have some left
             calls[0].answer.set_exception(exc)
             if len(calls) > 1:
                 self._write(calls[1:])
-        except BaseException as exc:  # noqa: BLE001 - whoever waits gets it
+        except BaseException as exc:  # noqa: BLE001 - the caller receives it
             if len(calls) > 1 and not batch.begun:
                 for call in calls:
                     self._write([call])
@@ -251,7 +248,7 @@ class FileStore(BaseStore):
     def _decide(batch: Batch, call: Call) -> list[Outcome] | Exception:
         try:
             return batch.call(call.writes, call.together)
-        except Exception as exc:  # noqa: BLE001 - whoever waits gets it
+        except Exception as exc:  # noqa: BLE001 - the caller receives it
             return exc
 
     async def _run(self, work: Callable[[], T]) -> T:
@@ -259,7 +256,7 @@ class FileStore(BaseStore):
 
     def _at_work(self, worker: AnyWorker | None) -> AnyWorker:
         if worker is None:
-            raise StoreUnavailable(self.name, "the store is being closed")
+            raise StoreUnavailable(self.name, "the store is closing; open it again first")
         return worker
 
     def _deadline(self) -> float:

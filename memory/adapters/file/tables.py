@@ -1,9 +1,8 @@
-"""What queries and searches look through, kept in memory: the records of a table
-without their bodies, and without bytes that lie apart.
+"""In-memory tables for queries and searches.
 
-A table is read whole when it is first asked; after that only the files that
-`changes.log` names are read again. What is handed out is never this but the file
-itself, read and checked once more.
+They hold the records without bodies and separate bytes. A table is read whole when it
+is first queried. Later, only files named by `changes.log` are read again. Results never
+come from memory: the file itself is read and verified again.
 """
 
 from __future__ import annotations
@@ -26,13 +25,14 @@ from memory.ports.record import Key, Record, Standing
 log = logging.getLogger(__name__)
 
 _OWN_SIZE = 1_500
-"""Bytes that a record takes in memory beside its texts and its vector, about."""
+"""Approximate bytes of a record in memory, without its texts and vector."""
 
 
 @dataclass(slots=True)
 class Entry:
-    """One record, mark or tombstone as queries see it; `standing` is None where the
-    file cannot be read.
+    """A record, mark or tombstone for queries.
+
+    `standing` is None if the file cannot be read.
     """
 
     place: Place
@@ -40,13 +40,14 @@ class Entry:
     standing: Standing | None
     bytes: int
     apart: Mapping[str, BlobReference] = field(default_factory=dict)
-    """What lies in files of its own, and is not kept in memory."""
+    """Fields in separate files, which are not kept in memory."""
     _words: tuple[dict[str, float], int] | None = None
 
     def words(self, collection: Collection) -> tuple[dict[str, float], int]:
-        """How often each token occurs, weighted by the parts it occurs in, and the
-        number of words in all. Counted when first asked for, and not kept in the file:
-        who edits that by hand edits no words beside it.
+        """Return the weighted count of each token, and the number of words.
+
+        Weights depend on the parts of the text. Words are counted on first use and are
+        not stored. So a person who edits a file by hand need not edit words.
         """
         if self._words is None:
             packed = lexical.index(
@@ -57,7 +58,7 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes in memory, about, its words included."""
+        """Approximate bytes in memory, including the words."""
         if not isinstance(self.standing, Record):
             return _OWN_SIZE
         texts, fields = sum(map(len, self.standing.texts.values())), self.standing.fields
@@ -74,9 +75,7 @@ class LoadedTable:
     size: int = 0
 
     def put(self, stem: str, entry: Entry | None) -> int:
-        """Let it stand under this name, None for nothing. Returns by how much the table
-        has grown.
-        """
+        """Store an entry, None for nothing, and return the growth of the table."""
         old = self.entries.pop(stem, None)
         grown = -old.size if old else 0
         if entry is not None:
@@ -86,8 +85,9 @@ class LoadedTable:
         return grown
 
     def same_as(self, other: LoadedTable) -> bool:
-        """Whether both hold the same. That bytes which lie apart cannot be read shows
-        only where they were asked for.
+        """Whether both have the same content.
+
+        Unreadable separate bytes show only where they were queried.
         """
         mine, theirs = self.entries, other.entries
         return mine.keys() == theirs.keys() and all(
@@ -116,7 +116,7 @@ class Tables:
     # -- staying right -----------------------------------------------------------------
 
     def mark_changed(self, files: Iterable[str]) -> None:
-        """These files may be others than those read."""
+        """Mark files that may have changed since they were read."""
         for file in files:
             parts = file.split("/")
             if len(parts) >= 3:
@@ -129,8 +129,9 @@ class Tables:
         return bool(self._stale)
 
     def read_again(self, sound: Callable[[Place, Collection], PlaceContent]) -> None:
-        """With the lock: no change is under way. `sound` reads a place and restores
-        what must be.
+        """Read changed places again. It needs the lock, so that no change is running.
+
+        `sound` reads a place and restores it if needed.
         """
         for place in list(self._stale):
             if (loaded := self._loaded.get(place.table)) is not None:
@@ -140,7 +141,7 @@ class Tables:
     def note_write(
         self, place: Place, standing: Standing | None, size: int, apart: Mapping[str, BlobReference]
     ) -> None:
-        """This process wrote it."""
+        """Update the tables after a write of this process."""
         loaded = self._loaded.get(place.table)
         self._partitions.note_partition(place.table.tenant, place.table.scope)
         if loaded is not None:
@@ -152,15 +153,16 @@ class Tables:
     # -- asking ------------------------------------------------------------------------
 
     def find_loaded(self, table: Table) -> LoadedTable | None:
-        """The table where it is in memory."""
+        """Return the table if it is in memory."""
         found = self._loaded.get(table)
         if found is not None:
             self._loaded.move_to_end(table)
         return found
 
     def read(self, table: Table, collection: Collection, unsound: set[Place] | None = None) -> LoadedTable:
-        """A whole table as it is on disk. Places where something has to be restored, or
-        quarantined, are added to `unsound`.
+        """Read a whole table from disk.
+
+        Places that need restoring or quarantine are added to `unsound`.
         """
         loaded = LoadedTable(collection)
         for place in self._places(table):
@@ -171,13 +173,15 @@ class Tables:
         return loaded
 
     def drop(self, table: Table) -> None:
-        """Keep it in memory no longer."""
+        """Remove the table from memory."""
         dropped = self._loaded.pop(table, None)
         self._size -= dropped.size if dropped is not None else 0
 
     def load(self, table: Table, collection: Collection) -> None:
-        """Read a whole table. What has to be restored or quarantined, which takes the
-        lock, is to be read again.
+        """Load a whole table.
+
+        Places that need restoring or quarantine, and so the lock, are marked to be read
+        again.
         """
         loaded = self._loaded[table] = self.read(table, collection, self._stale)
         self._size += loaded.size
@@ -193,7 +197,7 @@ class Tables:
             stem = name.removesuffix(BACKUP) if name.endswith(BACKUP) else name.removesuffix(SUFFIX)
             if stem == name or not is_name(stem):
                 log.warning(
-                    "file '%s' is left alone: its name is no record's", "/".join((*table.parts, name))
+                    "file '%s' is ignored: its name is not that of a record", "/".join((*table.parts, name))
                 )
             else:
                 stems.append(stem)
@@ -226,5 +230,5 @@ def _entry(place: Place, standing: Standing, size: int, apart: Mapping[str, Blob
 
 
 def outline(standing: Standing, apart: Mapping[str, BlobReference]) -> Standing:
-    """What is kept in memory."""
+    """Return the part of a value that is kept in memory."""
     return without(replace(standing, body={}), apart) if isinstance(standing, Record) else standing

@@ -1,8 +1,6 @@
-"""Upkeep: whether what is kept beside the records is what they say, partitions in which
-nothing stands any more, and what dead processes left.
+"""Maintenance: audits, idle partitions, and files of dead processes.
 
-Each step takes the lock for itself, one table or partition at a time: other calls go on
-in between.
+Each step takes the lock for one table or partition, so that other calls run in between.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from memory.ports.store import Audit
 
 
 class Upkeep:
-    """One call. `deadline` says until when a step that begins now waits for the lock."""
+    """One call. `deadline` returns the time until which a step waits for the lock."""
 
     def __init__(self, library: Library, deadline: Callable[[], float]) -> None:
         self._library, self._deadline = library, deadline
@@ -50,56 +48,58 @@ class Upkeep:
         return [f"the staging folder holds {len(left)} files of processes that died"] if left else []
 
     def _folders(self, repair: bool) -> list[str]:
-        """What is remembered of which partitions there are."""
+        """Compare the cached list of partitions with the disk."""
         with self._library.hold_lock(self._deadline()):
             forgotten = self._library.partitions.unknown()
             if forgotten and repair:
                 self._library.partitions.forget()
         return [
-            f"'{'/'.join(folder)}' is on disk, and not among the partitions this process knows"
+            f"'{'/'.join(folder)}' is on disk, but not in this process's list of partitions"
             for folder in forgotten
         ]
 
     def _state(self, partition: Partition, repair: bool) -> list[str]:
-        """Both copies of what is counted for a partition are the current one."""
+        """Check that both copies of a partition's generation are equal and readable."""
         with self._library.hold_lock(self._deadline()):
             copies, unreadable = self._library.partitions.copies(partition)
             if not unreadable and (not copies or (len(copies) == 2 and copies[0] == copies[1])):
                 return []
             if repair and copies:
                 newest = copies[0]
-                newest.generation = max(copy.generation for copy in copies)  # it never goes back
+                newest.generation = max(copy.generation for copy in copies)  # it never decreases
                 staged = StagedCommit()
                 newest.stage(staged)
                 self._commit(staged)
         folder = f"{encode_name(partition.tenant)}/{encode_name(partition.scope)}"
         return [
-            f"'{folder}': of the two copies of what is counted there, one is missing, cannot be read or is another than the other"
+            f"'{folder}': one of the two copies of its generation is missing or unreadable, or they differ"
         ]
 
     def _table(self, table: Table, collection: Collection, repair: bool) -> tuple[LoadedTable, list[str]]:
-        """What is kept in memory of a table, and files of what was deleted or moved."""
+        """Compare a table in memory with the disk, and find left-over files."""
         problems, tables = [], self._library.tables
         if tables.stale:
             tables.read_again(self._library.sound)
         fresh, kept = tables.read(table, collection), tables.find_loaded(table)
         if kept is not None and not kept.same_as(fresh):
-            problems.append(f"'{'/'.join(table.parts)}': what is kept of it in memory is not what is on disk")
+            problems.append(f"'{'/'.join(table.parts)}': its data in memory differs from the disk")
             if repair:
                 tables.drop(table)
         staged = StagedCommit()
         self._stage_left_over(table, fresh, staged)
         if staged.steps:
             problems.append(
-                f"'{'/'.join(table.parts)}': {len(staged.steps)} files are left of what was deleted or moved"
+                f"'{'/'.join(table.parts)}': {len(staged.steps)} files remain of records that were deleted or moved"
             )
             if repair:
                 self._commit(staged)
         return fresh, problems
 
     def _stage_left_over(self, table: Table, fresh: LoadedTable, staged: StagedCommit) -> None:
-        """Versions before, and bad files in quarantine, of what is no live record any
-        more. What is damaged may still need them.
+        """Stage the removal of old versions and quarantined files without a record.
+
+        An old version is the previous one. Those of damaged records stay, as they may
+        be needed.
         """
         disk = self._library.disk
         gone = {
@@ -126,8 +126,9 @@ class Upkeep:
     # -- partitions --------------------------------------------------------------------
 
     def partitions(self) -> list[tuple[Partition, int]]:
-        """Those with a generation, or a record that stands there or may, with their
-        generations.
+        """Return partitions with a generation or a record, with their generations.
+
+        A file that may be a record counts.
         """
         with self._library.hold_lock(self._deadline()):
             states = [
@@ -142,8 +143,9 @@ class Upkeep:
     # -- partitions in which nothing stands --------------------------------------------
 
     def idle(self, limit: int) -> list[tuple[Partition, int]]:
-        """At most so many, each with its generation. Tombstones name no scope: they
-        hold no partition back.
+        """Return idle partitions, at most `limit`, with their generations.
+
+        Tombstones have no scope and keep no partition.
         """
         found: list[tuple[Partition, int]] = []
         for partition in self._partitions():
@@ -156,8 +158,10 @@ class Upkeep:
         return found
 
     def forget(self, idle: Sequence[tuple[Partition, int]]) -> int:
-        """Remove the folders of those in which still nothing stands, at still that
-        generation; how many these were.
+        """Remove the folders of partitions that still are idle at these generations.
+
+        Returns:
+            The number of removed partitions.
         """
         forgotten = 0
         for partition, generation in dict.fromkeys(idle):
@@ -172,7 +176,7 @@ class Upkeep:
         return forgotten
 
     def _stage_tombstones(self, partition: Partition, staged: StagedCommit) -> None:
-        """Those of the partition go to the tenant's others that name no scope."""
+        """Stage moving a partition's tombstones to the folder without a scope."""
         disk, (tenant, scope) = (
             self._library.disk,
             (encode_name(partition.tenant), encode_name(partition.scope)),
@@ -185,9 +189,7 @@ class Upkeep:
                 staged.remove(table, name)
 
     def _idle_at(self, partition: Partition) -> int | None:
-        """The partition's generation where something is kept of it and nothing stands
-        in it, else None. With the lock.
-        """
+        """Return the generation of an idle partition, else None. Needs the lock."""
         folder = (encode_name(partition.tenant), encode_name(partition.scope))
         disk = self._library.disk
         if not disk.exists(folder[:1], folder[1]) or self._library.records.holds(
@@ -196,7 +198,7 @@ class Upkeep:
             return None
         try:
             return self._library.partitions.state(partition).generation
-        except StoreError:  # of what cannot be read nobody knows that it may be forgotten
+        except StoreError:  # an unreadable partition may not be forgotten
             return None
 
     def _remove_folder(self, partition: Partition) -> None:
@@ -217,7 +219,7 @@ class Upkeep:
     # -- room --------------------------------------------------------------------------
 
     def vacuum(self) -> int:
-        """Remove what dead processes staged and never used; how many bytes that was."""
+        """Remove files that dead processes left, and return their size in bytes."""
         with self._library.hold_lock(self._deadline()):
             size = sum(self._library.commits.left_behind().values())
             self._library.commits.clean()
@@ -226,9 +228,7 @@ class Upkeep:
     # -- where to look -----------------------------------------------------------------
 
     def _partitions(self) -> Iterator[Partition]:
-        """Those that have a folder whose name, or what is counted in it, tells which
-        they are.
-        """
+        """Yield partitions with a folder whose name or content identifies them."""
         with self._library.hold_lock(self._deadline()):
             found = self._library.partitions.on_disk()
         yield from found
@@ -243,8 +243,9 @@ class Upkeep:
 
 
 def _is_left_over(name: str, stem: str, names: set[str], fresh: LoadedTable) -> bool:
-    """Whether no record says that it has the bytes in this file: neither what stands
-    there nor the version before, as far as these can be read.
+    """Whether no record refers to this bytes file.
+
+    The current value and the previous version are checked, as far as they are readable.
     """
     if name.endswith(APART_BACKUP):
         return stem + BACKUP not in names

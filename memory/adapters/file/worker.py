@@ -1,5 +1,6 @@
-"""The store's threads: one piece of work after the other, off the event loop. Writes
-that wait together are kept together.
+"""Threads of the store, which run one job at a time, off the event loop.
+
+Writes that wait at the same time share a commit.
 """
 
 from __future__ import annotations
@@ -18,9 +19,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Call:
-    """A call of `apply` that waits, until when it waits for the lock, and who waits for
-    it.
-    """
+    """A waiting call of `apply`, with its deadline for the lock and its future."""
 
     writes: Sequence[Write]
     together: bool
@@ -33,17 +32,17 @@ class Worker:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=f"memory-{name}")
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Do the work in the thread. Cancelling stops only what has not begun."""
+        """Run the work in the thread. Cancelling does not stop running work."""
         return await asyncio.wrap_future(self._pool.submit(work))
 
     async def stop(self) -> None:
-        """Finish what was asked before, and end the thread."""
+        """Finish earlier jobs and end the thread."""
         await asyncio.to_thread(self._pool.shutdown)
 
 
 class WritingWorker(Worker):
     def __init__(self, name: str, write: Callable[[list[Call]], None], most: int) -> None:
-        """`write` answers every call it is given, so many at most."""
+        """Create a worker; `write` answers every call that it gets, at most `most`."""
         super().__init__(name)
         self._write, self._most = write, most
         self._waiting: deque[Call] = deque()

@@ -1,5 +1,6 @@
-"""A store in memory, under the scheme `memory`: for tests, and for memory that may be
-forgotten.
+"""Store that keeps records in memory, for tests and disposable data.
+
+Its URL scheme is `memory`.
 """
 
 from __future__ import annotations
@@ -16,15 +17,13 @@ __all__ = ["InMemoryStore", "Snapshot", "State", "adapter"]
 
 
 def _build(name: str, url: str, options: Mapping[str, JsonValue]) -> InMemoryStore:
-    """A store of its own each time. The URL is `memory://` and nothing more; there are
-    no options.
-    """
+    """Build a new, separate store from the URL `memory://`. It takes no options."""
     scheme, _, rest = url.partition(":")
     if scheme != "memory" or rest.strip("/"):
-        raise ConfigError(f"store '{name}': a store in memory has the URL 'memory://' and nothing after it")
+        raise ConfigError(f"store '{name}': an in-memory store has the URL 'memory://'; remove all after it")
     if options:
         raise ConfigError(
-            f"store '{name}': a store in memory takes no options; remove {', '.join(sorted(options))}"
+            f"store '{name}': an in-memory store takes no options; remove {', '.join(sorted(options))}"
         )
     return InMemoryStore(name)
 

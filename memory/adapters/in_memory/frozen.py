@@ -1,5 +1,7 @@
-"""Frozen copies: what is handed in is copied once, what is handed out cannot be changed
-by anyone, so nothing needs copying again.
+"""Immutable copies of records and JSON values.
+
+The store copies its input once. Callers cannot change the results that it returns, so
+it never copies them again.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from memory.ports.record import FieldValue, JsonValue, PendingStep, Record
 
 
 def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
-    raise TypeError("this belongs to a store and cannot be changed; copy it first")
+    raise TypeError("this value belongs to a store; change a copy.deepcopy of it instead")
 
 
 class FrozenDict(dict[str, Any]):
-    """A dict that refuses changes. Equal to, and written as JSON like, a plain one."""
+    """Dict that rejects changes. It equals a plain dict and has the same JSON form."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
@@ -32,7 +34,7 @@ class FrozenDict(dict[str, Any]):
 
 
 class FrozenList(list[Any]):
-    """A list that refuses changes. Equal to, and written as JSON like, a plain one."""
+    """List that rejects changes. It equals a plain list and has the same JSON form."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
@@ -52,14 +54,14 @@ NOTHING = FrozenDict()
 
 
 def thaw(value: JsonValue) -> Any:
-    """A plain copy that may be changed."""
+    """Return a plain, mutable copy."""
     if isinstance(value, dict):
         return {k: thaw(v) for k, v in value.items()}
     return [thaw(v) for v in value] if isinstance(value, list) else value
 
 
 def frozen_json(value: JsonValue) -> JsonValue:
-    """A frozen deep copy of a JSON value; what is frozen already is kept as it is."""
+    """Return an immutable deep copy of a JSON value; reuse parts that are immutable."""
     kind = type(value)
     if kind is str or kind is int or value is None or kind is FrozenDict or kind is FrozenList:
         return value
@@ -93,9 +95,9 @@ def _frozen_field(value: FieldValue) -> FieldValue:
 
 
 def frozen_record(record: Record) -> Record:
-    """The record as the store keeps it: detached from the caller, moments in UTC.
+    """Return the record as the store keeps it: detached from the caller, times in UTC.
 
-    A field of None is no value: kept as a missing one.
+    A field with the value None is stored as a missing field.
     """
     fields = {k: _frozen_field(v) for k, v in record.fields.items() if v is not None}
     return Record(

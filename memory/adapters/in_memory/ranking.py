@@ -1,4 +1,4 @@
-"""Search by words, exactly: every record of the asked partitions is looked at."""
+"""Exact lexical search that scans every record of the queried partitions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from memory.ports.text import bm25, count_words, query_words, rarity
 
 
 def by_words(text: str, collection: Collection, records: Sequence[Record]) -> list[tuple[Record, float]]:
-    """Every record holding a content word of the text, scored by BM25F with the
-    statistics of exactly these records, unsorted.
+    """Score the records that contain a content word of the text, with BM25F.
+
+    The statistics come from exactly these records. The result is unsorted.
     """
     wanted = frozenset(query_words(text))
     if not wanted:

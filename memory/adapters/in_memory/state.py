@@ -1,5 +1,6 @@
-"""What an in-memory store holds, apart from the store: two stores may share it, a
-simulation may roll it back, a restart may wipe it.
+"""The data of an in-memory store, kept apart from the store object.
+
+Two stores may share a state. A simulation may roll it back, and a restart may wipe it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Role, Sta
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything a state held at one moment."""
+    """Copy of all data of a state at one moment."""
 
     slots: dict[str, dict[Key, Standing]]
     generations: dict[Partition, int]
@@ -28,18 +29,20 @@ class State:
 
     def __init__(self) -> None:
         self.runs = 1
-        """How often it was started; see `restart`."""
+        """Number of runs so far; see `restart`."""
         self._slots: dict[str, dict[Key, Standing]] = {}
         self._live: dict[str, dict[Partition, dict[Key, Record]]] = {}
         self._generations: dict[Partition, int] = {}
         self._damaged: dict[tuple[str, Key], str] = {}
         self._undo: list[tuple[dict[Any, Any], Any, Any]] | None = None
         self._leaving: list[tuple[datetime, int, str, Key]] | None = None
-        """A heap of what `forget` may drop, the earliest first; None until it is first
-        called. An entry may be of a version that was replaced.
+        """Heap of the slots that `forget` may drop, earliest first; None until its
+        first call.
+
+        An item may refer to a version that was replaced since.
         """
         self._sequence = 0
-        """Tells apart entries of one moment in that heap."""
+        """Tie-breaker for heap items with the same time."""
 
     # -- reading -----------------------------------------------------------------------
 
@@ -48,7 +51,7 @@ class State:
         return slots.get(key) if slots else None
 
     def fetch_visible(self, collection: str, key: Key) -> Stored | None:
-        """What stands under the key as a reader sees it: a damaged record is corrupt."""
+        """Return the slot as a reader sees it: a damaged record becomes `Corrupt`."""
         if self._damaged and (problem := self._damaged.get((collection, key))) is not None:
             return Corrupt(key, problem)
         return self.fetch_stored(collection, key)
@@ -58,11 +61,11 @@ class State:
 
     @property
     def damages(self) -> int:
-        """How many records are damaged."""
+        """Number of damaged records."""
         return len(self._damaged)
 
     def live(self, collection: str, where: Where) -> Iterator[Record]:
-        """The live records there, in no order."""
+        """Yield the live records of these partitions, in no particular order."""
         partitions = self._live.get(collection, {})
         if isinstance(where, Partitions):
             for partition in dict.fromkeys(where.partitions):
@@ -81,13 +84,14 @@ class State:
         return self._generations.get(partition, 0)
 
     def partitions(self) -> Iterator[tuple[Partition, int]]:
-        """Those with live records or a generation, with their generations."""
+        """Yield partitions with live records or a generation; 0 stands for none."""
         held = {partition for live in self._live.values() for partition, records in live.items() if records}
         yield from ((partition, self.generation(partition)) for partition in held | self._generations.keys())
 
     def idle(self) -> Iterator[tuple[Partition, int]]:
-        """Partitions that something is kept of though nothing stands in them, with
-        their generations.
+        """Yield partitions without records and marks about which the state keeps data.
+
+        Each comes with its generation.
         """
         kept = dict.fromkeys(
             [*self._generations, *(partition for live in self._live.values() for partition in live)]
@@ -104,7 +108,7 @@ class State:
     # -- changing ----------------------------------------------------------------------
 
     def place(self, collection: str, key: Key, new: Standing | None) -> None:
-        """Let `new` stand under the key, None for nothing."""
+        """Store `new` under the key; None removes the slot."""
         slots = self._slots.setdefault(collection, {})
         live = self._live.setdefault(collection, {})
         old = slots.get(key)
@@ -126,7 +130,7 @@ class State:
         return raised
 
     def forget_partition(self, partition: Partition) -> None:
-        """Forget that there ever was this partition, in which nothing stands."""
+        """Forget all data about an empty partition."""
         self._generations.pop(partition, None)
         for live in self._live.values():
             live.pop(partition, None)
@@ -142,7 +146,7 @@ class State:
     # -- all or nothing ----------------------------------------------------------------
 
     def begin(self) -> None:
-        """Remember every change from here until `commit` or `roll_back`."""
+        """Record every change from now on until `commit` or `roll_back`."""
         self._undo = []
 
     def commit(self) -> None:
@@ -163,7 +167,7 @@ class State:
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Hold exactly what the snapshot held. The snapshot stays usable."""
+        """Replace all data with the snapshot's. The snapshot can be used again."""
         self.wipe()
         for collection, slots in snapshot.slots.items():
             for key, standing in slots.items():
@@ -177,9 +181,7 @@ class State:
         self._leaving = None
 
     def restart(self, keep: bool) -> None:
-        """Begin a new run, with what was held or without. Readers can tell by the
-        epoch.
-        """
+        """Start a new run, with or without the stored data. The epoch changes."""
         self.runs += 1
         if not keep:
             self.wipe()
@@ -191,8 +193,9 @@ class State:
         self._damaged[(collection, key)] = problem
 
     def forget(self, now: datetime) -> None:
-        """Do what a store with the capability `ttl` does: drop cached copies, marks and
-        tombstones that are past their time and owe nothing.
+        """Drop expired cached copies, marks and tombstones, as a store with `ttl` does.
+
+        A slot with pending steps stays.
         """
         if self._leaving is None:
             self._leaving = []
@@ -213,8 +216,9 @@ class State:
 
 
 def _forgotten_after(standing: Standing) -> datetime | None:
-    """When a store with the capability `ttl` may forget this by itself; None for never:
-    a record that is not a cached copy has much hanging on it.
+    """Return when a store with the capability `ttl` may drop this; None for never.
+
+    Only cached copies among the records may be dropped: other data depends on the rest.
     """
     if isinstance(standing, Record):
         return standing.expires_at if standing.role is Role.CACHED else None

@@ -1,7 +1,7 @@
-"""The store in memory: the executable specification of `memory.ports`.
+"""In-memory store: the executable specification of `memory.ports`.
 
-Pure coroutines that never suspend, so every call happens in one step and a seeded
-simulation is deterministic.
+Its coroutines never suspend. Every call happens in one step, so a seeded simulation is
+deterministic.
 """
 
 from __future__ import annotations
@@ -40,12 +40,15 @@ _KINDS: dict[type[Standing], RowType] = {
 
 
 class InMemoryStore(BaseStore):
-    """Keeps records in the process's memory. Closing keeps them, opening again finds
-    them; they end with the `state`.
+    """Keeps records in the memory of the process.
 
-    `capabilities` narrows or widens what it says of itself, for tests. `state` is
-    shared between stores that are clients of one "server". Where `ttl` is claimed,
-    `clock` says when something is past its time; it is not read otherwise.
+    The records live as long as `state`: they survive `close` and are there after the
+    next `open`.
+
+    Args:
+        capabilities: Replaces the claimed capabilities, for tests.
+        state: The data. Stores that share it act as clients of one "server".
+        clock: Tells when a record has expired. It is read only if `ttl` is claimed.
     """
 
     claims: ClassVar[Capabilities] = Capabilities(
@@ -79,18 +82,19 @@ class InMemoryStore(BaseStore):
         return "" if self.capabilities.durable else str(self.state.runs)
 
     def restart(self, keep: bool) -> None:
-        """The "server" restarts, with what it held or without; every store on this
-        state goes on and sees a new epoch.
+        """Restart the "server", with or without its data.
+
+        Every store on this state continues and sees a new epoch.
         """
         self.state.restart(keep)
 
     # -- life --------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        """Nothing to make ready: a collection is there when its first record is."""
+        """Do nothing: a collection exists as soon as it has a record."""
 
     async def _close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no connections."""
 
     async def _check(self) -> Health:
         return Health(ok=True, detail="in memory", epoch=self.epoch, quarantined=self.state.damages)
@@ -137,7 +141,7 @@ class InMemoryStore(BaseStore):
         ]
         if isinstance(search.by, Near):
             found = by_nearness(search.by.vector, [r for r in records if lets_through(r)])
-        else:  # words are weighed over all records asked, before the filter: what it hides still tells how rare a word is
+        else:  # Filtered-out records still count for how rare a word is.
             weighed = by_words(search.by.text, search.collection, records)
             found = [(r, score) for r, score in weighed if lets_through(r)]
         return [
@@ -187,7 +191,7 @@ class InMemoryStore(BaseStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
     ) -> DuePage:
-        """A collection in which nothing waits is asked no questions."""
+        """Collect due records; collections in which nothing is due are not queried."""
         collections = tuple(self._collections.values())
         waiting = {
             c.name
@@ -198,7 +202,7 @@ class InMemoryStore(BaseStore):
         async def ask(query: Query) -> Page:
             asked = (
                 query.cursor is not None or query.collection.name in waiting
-            )  # the query itself refuses a cursor that it did not return
+            )  # a query with a foreign cursor must fail
             return await self.query(query) if asked else Page()
 
         return await due_by_queries(ask, collections, now, limit, cursor, expired)
@@ -238,8 +242,9 @@ class InMemoryStore(BaseStore):
         return len(forgotten)
 
     def _find_matches(self, query: Query) -> tuple[list[Standing], list[Key]]:
-        """What the query asks for, in no order, and the keys of the corrupt records
-        among what it looked at.
+        """Return the matches, unordered, and the keys of corrupt records.
+
+        A corrupt record in the queried partitions matches every filter.
         """
         self._forget()
         matching: list[Standing] = []
@@ -268,12 +273,12 @@ class InMemoryStore(BaseStore):
             self.state.forget(self._clock())
 
     def _translate(self, error: Exception) -> Exception | None:
-        """There is no driver whose errors could need translating."""
+        """Return None: there are no driver errors to translate."""
         return None
 
 
 def _waits(standing: Standing, now: datetime, expired: datetime | None) -> bool:
-    """Whether `due` may tell of this."""
+    """Whether `due` may report this slot."""
     if standing.owed:
         return True
     if isinstance(standing, Record):

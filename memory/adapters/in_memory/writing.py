@@ -1,5 +1,6 @@
-"""Writes carried out on a state: decided by `memory.ports.write_decision`, kept as frozen
-copies.
+"""Applies writes to a state.
+
+`memory.ports.write_decision` decides each write. The state stores immutable copies.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _EMPTY = Slot(None, None)
 
 
 def carry_out(state: State, write: Write) -> Outcome:
-    """Do one write and say what became of it."""
+    """Apply one write and return its outcome."""
     if isinstance(write, RaiseGeneration):
         return Outcome(Status.APPLIED, number=state.raise_generation(write.partition, write.to))
     name, key = write.collection.name, write.key
@@ -30,7 +31,7 @@ def carry_out(state: State, write: Write) -> Outcome:
 
 
 def _freeze(standing: Standing | None) -> Standing | None:
-    """As the state keeps it: detached from the caller, moments in UTC."""
+    """Return the value as the state keeps it: detached from the caller, in UTC."""
     if standing is None:
         return None
     if isinstance(standing, Record):

@@ -1,5 +1,6 @@
-"""The MongoDB adapter: one server, replica sets and sharded clusters. Importing this
-does not load pymongo.
+"""MongoDB adapter: single servers, replica sets and sharded clusters.
+
+Importing this package does not load pymongo.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is derived from records, compared with them: each document's words are those of
-its texts, and nothing else has any.
+"""Compares derived data with the records.
 
-Statistics are counted by every search, and indexes are the server's own. A copy of a
-damaged document stands beside a document that says so.
+A document's words must be those of its texts. A copy of a damaged document needs a
+document that refers to it. Statistics are counted by every search, and the server
+maintains the indexes, so neither is audited.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from memory.ports.rows import RECORD
 
 
 async def audit_words(table: Table, problems: list[str], *, repair: bool) -> int:
-    """How many documents were looked at. What changed since it was read is as its
-    writer left it: only what still stands is judged.
+    """Compare the words of every document with its texts; return how many were checked.
+
+    A document that changed since it was read is skipped, because its writer set its
+    words.
     """
     checked = 0
     async for document in table.documents.find(OURS, batch_size=table.thresholds.audited_at_once):
         checked += 1
         row = held_in(document).row
         if row is None and QUARANTINED not in document:
-            continue  # its reader's business
+            continue  # a read reports it
         indexed = row is not None and row.type == RECORD and bool(table.collection.texts)
         wanted = words_of(lexical.index(table.collection, row.texts)) if indexed and row is not None else {}
         if {name: document[name] for name in DERIVED if name in document} == wanted:
@@ -48,12 +50,10 @@ async def audit_words(table: Table, problems: list[str], *, repair: bool) -> int
 
 
 async def audit_foreign(table: Table, problems: list[str]) -> None:
-    """Name the documents of other programs: they are in no answer, and no erasure
-    touches them.
-    """
+    """Report documents of other programs. No query or erasure includes them."""
     if foreign := await table.documents.count_documents({"$nor": [OURS]}):
         problems.append(
-            f"{table.collection.name}: {foreign} documents in '{table.name}' are not of this program, and were skipped; "
+            f"{table.collection.name}: {foreign} documents in '{table.name}' are not of this program and were skipped; "
             "move them elsewhere, or choose another prefix"
         )
 
@@ -61,7 +61,7 @@ async def audit_foreign(table: Table, problems: list[str]) -> None:
 async def audit_copies(
     quarantine: Quarantine, tables: Mapping[str, Table], problems: list[str], page: int, *, repair: bool
 ) -> None:
-    """Every copy of a damaged document has one that says so."""
+    """Check that every copy of a damaged document has a document that refers to it."""
     async for copy in quarantine.copies.find({}, {"_id": 1}, batch_size=page):
         key = copy["_id"]
         table = tables.get(key["collection"])

@@ -1,14 +1,15 @@
-"""Several writes as the port's `carry_out` asks for them. In a transaction where the
-server has them: then all are kept or none.
+"""Calls with several writes, as a backend of the port's `carry_out`.
 
-Without, a call that is cut off leaves any part of it. Records that are probably new are
-sent without a look at what stands there, and while those behind them are still made;
-what meets something is decided again. Generations are looked at before and again when
-everything stands (`partitions`).
+If the server has transactions, a call runs in one and is atomic.
 
-Calls of this process that met each other wait for one another instead of meeting again.
-Nobody waits as long as nobody collides: MongoDB carries out side by side what touches
-different documents. Between processes it is a matter of trying again.
+Without transactions, a cancelled call may be applied in part. Records that are probably
+new are inserted without a read, while later ones are still encoded. If a document
+exists already, its write is decided again. Generations are read before the writes and
+checked again afterwards (`partitions`).
+
+Calls of this process that collided wait for one another before they try again. Without
+a collision nobody waits, because MongoDB writes different documents concurrently. Calls
+of different processes only retry.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ _COMMITS = 5
 
 
 class KeyLocks:
-    """Locks of partitions, one for several; whoever waits for one gives up in the end,
-    or when the store is closing.
+    """Locks of partitions; several partitions share one.
+
+    A call stops waiting for a lock after its deadline, or when the store closes.
     """
 
     def __init__(self, count: int) -> None:
@@ -47,14 +49,15 @@ class KeyLocks:
         self.closing = False
 
     def of(self, writes: Iterable[Write]) -> list[asyncio.Lock]:
-        """In one order for all, so that nobody waits for who waits for him."""
+        """Return the locks in one fixed order, to avoid deadlocks."""
         wanted = {digest_of(w.key.id) % len(self.locks) for w in writes if not isinstance(w, RaiseGeneration)}
         return [self.locks[n] for n in sorted(wanted)]
 
 
 class WriteBatch:
-    """One call's writes: a `memory.ports.batch.Backend`. It waits for its turn until
-    `late`, by the loop's clock, and no longer.
+    """The writes of one call: a `memory.ports.batch.Backend`.
+
+    It waits for its locks until `late` on the loop's clock.
     """
 
     fenced = False
@@ -98,7 +101,7 @@ class WriteBatch:
                         await self._ahead.wait()
 
     async def _wait(self, stack: AsyncExitStack) -> None:
-        """Until nobody else writes in these partitions who was met or met others."""
+        """Wait for the locks that other calls hold after a collision."""
         try:
             async with asyncio.timeout_at(self._late):
                 for lock in self._locks:
@@ -110,7 +113,7 @@ class WriteBatch:
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[None]:
-        """One where the call is kept whole, undone by what is raised within."""
+        """Run in a transaction if the call is atomic; an exception rolls it back."""
         if not self.atomic:
             yield
             return
@@ -141,7 +144,7 @@ class WriteBatch:
             for w in self._puts
         ):
             return {}, self._known
-        self._fresh, self._ahead = False, None  # what is refused tells what stands there
+        self._fresh, self._ahead = False, None  # an outcome of refused writes must include the stored data
         return await self._look(reads), self._known
 
     async def _look(self, reads: ReadSet) -> dict[Address, StoredRow]:
@@ -185,9 +188,7 @@ class WriteBatch:
         return lost
 
     async def take_back(self, changes: Sequence[ResolvedWrite]) -> set[Address]:
-        """What others have replaced or deleted meanwhile was stored, and is as they
-        left it.
-        """
+        """Undo the changes. Documents changed by others since then stay."""
         taken: set[Address] = set()
         for change in changes:
             table, before = self._backing.table(change.collection), change.held.token
@@ -207,8 +208,10 @@ class WriteBatch:
 async def swap(
     table: Table, quarantine: Quarantine, changes: Sequence[ResolvedWrite], session: Any = None
 ) -> set[Key]:
-    """Put each change in the place of exactly what was read: the keys where something
-    else stands by now. In a transaction one such ends it.
+    """Replace exactly the data that was read.
+
+    Returns:
+        The keys whose data has changed since. In a transaction, such a change ends it.
     """
     lost: set[Key] = set()
     try:
@@ -231,7 +234,7 @@ async def swap(
 
 
 class InsertPipeline:
-    """Inserts new documents while those behind them are still made."""
+    """Inserts new documents while later ones are still encoded."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
@@ -247,8 +250,9 @@ class InsertPipeline:
         some.append(document)
 
     async def end(self) -> set[Address]:
-        """The addresses where something stood. The last documents wait for the journal,
-        which then has the others too.
+        """Send the last documents, and return the addresses that were occupied.
+
+        The last documents wait for the journal, which then includes the earlier ones.
         """
         for table, some in self._waiting.items():
             self._send(table, some, waits=True)
@@ -257,7 +261,7 @@ class InsertPipeline:
         return self._met
 
     async def wait(self) -> None:
-        """Nothing is under way any more, however that ended."""
+        """Wait until no insert is running. Errors are ignored."""
         if self._under_way is not None:
             await asyncio.gather(self._under_way, return_exceptions=True)
 
@@ -283,7 +287,7 @@ class InsertPipeline:
 
 
 async def _commit(session: Any) -> None:
-    """Commit; again, where the answer was lost and it may have happened or not."""
+    """Commit; repeat if the answer was lost and the result is unknown."""
     for attempt in range(_COMMITS):
         try:
             await session.commit_transaction()

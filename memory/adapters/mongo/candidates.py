@@ -1,8 +1,10 @@
-"""Candidates in three rounds: what ranks them, the best with those that are named, what
-stands beside. No body and no text is read.
+"""Finds candidates in three rounds, without reading bodies or texts.
 
-There is no index of vectors: by meaning all that the filter lets through is compared,
-of which the first round brings the vectors alone.
+The first round reads the data for ranking. The second reads the best and the named
+records, and the third reads their neighbours.
+
+There is no vector index. For semantic search, the first round reads and compares the
+vectors of all records that pass the filter.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from memory.ports.vector_scan import exact_cosines
 
 
 async def candidates(table: Table, asked: Candidates) -> CandidateColumns:
-    assert not isinstance(asked.where, Everywhere)  # noqa: S101 - nobody may ask so
+    assert not isinstance(asked.where, Everywhere)  # noqa: S101 - callers never ask for everywhere
     there, select = records_in(asked.where, asked.roles), head_fields(asked)
     passing = both(there, table.conditions.filter(asked.filter))
     (by_words, statistics), by_meaning = await asyncio.gather(
@@ -48,8 +50,9 @@ async def candidates(table: Table, asked: Candidates) -> CandidateColumns:
 
 
 async def _by_words(table: Table, asked: Candidates, there: Document) -> tuple[list[Key], Statistics]:
-    """What is found by words, the best first, and the statistics: what holds a counted
-    stem is looked at in the same way.
+    """Return the matches by words, best first, and the statistics.
+
+    Records with a counted stem are read in the same way.
     """
     words = query_words(asked.text) if asked.collection.texts else []
     counted = asked.counted if asked.statistics and asked.collection.texts else ()
@@ -64,7 +67,7 @@ async def _by_words(table: Table, asked: Candidates, there: Document) -> tuple[l
 
 
 async def _by_meaning(table: Table, asked: Candidates, passing: Document) -> list[Key]:
-    """The nearest."""
+    """Return the keys of the records with the nearest vectors."""
     if asked.near is None:
         return []
     wanted = both(passing, OURS | {"vector": {"$ne": None}})

@@ -1,12 +1,14 @@
-"""Rows as documents and back.
+"""Converts rows to documents and back.
 
-A document has the names of `memory.ports.rows.Row`, so that a person can read it;
-fields and texts stand below names of their own. Its `_id` is the tenant and the
-record's id: unique by MongoDB's own index, also on a sharded cluster as long as its
-shard key begins with the tenant. Beside what the row says there is a `checksum` of it,
-a `token` by which what stands there is known again, and what indexes need: `owing`, and
-of the words `stems` and `length`. What is JSON stays text: BSON cannot hold all of it
-(keys that are empty, have NUL or a dot in them, or begin with `$`).
+A document uses the names of `memory.ports.rows.Row`, so that people can read it. Fields
+and texts are nested under their own names. Its `_id` holds the tenant and the record's
+id. MongoDB's own index keeps it unique, also on a sharded cluster whose shard key
+begins with the tenant.
+
+A document also has a `checksum` of the row and a `token` that identifies this version.
+Indexes use `owing`, and the `stems` and `length` of the words. JSON stays text, because
+BSON cannot store all of it: keys that are empty, contain NUL or a dot, or begin with
+`$`.
 """
 
 from __future__ import annotations
@@ -33,32 +35,35 @@ from memory.ports.storable import Unstorable
 Document: TypeAlias = dict[str, Any]
 
 QUARANTINED = "quarantined"
-"""Of a document where a damaged one stood: a copy of that is in quarantine. Every
-replacement keeps it, so that a deletion finds the copy.
+"""Marks a document that replaces a damaged one, whose copy is in quarantine.
+
+Every replacement keeps the mark, so that a deletion finds the copy.
 """
 LARGEST = 16 * 2**20 - 2**16
-"""A document ends at 16 MiB; what an update around it adds is left free."""
+"""Document limit of 16 MiB, less room for the update around it."""
 DERIVED = ("words", "stems", "length")
-"""What the words of a record's texts leave in its document; no checksum covers it."""
+"""Fields derived from the words of a record's texts; no checksum covers them."""
 WITHOUT_WORDS: Mapping[str, Any] = {"words": 0, "stems": 0}
-"""A projection."""
+"""Projection that leaves out the words."""
 EVERYWHERE: Mapping[str, str] = {"id": "_id.id", "tenant": "_id.tenant"}
-"""How questions about everything spell what a page over it is sorted by last."""
+"""Fields that queries over everything use as their last sort keys."""
 
 _ROOM = 2**20
-"""Bytes that packed words may take: their stems take as much again, and are as many
-entries of an index. Of more, the first are found.
+"""Most bytes of packed words.
+
+Their stems take as much again and are as many index entries. Of more words, only the
+first are found.
 """
 _SMALL = 2**16
-"""Of no more characters and tags than these no document is too large."""
+"""A document with at most this many characters and tags is never too large."""
 _OF_RECORDS_ALONE = ("generation", "accesses", "fields", "texts")
 _OF_HEADS = ("tenant", "id", "scope", "version", "type", "generation", "role", "tier")
-_tokens = random.Random()  # noqa: S311 - they need not be secret, only not the same twice
+_tokens = random.Random()  # noqa: S311 - tokens need not be secret, only unique
 os.register_at_fork(after_in_child=_tokens.seed)
 
 
 def address(key: Key) -> Document:
-    """The `_id` of what stands under the key."""
+    """Return the `_id` of a key's document."""
     return {"tenant": key.tenant, "id": key.id}
 
 
@@ -67,7 +72,7 @@ def key_in(document: Mapping[str, Any]) -> Key:
 
 
 def is_text(value: str) -> bool:
-    """Whether a document can have it: half a character is none."""
+    """Whether a document can store the text; an unpaired surrogate cannot be stored."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -79,9 +84,7 @@ def is_text(value: str) -> bool:
 
 
 def document_of(row: Row) -> Document:
-    """What is to stand there, with a token of this one write. Raises `Unstorable` for
-    what MongoDB cannot hold.
-    """
+    """Encode a row, with a new token. Raises `Unstorable` if it is too large."""
     document: Document = {"_id": {"tenant": row.tenant, "id": row.id}}
     document |= {name: value for name, value in zip(Row._fields, row, strict=True) if value is not None}
     if row.type != RECORD:
@@ -99,12 +102,12 @@ def document_of(row: Row) -> Document:
         size_of(row) + elements + len(row.owed or "") + len(row.note or "") > _SMALL
         and (size := len(bson.encode(document))) > LARGEST
     ):
-        raise Unstorable(f"record: as a document it takes {size} bytes, and MongoDB holds at most {LARGEST}")
+        raise Unstorable(f"record: its document takes {size} bytes, and MongoDB stores at most {LARGEST}")
     return document
 
 
 def words_of(packed: bytes) -> Document:
-    """The words as documents hold them."""
+    """Return the words in the form of documents."""
     length = lexical.length(packed)
     if len(packed) > _ROOM:
         packed = lexical.truncate(packed, _ROOM)
@@ -118,7 +121,7 @@ def words_of(packed: bytes) -> Document:
 
 
 def held_in(document: Document | None) -> StoredRow:
-    """What stands there, to be decided on or answered; its token is the document."""
+    """Decode a document for a decision or an answer; its token is the document."""
     if document is None:
         return NOTHING
     try:
@@ -130,7 +133,7 @@ def held_in(document: Document | None) -> StoredRow:
         problem = (
             ""
             if sound and document.get("owing", False) is (row.owed is not None)
-            else "its checksum does not fit"
+            else "its checksum does not match"
         )
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         problem = f"it cannot be read ({type(exc).__name__})"
@@ -179,7 +182,7 @@ def _maybe(value: Any) -> int | None:
 
 
 def _value(value: Any) -> Any:
-    """A field's value as rows have it, declared or not."""
+    """Return a field's value in the form of rows, declared or not."""
     if value.__class__ is Int64:
         return int(value)
     return tuple(value) if value.__class__ is list else value
@@ -189,7 +192,7 @@ def _value(value: Any) -> Any:
 
 
 def projection(select: frozenset[str], order: Sequence[Order] = ()) -> Mapping[str, Any]:
-    """What of documents their heads take, and the values that a page is sorted by."""
+    """Return a projection to the fields of heads and the sort keys of a page."""
     named = {*select - BESIDE, *[by.field for by in order]}
     paths = [name if name in SYSTEM_TYPES else f"fields.{name}" for name in sorted(named)]
     return dict.fromkeys(
@@ -204,9 +207,7 @@ def projection(select: frozenset[str], order: Sequence[Order] = ()) -> Mapping[s
 
 
 def head_in(collection: Collection, document: Mapping[str, Any], select: frozenset[str]) -> Head | None:
-    """The head of a document read by the projection; None where one of its values is
-    none.
-    """
+    """Decode the head of a projected document; None if a value is invalid."""
     try:
         return Head(
             key_in(document),
@@ -228,20 +229,20 @@ def head_in(collection: Collection, document: Mapping[str, Any], select: frozens
 
 
 def value_in(collection: Collection, document: Mapping[str, Any], name: str) -> FieldValue:
-    """The value of a declared or system field."""
+    """Return the value of a declared or system field."""
     value = raw_value_in(document, name)
     if name == "role":
         return Role(value)
     kind = SYSTEM_TYPES.get(name)
     if kind is None:
         declared = collection.field(name)
-        assert declared is not None  # noqa: S101 - what is not declared is not asked for
+        assert declared is not None  # noqa: S101 - undeclared fields are never queried
         kind = declared.type
     return None if value is None else decode_value(kind, _value(value))
 
 
 def raw_value_in(document: Mapping[str, Any], name: str) -> Any:
-    """The same as it stands there: it may be damaged."""
+    """Return the stored value of a field, which may be damaged."""
     if name == "owing":
         return bool(document.get("owing"))
     if name in SYSTEM_TYPES:

@@ -1,4 +1,4 @@
-"""What the adapter can do at best, and its options: readable without pymongo."""
+"""Capabilities and options of the adapter, readable without pymongo."""
 
 from __future__ import annotations
 
@@ -28,22 +28,26 @@ CLAIMS = Capabilities(
     max_record_bytes=8 * 2**20,
     max_batch=1_000,
 )
-"""On a replica set or a sharded cluster. A server on its own has no transactions: there
-`atomic` is off.
+"""Capabilities on a replica set or a sharded cluster.
 
-`ttl` is not claimed: MongoDB's own expiry wants a date, which drops microseconds, and
-would not wait for steps that are owed; the engine sweeps. `semantic` is not claimed
-either: vector search is a service beside the server. Vectors are kept and come back as
-they were. Nor is `fenced`: a generation and a record are two documents (see
-`partitions`). A document ends at 16 MiB. A record may take half of it; the rest is for
-the index of its words.
+A single server has no transactions, so `atomic` is off there.
+
+- `ttl` is not claimed. MongoDB's own expiry needs a date, which drops microseconds, and
+  does not wait for pending steps. The engine's sweep deletes instead.
+- `semantic` is not claimed. Vector search is a separate service; vectors are only
+  stored and returned.
+- `fenced` is not claimed. A generation and a record are two documents (see
+  `partitions`).
+
+A document has at most 16 MiB. A record may take half of it, and the index of its words
+the rest.
 """
 
 SCHEMES = ("mongodb", "mongodb+srv")
 
 
 def _own(name: str) -> str:
-    """Some databases are the server's."""
+    """Reject databases that belong to the server."""
     if name in ("admin", "local", "config"):
         raise ValueError
     return name
@@ -61,22 +65,25 @@ _OURS_TO_SET = frozenset(
     "timeoutms sockettimeoutms connecttimeoutms serverselectiontimeoutms waitqueuetimeoutms maxpoolsize minpoolsize "
     "uuidrepresentation tz_aware unicode_decode_error_handler".split()
 )
-"""Options of a MongoDB URL that decide what an acknowledgement means, what is read, or
-when a call ends.
+"""URL options that change what an acknowledgement means, what is read, or when a call
+ends.
 """
 _MET = {"w": "majority", "journal": "true", "j": "true", "readpreference": "primary"}
-"""What a URL may say of these: it is what the store does anyway."""
+"""Values of these options that are allowed, because the store uses them anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class MongoConfig(StoreOptions):
-    """Where the database is and how it is used. All times are seconds.
+    """Location and options of a database. All times are in seconds.
 
-    Collections are called `prefix` and the collection's name: stores with different
-    prefixes may share a database. Each operation on the server ends within `timeout`,
-    finding a server, waiting for one of the `connections` and connecting
-    (`connect_timeout` at most) included. `uri` is what the driver is given: it may hold
-    a password.
+    Args:
+        prefix: Start of the names of collections. Stores with different prefixes may
+            share a database.
+        timeout: Limit of each operation. It includes finding a server, waiting for a
+            connection and connecting.
+        connect_timeout: Limit of connecting.
+        connections: Most connections at a time.
+        uri: URL for the driver. It may contain a password.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"uri", "hosts", "replica_set", "thresholds"})
@@ -93,18 +100,18 @@ class MongoConfig(StoreOptions):
 
     @property
     def place(self) -> str:
-        """Where it is, for messages: no user, no password."""
+        """Location for messages, without user and password."""
         return f"{self.hosts}/{self.database}, collections {self.prefix}*"
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> MongoConfig:
-    """The config of
-    `mongodb://[user:password@]host[:port][,host…][/database][?option=…]`, with options
-    in the query part or apart.
+    """Parse a MongoDB URL; options may be in its query part or separate.
 
-    Beside our own options a URL may carry MongoDB's: `replicaSet`, `authSource`, `tls`
-    and the like. Those that this store sets itself are refused. What is wrong is named;
-    the URL is never repeated.
+    Its form is `mongodb://[user:password@]host[:port][,host…][/database][?option=…]`.
+
+    A URL may also have MongoDB's own options, such as `replicaSet`, `authSource` and
+    `tls`. Options that this store sets itself are rejected. Errors name the problem and
+    never repeat the URL.
     """
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in SCHEMES:
@@ -117,7 +124,7 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> MongoConfig:
     if not hosts or any(not host for host in hosts.split(",")) or "/" in credentials:
         raise wrong(
             name,
-            "name the host: mongodb://user:password@host:27017/database, special characters as %2F for /",
+            "name the host: mongodb://user:password@host:27017/database; write special characters as %2F for /",
         )
     pairs = [
         (unquote_plus(key), unquote_plus(value))
@@ -131,8 +138,8 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> MongoConfig:
             name,
             f"{', '.join(refused)} cannot be set in the URL: this store writes to a majority and its journal, reads what it wrote, and has a timeout",
         )
-    # Who the user is, is kept with the database that the URL names, also where an
-    # option names another for the data.
+    # The user is stored in the database that the URL names, even if an option names
+    # another database for the data.
     authenticates = at and path and not any(k.lower() == "authsource" for k, _ in theirs)
     theirs += [("authSource", unquote(path))] if authenticates else []
     found: dict[str, Any] = {"database": unquote(path)} if path else {}

@@ -1,10 +1,9 @@
-"""The driver's client: how it is made, what the server says of itself, and closing it
-without leaving a socket open.
+"""Creates the driver's client, inspects the server, and closes without open sockets.
 
-A monitor of each server is a task that `close` cancels. One that is cancelled just
-while it connects leaves its socket to the garbage collector (seen with pymongo 4.20),
-and because looking for a server gives up exactly when the monitor tries anew, closing
-after that would meet it every time.
+Each server has a monitor task, which `close` cancels. A monitor that is cancelled while
+it connects leaves its socket to the garbage collector (seen with pymongo 4.20). Server
+selection gives up exactly when the monitor reconnects, so a close right after that
+would always hit this case.
 """
 
 from __future__ import annotations
@@ -34,11 +33,12 @@ from memory.domain.errors import ConfigError
 from memory.ports.record import JsonValue
 
 OLDEST = 9
-"""The oldest wire version this works with, which is MongoDB 4.4."""
+"""Oldest supported wire version: MongoDB 4.4."""
 _NOT_ALLOWED = 13
 _PATIENCE = 0.25
-"""Seconds to wait for monitors that connect; on a server that is frozen they wait for
-an answer, and there cancelling does no harm.
+"""Seconds to wait for connecting monitors.
+
+On a frozen server they wait for an answer instead, and cancelling them is safe.
 """
 _NO_TIME = 1e-6
 
@@ -47,16 +47,15 @@ _NO_TIME = 1e-6
 
 
 class Heartbeats(ServerHeartbeatListener):
-    """Which servers are being connected to just now, and which could not be reached
-    when last tried.
-    """
+    """Tracks which servers are being connected to and which were last unreachable."""
 
     def __init__(self, replica_set: str = "", seeds: int = 1) -> None:
         self._replica_set, self._seeds = replica_set, seeds
         self._others: set[Any] = set()
         self.sets: set[str] = set()
-        """The replica sets that the named servers say they are of, if that is not the
-        one asked for; empty for one of none.
+        """Replica sets of the named servers, other than the requested one.
+
+        An empty name stands for a server without a replica set.
         """
         self.of_another_set = asyncio.Event()
         self._connecting: set[Any] = set()
@@ -64,7 +63,7 @@ class Heartbeats(ServerHeartbeatListener):
         self._quiet = asyncio.Event()
 
     def started(self, event: ServerHeartbeatStartedEvent) -> None:
-        if not event.awaited:  # an awaited one is a connection that listens
+        if not event.awaited:  # an awaited heartbeat uses a connection that is open already
             self._connecting.add(event.connection_id)
             self._quiet.clear()
 
@@ -72,7 +71,7 @@ class Heartbeats(ServerHeartbeatListener):
         self._lost.discard(event.connection_id)
         beginning = event.reply.document.get(
             "isreplicaset", False
-        )  # a member that has not been told its set yet
+        )  # a member that has not been told the name of its set yet
         if (
             self._replica_set
             and not beginning
@@ -94,8 +93,10 @@ class Heartbeats(ServerHeartbeatListener):
             self._quiet.set()
 
     async def close(self, client: AsyncMongoClient[Any]) -> None:
-        """Close the client. With a server gone it says no goodbye: it would look for
-        one to say it to, until that timed out.
+        """Close the client.
+
+        If a server is unreachable, the client sends it no goodbye: that would wait for
+        a timeout.
         """
         if self._connecting:
             with contextlib.suppress(TimeoutError):
@@ -109,7 +110,7 @@ def database_of(
 ) -> AsyncDatabase[Document]:
     plain: CodecOptions[Document] = CodecOptions(
         unicode_decode_error_handler="replace"
-    )  # a damaged text is told by the checksum
+    )  # the checksum detects a damaged text
     # A server without a journal refuses a write that asks for it.
     return client.get_database(
         config.database, plain, write_concern=None if found.journaled else WriteConcern("majority")
@@ -117,8 +118,9 @@ def database_of(
 
 
 def client_of(config: MongoConfig, heartbeats: Heartbeats) -> AsyncMongoClient[Document]:
-    """Every operation ends within the timeout, whatever the server does; the driver's
-    own repeats included, which no write is doubled by.
+    """Create a client whose operations all end within the timeout.
+
+    The timeout includes the driver's own retries, which never apply a write twice.
     """
     settings: dict[str, Any] = {
         "w": "majority",
@@ -136,8 +138,9 @@ def client_of(config: MongoConfig, heartbeats: Heartbeats) -> AsyncMongoClient[D
 
 
 def require_uri(name: str, config: MongoConfig) -> None:
-    """Refuse what the driver would refuse, before anything is connected. A name that
-    DNS resolves is looked up when the store is opened.
+    """Reject a URL that the driver would reject, before connecting.
+
+    A name of a DNS seed list is resolved when the store opens.
     """
     if config.uri.startswith("mongodb+srv://"):
         return
@@ -145,12 +148,12 @@ def require_uri(name: str, config: MongoConfig) -> None:
         parse_uri(config.uri, warn=False)
     except (InvalidURI, ConfigurationError, ValueError) as exc:
         raise ConfigError(
-            f"store '{name}': the driver refuses the URL ({_describe_error(exc)}); special characters are written as %40 for @"
+            f"store '{name}': the driver refuses the URL ({_describe_error(exc)}); percent-encode special characters, such as %40 for @"
         ) from None
 
 
 def _describe_error(error: Exception) -> str:
-    """What is wrong, without the URL: messages about user and password may quote them."""
+    """Describe the error without the URL, which messages may quote."""
     return (
         "an option is not one of MongoDB's" if isinstance(error, ConfigurationError) else type(error).__name__
     )
@@ -161,8 +164,10 @@ def _describe_error(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """One look at a server. `run` names the server's process; `advice` says what to
-    change where acknowledged writes may be lost.
+    """Result of inspecting a server.
+
+    `run` identifies the server's process. `advice` says what to change if acknowledged
+    writes may be lost.
     """
 
     version: str
@@ -181,7 +186,7 @@ async def inspect(store: str, client: AsyncMongoClient[Document]) -> Inspection:
     build = await client.admin.command("buildInfo")
     version = str(build["version"])
     if hello["maxWireVersion"] < OLDEST:
-        raise ConfigError(f"store '{store}': the server is MongoDB {version}; version 4.4 or later is needed")
+        raise ConfigError(f"store '{store}': the server is MongoDB {version}; upgrade it to 4.4 or later")
     sharded, replica_set = hello.get("msg") == "isdbgrid", hello.get("setName")
     topology = "sharded cluster" if sharded else "replica set" if replica_set else "single server"
     engine, journaled, known = {"persistent": True}, True, sharded
@@ -190,7 +195,7 @@ async def inspect(store: str, client: AsyncMongoClient[Document]) -> Inspection:
             status = await client.admin.command("serverStatus")
         except (
             OperationFailure
-        ) as exc:  # needs the role clusterMonitor, which a user of one database need not have
+        ) as exc:  # needs the role clusterMonitor, which a user of one database may lack
             if exc.code != _NOT_ALLOWED:
                 raise
         else:
@@ -199,10 +204,10 @@ async def inspect(store: str, client: AsyncMongoClient[Document]) -> Inspection:
     durable = bool(engine.get("persistent", True)) and journaled
     advice = []
     if not engine.get("persistent", True):
-        advice.append(f"the storage engine {engine.get('name')} keeps nothing on disk: use wiredTiger")
+        advice.append(f"the storage engine {engine.get('name')} stores nothing on disk: use wiredTiger")
     if not journaled:
         advice.append(
-            "the server runs without a journal: what was written since its last checkpoint is lost with the process: start it with a journal"
+            "the server has no journal: a crash loses all writes since the last checkpoint: start it with a journal"
         )
     facts: dict[str, JsonValue] = {
         "topology": topology,
@@ -226,8 +231,9 @@ async def inspect(store: str, client: AsyncMongoClient[Document]) -> Inspection:
 
 
 async def _has_journal(client: AsyncMongoClient[Document], version: str) -> bool:
-    """From 6.1 on there is always one; before, a single server can be told to do
-    without.
+    """Whether the server has a journal. Since 6.1 there is always one.
+
+    An earlier single server may be configured without.
     """
     if tuple(int(part) for part in version.split(".")[:2]) >= (6, 1):
         return True

@@ -1,8 +1,7 @@
-"""pymongo's errors as ours, most specific first. What is not known here is not
-retryable.
+"""Translates pymongo's errors, most specific first.
 
-Servers quote what they were given: of a server's message only the code and its name are
-passed on.
+Unknown errors become errors that are not retryable. Servers quote their input, so only
+the code and name of a server's message are passed on.
 """
 
 from __future__ import annotations
@@ -22,8 +21,10 @@ from memory.domain.errors import (
 )
 
 _REFUSED = {11000, 13113, 241}
-"""Something stands there, nothing does (of a `$merge`), and what our own conditions
-raise where they do not hold: a conversion that cannot be.
+"""Codes of refused writes.
+
+The document exists, or does not (for `$merge`), or one of our conditions failed, which
+raises a conversion error.
 """
 _REFUSED_USER = {18, 11}
 _NOT_ALLOWED = {13}
@@ -34,16 +35,15 @@ _FOR_NOW = {6, 7, 89, 91, 112, 189, 9001, 10107, 11600, 11602, 13435, 13436, 46,
 
 
 def is_refused(error: BaseException) -> bool:
-    """Something else stands under the key than the write asks for, or its generation
-    was raised: nothing was changed.
+    """Whether the stored data or the generation differs from the write's condition.
+
+    Nothing was changed then.
     """
     return isinstance(error, driver.OperationFailure) and bool(_REFUSED & set(_codes(error)))
 
 
 def is_only_refusals(error: driver.BulkWriteError) -> bool:
-    """Each write of a bulk was done, or met something else under its key than it asks
-    for.
-    """
+    """Whether each write of a bulk was applied, or failed its own condition."""
     details = error.details
     return not details.get("writeConcernErrors") and all(
         e.get("code") in _REFUSED for e in details.get("writeErrors", ())
@@ -51,14 +51,15 @@ def is_only_refusals(error: driver.BulkWriteError) -> bool:
 
 
 def is_collision(error: BaseException) -> bool:
-    """A transaction met another one, or a primary that stepped down: nothing of it was
-    kept, and it may be done again at once.
+    """Whether a transaction conflicted with another one, or its primary stepped down.
+
+    Nothing was applied, and the transaction may be repeated at once.
     """
     return isinstance(error, driver.PyMongoError) and error.has_error_label("TransientTransactionError")
 
 
 def translate(store: str, place: str, error: BaseException) -> Exception | None:
-    """Our error for the driver's; None for what is not the driver's."""
+    """Return our error for a driver's error; None for any other error."""
     match error:
         case driver.ConfigurationError():
             return ConfigError(
@@ -66,14 +67,14 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
             )
         case driver.WaitQueueTimeoutError():
             return StoreTimeout(
-                store, "every connection was busy for too long; raise connections, or ask less at once"
+                store, "all connections were busy for too long; raise 'connections', or call less at once"
             )
         case driver.ServerSelectionTimeoutError():
             return StoreUnavailable(store, _nobody(place, str(error)))
         case driver.NetworkTimeout() | driver.ExecutionTimeout() | driver.WTimeoutError():
-            return StoreTimeout(store, f"{place} did not answer in time")
+            return StoreTimeout(store, f"{place} did not answer in time; try again, or raise 'timeout'")
         case driver.DocumentTooLarge():
-            return InvalidInput("record", f"store '{store}' takes no document that large")
+            return InvalidInput("record", f"store '{store}' takes no document that large; shorten it")
         case driver.OperationFailure():
             return _refusal(store, place, error)
         case driver.ConnectionFailure():
@@ -81,11 +82,11 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
                 store, f"the connection to {place} was lost or refused ({type(error).__name__})"
             )
         case driver.PyMongoError() if error.timeout:
-            return StoreTimeout(store, f"{place} did not answer in time")
+            return StoreTimeout(store, f"{place} did not answer in time; try again, or raise 'timeout'")
         case driver.PyMongoError() | BSONError():
             return StoreError(store, f"the driver refused ({type(error).__name__})")
         case UnicodeEncodeError():
-            return InvalidInput("text", "holds half of a surrogate pair, which is no character")
+            return InvalidInput("text", "contains an unpaired surrogate, which is not a character; remove it")
         case OSError():
             return StoreUnavailable(store, f"{place} cannot be reached ({type(error).__name__})")
         case _:
@@ -93,7 +94,7 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
 
 
 def _nobody(place: str, said: str) -> str:
-    """Why no server could be used, as far as the driver tells."""
+    """Explain why no server could be used, as far as the driver tells."""
     if "CERTIFICATE_VERIFY_FAILED" in said:
         return f"the certificate of {place} is not trusted: name its authority with tlsCAFile=FILE in the URL"
     if "SSL handshake failed" in said:
@@ -102,30 +103,30 @@ def _nobody(place: str, said: str) -> str:
 
 
 def _refusal(store: str, place: str, error: driver.OperationFailure) -> Exception:
-    """What the server answered instead of doing it."""
+    """Translate a refusal by the server."""
     codes = set(_codes(error))
     named = f"code {error.code}"
     if codes & _REFUSED_USER:
-        return ConfigError(f"store '{store}': {place} refuses the user or the password")
+        return ConfigError(f"store '{store}': {place} refuses the user or the password; correct them")
     if codes & _NOT_ALLOWED:
         return ConfigError(
             f"store '{store}': the user may not do this at {place}; grant it readWrite on the database"
         )
     if codes & _FULL:
-        return StoreFull(store, "the server has no room left; nothing of the call was kept")
+        return StoreFull(store, "the server has no room left; nothing of the call was kept; make room there")
     if error.timeout or codes & _EXPIRED:
-        return StoreTimeout(store, f"{place} did not finish in time")
+        return StoreTimeout(store, f"{place} did not finish in time; try again, or raise 'timeout'")
     if is_collision(error) or error.has_error_label("RetryableWriteError") or codes & _FOR_NOW:
         return StoreUnavailable(
-            store, f"refuses work for now, or others kept getting in the way ({named}); try again"
+            store, f"refuses work for now, or other calls kept conflicting ({named}); try again"
         )
     if codes & _TOO_LARGE and "too large" in str(error).lower():
-        return InvalidInput("record", f"store '{store}' takes no document that large")
+        return InvalidInput("record", f"store '{store}' takes no document that large; shorten it")
     return StoreError(store, f"the server refused ({type(error).__name__}, {named})")
 
 
 def _codes(error: driver.OperationFailure) -> Iterator[int]:
-    """The error's own code and those of the writes in it."""
+    """Yield the error's own code and those of its writes."""
     yield error.code or 0
     details = error.details or {}
     for written in details.get("writeErrors", ()):

@@ -1,9 +1,8 @@
-"""Filters, orders and cursors in MongoDB's language. Every value stands behind an
-operator, so text such as `{"$ne": 1}` or `$where` is only text.
+"""Translates filters, orders and cursors to MongoDB queries.
 
-Text compares by its bytes in UTF-8, which is by code point: collections have the simple
-collation. A missing value compares with nothing, so every condition is true or false
-and `$nor` turns it round.
+Every value follows an operator, so text such as `{"$ne": 1}` or `$where` stays text.
+Text compares by its UTF-8 bytes, which is by code point: collections have the simple
+collation. A comparison with a missing value is false, so `$nor` negates any condition.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ NEVER: Document = {"_id": {"$in": []}}
 _NEVER_MISSING = frozenset(
     ("id", "version", "created_at", "updated_at", "generation", "role", "tier", "accesses", "scope")
 )
-"""Of live records."""
+"""Fields that every live record has."""
 _SIGNS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
     Lt: ("$lt", operator.lt),
     Le: ("$lte", operator.le),
@@ -58,13 +57,14 @@ _SIGNS: dict[type, tuple[str, Callable[[Any, Any], bool]]] = {
 
 
 OURS: Document = {"_id.id": {"$type": "string"}, "_id.tenant": {"$type": "string"}}
-"""Documents that this adapter wrote: another program's have another `_id`, and are left
-alone.
+"""Documents that this adapter wrote.
+
+Documents of other programs have another `_id` and are not touched.
 """
 
 
 def scope_conditions(where: Where) -> Document:
-    """Documents of these partitions or this tenant."""
+    """Match documents of these partitions or this tenant."""
     if isinstance(where, Everywhere):
         return {}
     tenant: Document = {"tenant": {"$eq": where.tenant}}
@@ -75,7 +75,7 @@ def scope_conditions(where: Where) -> Document:
 
 
 def records_in(where: Where, roles: frozenset[Role]) -> Document:
-    """Live records there, in these roles."""
+    """Match live records there, in these roles."""
     wanted = sorted(role.value for role in roles)
     return scope_conditions(where) | {
         "type": {"$eq": RECORD},
@@ -84,20 +84,18 @@ def records_in(where: Where, roles: frozenset[Role]) -> Document:
 
 
 def both(first: Document, second: Document) -> Document:
-    """What both let through."""
+    """Match documents that match both."""
     return {"$and": [first, second]} if first and second else first or second
 
 
 class Conditions:
-    """The conditions of queries over one collection's fields, which the port has found
-    fit (`memory.ports.query_validation`).
-    """
+    """Conditions on a collection's fields, validated by `memory.ports.query_validation`."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
 
     def query(self, query: Query) -> Document:
-        """What a query asks for, its cursor aside."""
+        """Match the results of a query, without its cursor."""
         other = sorted(t.value for t in query.types if t is not RowType.RECORD)
         standing: list[Document] = [{"type": {"$in": other}}] if other else []
         if RowType.RECORD in query.types:
@@ -150,8 +148,10 @@ class Conditions:
     # -- order and cursors -------------------------------------------------------------
 
     def ordering(self, order: Sequence[Order], where: Where) -> dict[str, int]:
-        """What to sort by. The id comes last, and after it the tenant where several are
-        asked. A missing value sorts below all others.
+        """Return the sort keys.
+
+        The id is last, followed by the tenant if the query covers several. A missing
+        value sorts below all others.
         """
         last = -1 if order and order[-1].descending else 1
         keys: dict[str, int] = {}
@@ -163,7 +163,7 @@ class Conditions:
         return keys
 
     def after(self, order: Sequence[Order], position: Position, where: Where) -> Document:
-        """Documents strictly behind the position."""
+        """Match documents strictly after the position."""
         keys = [
             (by.field, by.descending, self._place(by.field, value))
             for by, value in zip(order, position.values, strict=True)
@@ -180,28 +180,28 @@ class Conditions:
         field, descending, value = keys[0]
         if (
             field in _NEVER_MISSING and value is not None
-        ):  # said once more for the whole, so that an index is read from here on
+        ):  # the repeated bound lets the server start reading the index here
             return {"$and": [{_place_of(field, where): {"$lte" if descending else "$gte": value}}, beyond]}
         return beyond
 
     def _place(self, field: str, value: FieldValue) -> Any:
-        """A sort value of a cursor as documents hold it."""
+        """Return a cursor's sort value in the form of documents."""
         kind = type_of(self._collection, field)
         if value is not None and value_problem(kind, field, value):
             raise InvalidInput("cursor", "this cursor was made for a query with another order")
         return value if value is None or field == "owing" else encode_value(kind, value)
 
     def position(self, order: Sequence[Order], document: Mapping[str, Any]) -> list[FieldValue]:
-        """Where a document stands, as a cursor tells it."""
+        """Return a document's sort values for a cursor."""
         return [value_in(self._collection, document, by.field) for by in order]
 
     def sorted_by(self, order: Sequence[Order], document: Mapping[str, Any]) -> list[Any]:
-        """What a document is sorted by, as it stands there: it may be damaged."""
+        """Return a document's stored sort values, which may be damaged."""
         return [raw_value_in(document, by.field) for by in order]
 
 
 def _owing_condition(truths: Sequence[bool]) -> Document:
-    """Nothing owed is a missing `owing`."""
+    """Match by pending steps; a document without them has no `owing`."""
     return (
         ALWAYS
         if len(truths) == 2
@@ -216,7 +216,7 @@ def _path(field: str) -> str:
 
 
 def _place_of(field: str, where: Where) -> str:
-    """What is sorted by to sort by the field."""
+    """Return the path by which to sort by the field."""
     return EVERYWHERE["id"] if field == "id" and isinstance(where, Everywhere) else _path(field)
 
 

@@ -1,22 +1,22 @@
-"""Partitions: their generations, and how nothing of a lower one comes to stand.
+"""Partitions and their generations.
 
-MongoDB changes one document in one step, and a generation and a record are two. So a
-put that is alone in its call is one command: the server looks at the partition's
-document and stores the record only where its generation is still the one the record was
-made under (`only_under`). Whoever sent it may be dead or frozen by then. Several writes
-look before, and again when they stand; what was raised over meanwhile they take back
-and decide anew (`batch`).
+MongoDB changes one document atomically, but a generation and a record are two. A single
+put is therefore one command (`only_under`). The server reads the partition's document
+and stores the record only if its generation is still the expected one. This holds even
+if the sender has died or is frozen by then. Calls with several writes read the
+generations before and after. If a generation was raised meanwhile, they undo their
+records and decide again (`batch`).
 
-What is left open is why `fenced` is not claimed: a client that dies between its writes
-and its second look, and the microseconds that the server takes from looking to storing.
-A record that comes to stand so is of a lower generation than its partition, and the
-next repeat of the erasure takes it.
+`fenced` is not claimed, because gaps remain. A client may die between its writes and
+its second read. The server also needs microseconds from reading to storing. A record
+stored in such a gap has a lower generation than its partition, and the next repetition
+of the erasure deletes it.
 
-A partition has a document from its first raise on, until nothing is left of it and it
-is forgotten (`IdlePartitions`). Whoever forgets one marks its document, looks again, and deletes
-it while the mark stands there: a writer who meets the mark takes it away, and the
-partition stays. Then he looks once more, for the put that the server had looked at
-before the mark came and stored when the document was gone.
+A partition has a document from its first raise until it is empty and forgotten
+(`IdlePartitions`). To forget it, a process marks the document, checks the partition again, and
+deletes the document while the mark is there. A writer that meets the mark removes it,
+and the partition stays. After the deletion, the process checks once more for a put that
+the server validated before the mark and stored after the deletion.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from memory.ports.record import Partition
 from memory.ports.rows import CORRUPT, MARK, RECORD, TOMBSTONE
 
 LEAVING = "leaving"
-"""In a partition's document: by whom it is about to be forgotten."""
+"""Field of a partition's document: the process that is about to forget it."""
 
 
 class Directory:
@@ -65,13 +65,14 @@ class Directory:
         self._seen: dict[Partition, int] = {}
 
     def likely(self, partition: Partition) -> int:
-        """The generation as last seen. It may have gone on since: nothing is decided by
-        it.
+        """Return the generation as last seen.
+
+        It may have been raised since, so nothing is decided by it.
         """
         return self._seen.get(partition, 0)
 
     async def generations(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
-        """Where there is no document the generation is 0."""
+        """Read the generations. A partition without a document has generation 0."""
         found = dict.fromkeys(partitions, 0)
         if found:
             async for document in self.partitions.find({"_id": {"$in": [partition_id(p) for p in found]}}):
@@ -83,8 +84,9 @@ class Directory:
         return found
 
     async def generations_now(self, before: Mapping[Partition, int]) -> dict[Partition, int]:
-        """The generations of partitions that had these. One that was forgotten
-        meanwhile gets back what it had.
+        """Read the generations of partitions that had these.
+
+        A partition that was forgotten meanwhile gets its generation back.
         """
         now = await self.generations(list(before))
         for partition, generation in before.items():
@@ -93,7 +95,7 @@ class Directory:
         return now
 
     async def raise_to(self, partition: Partition, to: int | None) -> int:
-        """The generation after raising it to at least `to`, or by one."""
+        """Raise the generation to at least `to`, or by one, and return it."""
         if to == 0:
             return (await self.generations([partition]))[partition]
         change: Document = {"$inc": {"generation": 1}} if to is None else {"$max": {"generation": to}}
@@ -109,23 +111,25 @@ class Directory:
             except Exception as exc:
                 if not is_refused(exc):
                     raise
-                continue  # another one made the partition's document meanwhile
-            assert found is not None  # noqa: S101 - of an upsert the document after it
+                continue  # another call created the partition's document meanwhile
+            assert found is not None  # noqa: S101 - an upsert returns the document after it
             self._remember({partition: int(found["generation"])})
             return int(found["generation"])
 
     async def replace(
         self, before: Mapping[Partition, int], after: Mapping[Partition, int], session: Any = None
     ) -> set[Partition]:
-        """Set these generations where they are as before: the partitions where they are
-        not. In a transaction such a one ends it.
+        """Set these generations if they still are as before.
+
+        Returns:
+            The partitions whose generation has changed. In a transaction, that ends it.
         """
         partitions = list(after)
         changes = [
             UpdateOne(
                 {"_id": partition_id(p), "generation": {"$eq": before.get(p, 0)}},
                 {"$set": {"generation": after[p]}, "$unset": {LEAVING: ""}},
-                upsert=True,  # no document is generation 0, and one of another generation is in the way
+                upsert=True,  # no document means generation 0; any other generation fails it
             )
             for p in partitions
         ]
@@ -145,8 +149,9 @@ class Directory:
         after: Partition | None,
         limit: int,
     ) -> list[tuple[Partition, int]]:
-        """The first of those behind `after` that have records in these collections or a
-        generation, in order. Indexes answer: they are grouped.
+        """Return the first partitions after `after` that have records or a generation.
+
+        They are in order. Indexes answer this by grouping.
         """
         pipeline: list[Document] = [
             {"$match": _behind("_id.", where, prefix, after)},
@@ -169,7 +174,7 @@ class Directory:
         ]
 
     def forget(self, partition: Partition) -> None:
-        """The partition is no more."""
+        """Remove a partition from the cache."""
         self._seen.pop(partition, None)
 
     def _remember(self, generations: Mapping[Partition, int]) -> None:
@@ -179,13 +184,14 @@ class Directory:
 
 
 def partition_id(partition: Partition) -> Document:
-    """The `_id` of the partition's document."""
+    """Return the `_id` of the partition's document."""
     return {"tenant": partition.tenant, "scope": partition.scope}
 
 
 def _behind(path: str, where: Tenant | Everywhere, prefix: str, after: Partition | None) -> Document:
-    """Where tenant and scope stand below this path: those there whose scope begins so,
-    and that come after the partition.
+    """Match partitions whose scope has this prefix and that come after `after`.
+
+    `path` leads to the tenant and the scope.
     """
     tenant, scope = f"{path}tenant", f"{path}scope"
     end = behind_prefix(prefix)
@@ -201,11 +207,12 @@ def _behind(path: str, where: Tenant | Everywhere, prefix: str, after: Partition
 
 
 def only_under(partition: Partition, document: Document, *, exactly: bool) -> list[Document]:
-    """Stages, asked of the partitions' collection, that give the document where its
-    generation is not lower than the partition's, or `exactly` that.
+    """Build pipeline stages that return the document if its generation is valid.
 
-    Elsewhere, and where the partition is about to be forgotten, the server answers with
-    an error. `$facet` gives one document also where the partition has none.
+    Valid is a generation not below the partition's or, with `exactly`, equal to it. The
+    stages run on the partitions' collection. Otherwise, and if the partition is about
+    to be forgotten, the server answers with an error. `$facet` returns one document
+    even if the partition has none.
     """
     current = {"$ifNull": [{"$max": "$found.generation"}, 0]}
     holds = {
@@ -214,7 +221,7 @@ def only_under(partition: Partition, document: Document, *, exactly: bool) -> li
             {"$eq": [f"$found.{LEAVING}", []]},
         ]
     }
-    refused = {"$toInt": "$found"}  # no array is a number
+    refused = {"$toInt": "$found"}  # an array is never a number
     return [
         {"$match": {"_id": partition_id(partition)}},
         {"$facet": {"found": [{"$limit": 1}]}},
@@ -229,7 +236,7 @@ _STANDING = [RECORD, MARK, CORRUPT]
 
 
 class IdlePartitions:
-    """Looks at every collection of records that the database has, opened with or not."""
+    """Examines every collection of records, including those not opened here."""
 
     def __init__(self, directory: Directory, names: CollectionNames, page: int) -> None:
         self._directory, self._names, self._page = directory, names, page
@@ -253,10 +260,10 @@ class IdlePartitions:
         return found[:limit]
 
     async def forget(self, idle: Mapping[Partition, int]) -> int:
-        """Forget those that are still as said: how many.
+        """Forget the partitions that are still empty and unchanged; return how many.
 
-        A put that had looked before the mark came may be stored once its partition is
-        gone: the second look gives such a one its generation back.
+        A put validated before the mark may be stored after the partition is gone. The
+        second check gives the partition its generation back then.
         """
         collections, mark = await self._collections(), {LEAVING: secrets.token_hex(8)}
         marks = [
@@ -275,7 +282,7 @@ class IdlePartitions:
         begun = await self._partitions_without_document(empty, collections)
         late = [
             partition for partition, generation in begun.items() if generation >= idle[partition]
-        ]  # what begins anew is of generation 0
+        ]  # a new partition starts at generation 0
         for partition in late:
             await self._directory.raise_to(partition, idle[partition])
         return forgotten - len(late)
@@ -286,8 +293,9 @@ class IdlePartitions:
         return [name for name in there if not name.startswith(f"{prefix}store.")]
 
     async def _empty(self, places: Sequence[Document], collections: Sequence[str]) -> AsyncIterator[Document]:
-        """The documents of those of these partitions in which nothing stands. One index
-        look for each collection.
+        """Yield the documents of the empty partitions.
+
+        Each collection needs one index lookup.
         """
         pipeline: list[Document] = [{"$match": {"_id": {"$in": list(places)}}}]
         for name in collections:
@@ -303,8 +311,9 @@ class IdlePartitions:
     async def _partitions_without_document(
         self, places: Sequence[Document], collections: Sequence[str]
     ) -> dict[Partition, int]:
-        """Those of these partitions that have no document and in which something
-        stands, each with the highest generation of that.
+        """Return the partitions without a document in which something is stored.
+
+        Each comes with the highest generation of its contents.
         """
         if not places:
             return {}

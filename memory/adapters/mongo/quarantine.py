@@ -1,5 +1,6 @@
-"""Damaged documents: a copy is kept for people to look at, and a bare document that
-says so takes their place.
+"""Quarantine of damaged documents.
+
+A copy is kept for people to inspect, and a marker document takes its place.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ class DamagedDocument:
 
 
 class Quarantine:
-    """The copies."""
+    """The copies of damaged documents."""
 
     def __init__(self, database: AsyncDatabase[Document], names: CollectionNames) -> None:
         self.copies = database[names.quarantine]
 
     async def keep(self, damaged: Sequence[DamagedDocument]) -> None:
-        """Move documents that still are as they were read out of the way."""
+        """Move documents that have not changed since they were read into quarantine."""
         for one in damaged:
             table, key = one.table, key_in(one.document)
             whole = await table.documents.find_one(table.at(key) | as_it_was(one.document))
@@ -59,13 +60,13 @@ class Quarantine:
             done = await table.documents.update_one(table.at(key) | as_it_was(whole), replacement(note))
             if (
                 not done.matched_count
-            ):  # changed meanwhile: by one who quarantined it too, or by one who may have deleted it
+            ):  # changed meanwhile: by another call that quarantined it, or perhaps by a deletion
                 now = await table.documents.find_one(table.at(key), {QUARANTINED: 1})
                 if now is None or QUARANTINED not in now:
                     await self.forget(table, [key])
 
     async def forget(self, table: Table, keys: Iterable[Key], session: Any = None) -> None:
-        """Nothing of what was deleted stays readable."""
+        """Delete the copies, so that no deleted data stays readable."""
         if ids := [_id(table, key) for key in keys]:
             await self.copies.delete_many({"_id": {"$in": ids}}, session=session)
 

@@ -1,4 +1,4 @@
-"""Reading by key and by query, and deleting all that matches."""
+"""Reads by key and by query, and deletes matches."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ from memory.ports.write_decision import Slot, tombstone_over
 
 
 async def get(table: Table, keys: Sequence[Key]) -> tuple[list[Stored | None], list[DamagedDocument]]:
-    """What stands under each key, and what was found unreadable just now. A key that no
-    document can have finds nothing.
+    """Return the value of each key, and the documents found damaged now.
+
+    A key that no document can have finds nothing.
     """
     possible = [key for key in dict.fromkeys(keys) if is_text(key.tenant)]
     documents: dict[Key, Document] = {}
@@ -83,8 +84,9 @@ def _slot(table: Table, document: Document) -> Slot:
 
 
 async def query(table: Table, query: Query) -> tuple[Page, list[DamagedDocument]]:
-    """One page, and what was found unreadable while reading it: then the page is to be
-    read again.
+    """Read one page, and report documents found damaged.
+
+    If there are any, the caller reads the page again.
     """
     wanted = table.conditions.query(query)
     if query.cursor is not None:
@@ -115,8 +117,11 @@ async def query(table: Table, query: Query) -> tuple[Page, list[DamagedDocument]
 
 
 async def _documents(table: Table, query: Query, wanted: Document) -> tuple[list[Document], list[Key], bool]:
-    """The documents of a page in order, the keys of the corrupt ones where was asked,
-    and whether there are more behind the page.
+    """Return a page's documents in order.
+
+    Returns:
+        The documents, the keys of the corrupt ones in the queried place, and whether
+        more follow.
     """
     sort = table.conditions.ordering(query.order, query.where)
     limit = query.limit
@@ -127,8 +132,8 @@ async def _documents(table: Table, query: Query, wanted: Document) -> tuple[list
             return found, corrupt, False
         if not isinstance(query.where, Everywhere):
             return found[:limit], corrupt, True
-        # A cursor names no tenant: records of several tenants under one id and one sort
-        # value stay on one page, or some would be lost.
+        # A cursor has no tenant. Records of several tenants with one id and one sort
+        # value stay on one page; otherwise some would be lost.
         places = [(table.conditions.sorted_by(query.order, d), key_in(d).id) for d in found]
         end = limit
         while end < len(places) and places[end] == places[end - 1]:
@@ -141,7 +146,7 @@ async def _documents(table: Table, query: Query, wanted: Document) -> tuple[list
 async def _find_page(
     table: Table, query: Query, wanted: Document, sort: Mapping[str, int], take: int
 ) -> tuple[list[Document], list[Key]]:
-    """One question to the server: the page, and behind it what is corrupt there."""
+    """Read a page and the corrupt documents of the place in one query."""
     pipeline: list[Document] = [
         {"$match": wanted},
         {"$sort": dict(sort)},
@@ -150,7 +155,7 @@ async def _find_page(
     if RowType.RECORD in query.types:
         there = scope_conditions(query.where) or {
             "tenant": {"$gte": ""}
-        }  # all of them, said so that the index is read
+        }  # matches all of them, so that the server uses the index
         pipeline.append(
             {
                 "$unionWith": {
@@ -170,7 +175,7 @@ async def _find_page(
 
 
 async def count(table: Table, query: Query) -> Count:
-    """How many match, and their size as documents, the index of their words included."""
+    """Count the matches and their size as documents, with the index of their words."""
     total = {"$group": {"_id": None, "records": {"$sum": 1}, "bytes": {"$sum": {"$bsonSize": "$$ROOT"}}}}
     async for found in await table.settled.aggregate([{"$match": table.conditions.query(query)}, total]):
         return Count(int(found["records"]), int(found["bytes"]))
@@ -178,8 +183,9 @@ async def count(table: Table, query: Query) -> Count:
 
 
 async def may_be_due(tables: Sequence[Table], now: datetime, expired: Mapping[Collection, datetime]) -> bool:
-    """Whether something in one of these collections may be due, see `Store.due`: one
-    question, each part of which an index answers.
+    """Whether something may be due in one of these collections; see `Store.due`.
+
+    It is one query, and indexes answer each part of it.
     """
     pipeline: list[Document] = []
     for table in tables:
@@ -200,7 +206,7 @@ async def may_be_due(tables: Sequence[Table], now: datetime, expired: Mapping[Co
 
 @dataclass(frozen=True)
 class Deletion:
-    """What `delete_matching` was asked."""
+    """Arguments of `delete_matching`."""
 
     query: Query
     version: int
@@ -212,9 +218,7 @@ class Deletion:
         return condition(self.query.filter)
 
     def of(self, table: Table, document: Document) -> ResolvedWrite | None:
-        """The tombstone in the place of a record that matches, or of a corrupt one,
-        whatever the filter.
-        """
+        """Return the tombstone for a match, or for any corrupt record."""
         key = key_in(document)
         held = held_in(document)
         slot = slot_of(table.collection, key, held)
@@ -229,15 +233,15 @@ class Deletion:
 
 
 async def delete_matching(table: Table, quarantine: Quarantine, deletion: Deletion) -> int:
-    """Tombstones for what matches and for every corrupt record there.
+    """Replace all matches and every corrupt record there by tombstones.
 
-    All records there are read: only so does one come to light that is damaged where the
-    filter would look. What others change meanwhile is read again; what another erasure
-    has taken already counts as gone once a majority has that.
+    It reads all records of the place, because a damaged field could hide a match from
+    the filter. Records that others change meanwhile are read again. Records that
+    another erasure has deleted count as gone once a majority has the deletion.
     """
     there = (
         scope_conditions(deletion.query.where) | OURS | {"type": {"$nin": [MARK, TOMBSTONE]}}
-    )  # also where the type is what is damaged
+    )  # also if the type is damaged
     deleted = 0
     async for documents in _portions(table, there):
         while documents:

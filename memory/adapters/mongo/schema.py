@@ -1,8 +1,8 @@
-"""Collections and their indexes. Those for one tenant's questions begin with it, then
-the partition: fit for a shard key of `tenant` and `_id`.
+"""Creates collections and their indexes.
 
-The layout of documents has a version, kept in the database: one written by a later
-release is refused by name.
+Indexes for queries of one tenant begin with the tenant, then the partition. They fit a
+shard key of `tenant` and `_id`. The layout's version is in the database, and a layout
+of a later release is rejected.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ SCHEMA = 3
 
 
 class CollectionNames:
-    """What collections are called. Our own have a dot in them, which no name of a
-    collection of records has.
+    """Names of the collections.
+
+    Our own collections have a dot in their names; collections of records have none.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -39,22 +40,22 @@ class CollectionNames:
 
 
 def indexes(collection: Collection) -> list[IndexModel]:
-    """A collection's indexes beside that on `_id`."""
+    """Return a collection's indexes besides the one on `_id`."""
     some = [
-        # Newest first, and how many words the records of a partition have, without
-        # reading them. `role` is asked for by almost every query.
+        # Newest first, and the number of words of a partition's records, without
+        # reading them. Almost every query filters by `role`.
         IndexModel(
             _ascending("tenant", "scope", "type", "role", "created_at", "id", "length"), name="newest"
         ),
-        # The few that are arriving or cached, which maintenance asks for everywhere:
-        # the roles that sort before "home".
+        # The few arriving and cached records, which maintenance queries everywhere.
+        # Their roles sort before "home".
         IndexModel(
             _ascending("role", "id", "tenant"),
             name="passing",
             partialFilterExpression={"role": {"$lt": "home"}},
         ),
-        # Pages over everything, in order of the id. It is spelled as no question about
-        # a place spells it, so that none of those is answered by it.
+        # Pages over everything, in order of the id. Queries over a place spell the
+        # fields differently, so they never use it.
         IndexModel(_ascending(*EVERYWHERE.values()), name="everywhere"),
         IndexModel(_ascending("owing"), name="owing", sparse=True),
         IndexModel(
@@ -72,7 +73,8 @@ def indexes(collection: Collection) -> list[IndexModel]:
         )
     for field in collection.fields:
         if field.indexed and field.type is not FieldType.BYTES:
-            # The scope last: ends of relations are looked for in a whole tenant.
+            # The scope is last, because ends of relations are looked up in a whole
+            # tenant.
             there = {f"fields.{field.name}": {"$exists": True}}
             some.append(
                 IndexModel(
@@ -82,8 +84,8 @@ def indexes(collection: Collection) -> list[IndexModel]:
                 )
             )
     for name in collection.orders:
-        # Marks and tombstones are in no such order; that it holds records alone is what
-        # every question about them asks.
+        # Marks and tombstones have no such order. Every query for records states that
+        # it wants only records.
         some.append(
             IndexModel(
                 _ascending("tenant", name, "id"),
@@ -105,8 +107,9 @@ def indexes(collection: Collection) -> list[IndexModel]:
 async def make_ready(
     store: str, database: AsyncDatabase[Document], names: CollectionNames, collections: Sequence[Collection]
 ) -> str | None:
-    """Make what is missing. Safe beside other processes that do the same. Returns the
-    note of the format.
+    """Create missing collections and indexes, and return the note of the format.
+
+    It is safe beside other processes that do the same.
     """
     noted = await _require_version(store, database, names)
     wanted = {names.of(collection): collection for collection in collections}
@@ -123,7 +126,7 @@ async def make_ready(
 async def versions_of(
     database: AsyncDatabase[Document], names: CollectionNames
 ) -> tuple[int | None, str | None]:
-    """The layout's version, and the note of the format."""
+    """Return the layout's version and the note of the format."""
     found = await database[names.schema].find_one({"_id": "schema"})
     return (None, None) if found is None else (int(found["version"]), found.get("format"))
 
@@ -131,7 +134,7 @@ async def versions_of(
 async def swap_format(
     database: AsyncDatabase[Document], names: CollectionNames, before: str | None, after: str
 ) -> bool:
-    """Replace the note of the format if it is still that one."""
+    """Replace the note of the format if it equals `before`."""
     changed = await database[names.schema].update_one(
         {"_id": "schema", "format": before}, {"$set": {"format": after}}
     )
@@ -152,12 +155,12 @@ async def _require_version(
             }
             await database[names.schema].insert_one(document)
             return current_note()
-        except DuplicateKeyError:  # another process was quicker
+        except DuplicateKeyError:  # another process was faster
             version, noted = await versions_of(database, names)
     FormatNote.parse(store, noted)
     if version is not None and version > SCHEMA:
         raise ConfigError(
-            f"store '{store}': its data has layout {version}, written by a later release; this one knows layouts up to {SCHEMA}: upgrade"
+            f"store '{store}': its data has layout {version}, written by a later release; this one supports up to {SCHEMA}: upgrade memory-tiers"
         )
     if version is not None and version < SCHEMA:
         raise ConfigError(
@@ -168,8 +171,9 @@ async def _require_version(
 
 
 def _require_plain(store: str, found: Mapping[str, Any]) -> None:
-    """A collection that somebody made beforehand, with a collation of its own, would
-    take twins for one.
+    """Reject an existing collection with a collation, which would treat two ids as one.
+
+    Views and capped collections are rejected, too.
     """
     options = found.get("options", {})
     if options.get("collation") or options.get("capped") or found.get("type") != "collection":

@@ -1,10 +1,9 @@
-"""Searches by words: the server finds, and the arithmetic of `memory.ports.text` ranks
-by the asked records' own statistics.
+"""Lexical search: the server finds records, and `memory.ports.text` ranks them.
 
-MongoDB's own text index is not used: it stems by rules of its own, reads operators in
-what is asked, and ranks by the statistics of the whole collection, so that other
-tenants' data would change the order of hits. Stems are found through an index that
-begins with the partition.
+The ranking uses statistics of the queried records only. MongoDB's text index is not
+used. It has its own stemming, interprets operators in queries, and ranks by statistics
+of the whole collection. Other tenants' data would change the order of results. Instead,
+an index that begins with the partition finds stems.
 """
 
 from __future__ import annotations
@@ -23,29 +22,33 @@ from memory.ports.record import Key
 from memory.ports.text import bm25_scores, query_words
 
 COUNTED_AT_A_TIME = 25
-"""Records whose words are counted between which nobody else has a turn: it takes some
-five microseconds, of the largest a millisecond.
+"""Records whose words are counted before other tasks get a turn.
+
+A record takes about five microseconds, the largest a millisecond.
 """
 HEADS_AT_A_TIME = 50
-"""The same of heads that are made: one takes some ten microseconds."""
+"""Heads that are built before other tasks get a turn; one takes ten microseconds."""
 FURTHER = 4
-"""Where too few of the best pass the filter, so many times as many are looked at next."""
+"""Growth of the next batch if too few of the best pass the filter."""
 
 
 @dataclass(frozen=True, slots=True)
 class LexicalMatches:
-    """What holds one of some words, and of how many records with how many words in all.
-    No filter is applied: what it hides still tells how rare a word is.
+    """Records with some of the words, and statistics of all queried records.
+
+    No filter is applied, because records that it hides still count for how rare a word
+    is.
     """
 
     documents: int
     words: int
     counted: Sequence[tuple[Key, Mapping[str, float], int]]
-    """Of each its key, the words' weighted counts and its length."""
+    """Key, weighted counts of the words, and length of each record."""
 
     def rank(self, words: Sequence[str]) -> list[tuple[Key, float]]:
-        """All that holds one of these words, by BM25F with the statistics of exactly
-        the asked records: the best first.
+        """Return the records with one of these words, best first.
+
+        The score is BM25F with the statistics of exactly the queried records.
         """
         counted = [
             (key, {word: counts[word] for word in words if word in counts}, length)
@@ -55,20 +58,20 @@ class LexicalMatches:
 
 
 async def find_postings(table: Table, there: Document, words: Sequence[str]) -> LexicalMatches:
-    """What holds one of these words there; without words, the statistics alone."""
+    """Find records with one of these words; without words, only statistics."""
     (documents, total), holders = await asyncio.gather(
         _statistics(table, there), _holders(table, there, words)
     )
     counted: list[tuple[Key, Mapping[str, float], int]] = []
     async for holder in iterate_cooperatively(holders, COUNTED_AT_A_TIME):
-        packed = holder.get("words", lexical.NO_WORDS)  # of a damaged one there may be none
+        packed = holder.get("words", lexical.NO_WORDS)  # a damaged document may lack them
         if frequencies := lexical.counts(table.collection, packed, words):
             counted.append((key_in(holder), frequencies, lexical.length(packed)))
     return LexicalMatches(documents, total, counted)
 
 
 async def search(table: Table, search: Search, text: str) -> list[Hit]:
-    """The best hits, best first."""
+    """Return the best hits, best first."""
     words = query_words(text)
     if not words or not table.collection.texts:
         return []
@@ -83,8 +86,9 @@ async def search(table: Table, search: Search, text: str) -> list[Hit]:
 
 
 async def _statistics(table: Table, there: Document) -> tuple[int, int]:
-    """How many records are asked, and how many words they have in all. An index
-    answers, no record is read.
+    """Return the number of queried records and of all their words.
+
+    An index answers this without reading records.
     """
     total = {"$group": {"_id": None, "documents": {"$sum": 1}, "words": {"$sum": "$length"}}}
     async for found in await table.settled.aggregate([{"$match": there}, total]):
@@ -93,7 +97,7 @@ async def _statistics(table: Table, there: Document) -> tuple[int, int]:
 
 
 async def _holders(table: Table, there: Document, words: Sequence[str]) -> list[Document]:
-    """The words of each record that holds one of these."""
+    """Read the words of each record that has one of these."""
     found = there | OURS | {"stems": {"$in": [lexical.token(word) for word in words]}}
     return (
         await table.settled.find(found, {"words": 1}, batch_size=table.thresholds.counted_at_once).to_list()
@@ -105,7 +109,7 @@ async def _holders(table: Table, there: Document, words: Sequence[str]) -> list[
 async def first(
     table: Table, ranked: Sequence[Key], limit: int, passing: Document, select: frozenset[str]
 ) -> list[Head]:
-    """The heads of the first so many that pass, if not of more. Mostly all do."""
+    """Return the heads of the first `limit` records that pass, or of more."""
     found, start, size = list[Head](), 0, limit
     while start < len(ranked) and len(found) < limit:
         found += await heads(table, both(table.among(ranked[start : start + size]), passing), select)

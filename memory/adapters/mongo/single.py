@@ -1,8 +1,8 @@
-"""A write that is alone in its call: one command that stores it where its condition
-holds, and a put only under its generation (see `partitions`).
+"""Calls with a single write: one command that checks its condition.
 
-Where it does not hold, what stands there is looked at and decided on, and written over
-on condition that it still stands.
+A put also checks its generation (see `partitions`). If the condition fails, the stored
+data is read and the write is decided on it. The result is stored only if that data is
+unchanged.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from memory.ports.writes import Absent, Always, AtVersion, Delete, Newer, Outcom
 
 OWING_NOTHING: Document = {"$ne": ["$owing", True]}
 ROUNDS = 100
-"""How often a write is begun again because others changed what it is about in between."""
+"""Most attempts of a write if others keep changing its document."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteContext:
-    """What writes are carried out with."""
+    """Resources that writes need."""
 
     store: str
     client: AsyncMongoClient[Document]
@@ -46,12 +46,14 @@ class WriteContext:
         return self.tables[collection.name]
 
     def busy(self) -> StoreUnavailable:
-        return StoreUnavailable(self.store, "others kept changing what the call is about; try again")
+        return StoreUnavailable(self.store, "others kept changing the same data; try again")
 
 
 async def put_one(backing: WriteContext, write: Put) -> Outcome:
-    """Store the record where the condition holds; where it does not, look, and say what
-    stands there. Raises `Unstorable`.
+    """Store a record if its condition holds; else return the stored data.
+
+    Raises:
+        Unstorable: MongoDB cannot store the record.
     """
     table, partition = backing.table(write.collection), write.record.partition
     row = row_of(write.collection, write.record)
@@ -76,18 +78,16 @@ async def put_one(backing: WriteContext, write: Put) -> Outcome:
 
 
 _INSERTED: Mapping[str, Any] = {"whenMatched": "fail", "whenNotMatched": "insert"}
-"""A `$merge` puts a document where nothing stands."""
+"""`$merge` options that insert a document if there is none."""
 
 
 def _merge_options(where: Document | bool, otherwise: str = "fail") -> Mapping[str, Any]:
-    """A `$merge` puts a document in the place of what stands there and is as the
-    expression says.
-    """
+    """Return `$merge` options that replace a document matching the expression."""
     return {"whenMatched": replacement("$$new", where), "whenNotMatched": otherwise}
 
 
 def _blindly(write: Put) -> Mapping[str, Any]:
-    """Without having looked."""
+    """Return `$merge` options without having read the document."""
     if isinstance(write.when, Absent):
         return _INSERTED
     return _merge_options(
@@ -99,11 +99,10 @@ def _blindly(write: Put) -> Mapping[str, Any]:
 async def _try_store(
     directory: Directory, table: Table, write: Put, document: Document, place: Mapping[str, Any]
 ) -> bool:
-    """Store the document in its place under its generation, in one step; whether both
-    were still so.
+    """Store the document with its conditions, in one step; return whether they held.
 
-    The driver repeats no `$merge`: a server that steps down meanwhile is
-    `StoreUnavailable`.
+    The conditions are those of the place and the generation. The driver never retries a
+    `$merge`; if the server steps down meanwhile, `StoreUnavailable` is raised.
     """
     under = only_under(write.record.partition, document, exactly=write.record.generation is None)
     try:
@@ -116,7 +115,7 @@ async def _try_store(
 
 
 async def delete_one(backing: WriteContext, write: Delete) -> Outcome:
-    """A tombstone needs no generation: one change of one document. Raises `Unstorable`."""
+    """Store a tombstone, which needs no generation. Raises `Unstorable`."""
     table = backing.table(write.collection)
     document = document_of(
         row_of(
@@ -147,14 +146,16 @@ async def delete_one(backing: WriteContext, write: Delete) -> Outcome:
 
 
 def stored_condition(when: When, version: int) -> Document | bool:
-    """The condition on what stands there, as an expression: what owes is to be looked
-    at. Nothing has no version, a corrupt document perhaps none.
+    """Return the write's condition as an expression.
+
+    Documents with pending steps fail it, because they must be read first. A missing
+    document has no version, and a corrupt one may have none.
     """
     match when:
         case Absent():
             return {"$lte": ["$type", None]}
         case AtVersion(n, _, tier) if not 0 < n < 2**63 or not is_text(tier or ""):
-            return False  # no document has these
+            return False  # no document has such values
         case AtVersion(n, None, None):
             return {
                 "$and": [{"$eq": ["$version", n]}, {"$in": ["$type", [RECORD, TOMBSTONE]]}, OWING_NOTHING]
@@ -179,4 +180,4 @@ def stored_condition(when: When, version: int) -> Document | bool:
         case Always():
             return True
         case Newer():
-            return {"$and": [{"$lt": ["$version", version]}, OWING_NOTHING]}  # also of what has none
+            return {"$and": [{"$lt": ["$version", version]}, OWING_NOTHING]}  # also true without a version

@@ -1,6 +1,4 @@
-"""The store on MongoDB. What it promises where, and how, is told at the top of
-`partitions`, `batch` and `words`.
-"""
+"""The MongoDB store. See `partitions`, `batch` and `search` for its guarantees."""
 
 from __future__ import annotations
 
@@ -59,18 +57,16 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _TURNS = 3
-"""How many times as long as one operation a call may take that others get in the way
-of.
-"""
+"""A call with conflicts may take this many times the timeout of one operation."""
 
 
 class MongoStore(BaseStore):
-    """Records in a MongoDB database of version 4.4 or later: one collection a
-    collection. See `MongoConfig` for options.
+    """Stores records in a MongoDB database, version 4.4 or later.
 
-    Many processes may use it at once. A write is acknowledged when a majority of the
-    members have it in their journals. On a server of its own several writes are not
-    kept whole or not at all: `atomic` is off there.
+    Each collection of the port is a collection of the database. See `MongoConfig` for
+    the options. Many processes may use it at once. A write is acknowledged when a
+    majority of the members have it in their journals. On a single server, calls with
+    several writes are not atomic, so `atomic` is off there.
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
@@ -98,11 +94,11 @@ class MongoStore(BaseStore):
     # -- life --------------------------------------------------------------------------
 
     async def _open(self, collections: Sequence[Collection]) -> None:
-        await self._all_over()  # an opening that was cut off goes on to its end
+        await self._all_over()  # a cancelled opening runs to its end
         await self._to_its_end(self._connect(collections))
 
     async def _connect(self, collections: Sequence[Collection]) -> None:
-        await self._disconnect()  # where an opening was cut off
+        await self._disconnect()  # left over by a cancelled opening
         named = "" if self._config.uri.startswith("mongodb+srv://") else self._config.replica_set
         heartbeats = Heartbeats(named, len(self._config.hosts.split(",")))
         client = client_of(self._config, heartbeats)
@@ -151,9 +147,9 @@ class MongoStore(BaseStore):
     async def _of_the_named_set(
         self, looking: Coroutine[Any, Any, Inspection], heartbeats: Heartbeats
     ) -> Inspection:
-        """What is found, or an error at once if the servers are of another replica set.
+        """Return the inspection, or fail if the servers are of another replica set.
 
-        The driver would look for the named one until its time is up.
+        It fails at once; the driver would search for the named set until its timeout.
         """
         work, mismatch = (
             asyncio.ensure_future(looking),
@@ -163,11 +159,11 @@ class MongoStore(BaseStore):
             await asyncio.wait((work, mismatch), return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 found = ", ".join(
-                    f"'{name}'" if name else "a server of no replica set" for name in sorted(heartbeats.sets)
+                    f"'{name}'" if name else "no replica set" for name in sorted(heartbeats.sets)
                 )
                 raise ConfigError(
                     f"store '{self.name}': the URL says replicaSet={self._config.replica_set}, "
-                    f"and {self._config.hosts} is of {found}; correct replicaSet"
+                    f"but {self._config.hosts} belongs to {found}; correct replicaSet"
                 )
             return work.result()
         finally:
@@ -209,7 +205,7 @@ class MongoStore(BaseStore):
             notes.insert(1, "the server changed since it was opened: it is no longer durable")
         if not found.transactions:
             notes.append(
-                "a server on its own has no transactions: several writes together are refused; start it with --replSet for them"
+                "a single server has no transactions, so atomic batches are refused; start it with --replSet for them"
             )
         facts: dict[str, JsonValue] = {"schema": schema, **found.facts, "durable": found.durable}
         return Health(
@@ -243,10 +239,10 @@ class MongoStore(BaseStore):
         return self._client
 
     async def _to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do the work whether or not somebody still waits for it.
+        """Run the work to its end, even if the caller stops waiting.
 
-        A caller that gives up leaves no connection in the middle of an answer and no
-        transaction open; every operation ends in time by itself.
+        A cancelled caller leaves no connection in the middle of an answer and no open
+        transaction. Every operation has its own time limit.
         """
         task = asyncio.ensure_future(work)
         self._calls.add(task)
@@ -256,7 +252,7 @@ class MongoStore(BaseStore):
     def _over(self, task: asyncio.Task[Any]) -> None:
         self._calls.discard(task)
         if not task.cancelled():
-            task.exception()  # nobody may be waiting for it
+            task.exception()  # avoids a warning if nobody awaits it
 
     # -- work --------------------------------------------------------------------------
 
@@ -336,7 +332,10 @@ class MongoStore(BaseStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
     ) -> DuePage:
-        """Mostly nothing is: that is one question about all collections."""
+        """Return due records, after one query whether any collection has some.
+
+        Usually none has.
+        """
         if cursor is None and not await self._to_its_end(
             reading.may_be_due(list(self._ready().tables.values()), now, expired)
         ):
@@ -346,8 +345,10 @@ class MongoStore(BaseStore):
     # -- upkeep ------------------------------------------------------------------------
 
     async def _audit(self, repair: bool) -> Audit:
-        """`vacuum` is not offered: `compact` needs a right of its own, and WiredTiger
-        uses the room of deleted documents again.
+        """Audit all tables.
+
+        There is no `vacuum`: `compact` needs an extra privilege, and WiredTiger reuses
+        the space of deleted documents.
         """
         return await self._to_its_end(self._audit_tables(repair))
 

@@ -1,6 +1,4 @@
-"""One collection: its documents, its conditions, and its handles for reading and
-writing.
-"""
+"""One collection: its documents, conditions, and handles to read and write."""
 
 from __future__ import annotations
 
@@ -21,13 +19,15 @@ from memory.ports.collections import Collection
 from memory.ports.record import Key
 
 REFUSED: Document = {"$toInt": "$_id"}
-"""An expression that fails: no `_id` of ours is a number."""
+"""Expression that fails, because no `_id` of ours is a number."""
 
 
 class Table:
-    """`documents` is for writing and for looking before a write, `unwaited` for what a
-    later write makes sure of; `settled` reads what a majority has, which no failover
-    takes back.
+    """A collection of records.
+
+    `documents` is for writes and for reads before a write. `unwaited` is for writes
+    that a later write confirms. `settled` reads what a majority has, which no failover
+    undoes.
     """
 
     def __init__(
@@ -56,14 +56,16 @@ class Table:
         return self.documents.name
 
     def at(self, key: Key) -> Document:
-        """What stands under the key. A sharded cluster finds it by the tenant, which
-        elsewhere may be damaged.
+        """Match the document of the key.
+
+        A sharded cluster needs the tenant; elsewhere it is left out, as it may be
+        damaged.
         """
         there: Document = {"_id": address(key)}
         return there | {"tenant": {"$eq": key.tenant}} if self._sharded else there
 
     def among(self, keys: Iterable[Key]) -> Document:
-        """What stands under these keys."""
+        """Match the documents of these keys."""
         wanted = list(keys)
         there: Document = {"_id": {"$in": [address(key) for key in wanted]}}
         return (
@@ -73,11 +75,11 @@ class Table:
         )
 
     async def all_kept(self) -> None:
-        """Wait until a majority has whatever was written here before, by anyone: who
-        decided on what `documents` showed may answer then.
+        """Wait until a majority has all earlier writes to this collection, by anyone.
 
-        A write that changes nothing is acknowledged when a majority has what the member
-        that took it had last.
+        A caller that decided on data of `documents` may answer then. A write that
+        changes nothing is acknowledged when a majority has the latest write of its
+        member.
         """
         if self.settled is not self.documents:
             nobody: Document = {"_id": {"tenant": "", "id": ""}} | (
@@ -88,12 +90,13 @@ class Table:
     def swap(
         self, key: Key, found: Document | None, document: Document | None
     ) -> InsertOne[Document] | UpdateOne | DeleteOne:
-        """Put the document, or nothing, in the place of what was found; refused where
-        something else stands there, for each write of a bulk apart. To take away what
-        is gone does nothing.
+        """Return an operation that replaces the found document, or removes it.
+
+        The server refuses it if the document has changed, separately for each write of
+        a bulk. Removing a missing document does nothing.
         """
         if found is None:
-            assert document is not None  # noqa: S101 - nothing in the place of nothing is no change
+            assert document is not None  # noqa: S101 - replacing nothing by nothing is no change
             return InsertOne(document)
         if document is None:
             return DeleteOne(
@@ -101,25 +104,24 @@ class Table:
             )
         return UpdateOne(
             self.at(key), replacement(document, unchanged_expression(found)), upsert=True
-        )  # an upsert, or nobody would say that it is gone
+        )  # an upsert, because an update would not report a missing document
 
 
 def as_it_was(found: Mapping[str, Any]) -> Document:
-    """A filter that lets through what was found, as it was."""
+    """Match the found document if it is unchanged."""
     return {"token": {"$eq": found.get("token")}}
 
 
 def unchanged_expression(found: Mapping[str, Any]) -> Document:
-    """The same as an expression."""
+    """Return an expression that is true if the found document is unchanged."""
     return {"$eq": [{"$ifNull": ["$token", None]}, {"$literal": found.get("token")}]}
 
 
 def replacement(document: Document | str, where: Document | bool = True) -> Sequence[Document]:
-    """An update that puts the document (or the variable of this name) in the place of
-    what stands there, where the expression holds; else it fails.
+    """Return an update that replaces the document if the expression holds, else fails.
 
-    The document is one literal: nothing in it is an expression. That a copy is in
-    quarantine is kept.
+    `document` may be the name of a variable. A document is one literal, in which
+    nothing is an expression. The mark of a quarantined copy is kept.
     """
     new = {
         "$mergeObjects": [

@@ -1,5 +1,6 @@
-"""The Qdrant adapter, under the schemes `qdrant`, `qdrants` and `qdrant+edge`.
-Importing this loads no driver.
+"""Qdrant adapter, under the schemes `qdrant`, `qdrants` and `qdrant+edge`.
+
+Importing this package loads no driver.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
-"""What is derived from records and stands beside them, compared with what they say, and
-made anew.
+"""Compares derived data with the records, and rebuilds it.
 
-Of each point whose checksum fits:
+For each point with a valid checksum, these must hold:
 
-- it stands at the point of its key, and its payload has of `partition`, `rank`,
-  `owing`, `bytes`, `counted`, `length` and `untagged` what one made now has;
-- the engine's own real numbers (`reals`) are there for each real field and no other,
-  and may stand for what the field says (`rounding`);
-- `words` are the words of its texts, each once, with their weights; there are none
-  where no live record stands;
-- the one dense vector is that of the record, of its number of dimensions; there is none
-  where the record has none.
+- The point is that of its key. `partition`, `rank`, `owing`, `bytes`, `counted`,
+  `length` and `untagged` of its payload equal newly computed ones.
+- The engine's real numbers (`reals`) exist for exactly the real fields. They may differ
+  from the fields only by rounding (`rounding`).
+- `words` are the words of its texts, each once, with their weights. Only live records
+  have words.
+- There is one dense vector, that of the record and with its dimensions, if the record
+  has a vector.
 
-The rarity of words is counted by the engine when it is asked. Generations and counters
-are derived from nothing.
+The engine counts the rarity of words at each query. Generations and counters are not
+derived from anything.
 """
 
 from __future__ import annotations
@@ -35,12 +34,14 @@ from memory.ports.store import Audit
 
 _NOT_COMPARED = (REALS, "checksum", "token", "lineage")
 _CLOSE = 1e-5
-"""Vectors are kept as 32-bit floats."""
+"""Tolerance, because vectors are stored as 32-bit floats."""
 
 
 async def audit(engine: Engine, collections: Mapping[str, Collection], repair: bool) -> Audit:
-    """Look at every point. With `repair`, one that differs is written anew from its
-    record, unless somebody else changed it meanwhile.
+    """Check every point.
+
+    With `repair`, a wrong point is written again from its record, unless it has
+    changed.
     """
     problems: list[str] = []
     checked, after = 0, None
@@ -54,12 +55,12 @@ async def audit(engine: Engine, collections: Mapping[str, Collection], repair: b
                     continue
                 row = held_in(collection, point.payload).row
                 if row is None:
-                    continue  # told and repaired elsewhere: nothing can be derived from it
+                    continue  # reported and repaired elsewhere: nothing can be derived from it
                 checked += 1
                 if point.point != record_point(collection.name, row.key):
                     problems.append(
-                        f"{collection.name} {row.key.id}: stands at another point than its own"
-                    )  # told, not touched: it may be the only copy
+                        f"{collection.name} {row.key.id}: is at another point than its own"
+                    )  # reported, not changed: it may be the only copy
                     continue
                 change = change_to(
                     collection, point.point, point.payload, row._replace(words=_words(collection, row))
@@ -83,9 +84,9 @@ def _problems(point: FullPoint, wanted: PointChange) -> Iterator[str]:
     expected, payload = wanted.payload or {}, point.payload
     names = {*expected, *payload}.difference(_NOT_COMPARED)
     if differing := sorted(name for name in names if expected.get(name) != payload.get(name)):
-        yield f"its {', '.join(differing)} in the payload are not what the record makes"
+        yield f"its {', '.join(differing)} in the payload differ from those of the record"
     if not _same_reals(expected, payload):
-        yield "the engine's real numbers are not those of its fields"
+        yield "the engine's real numbers differ from its fields"
     vectors = wanted.vectors or Vectors()
     if not _same_words(vectors.words, point.vectors.get(WORDS)):
         yield "its words are not those of its texts"

@@ -1,11 +1,10 @@
-"""A call's writes, read and stored point by point: what `memory.ports.batch` asks of a
-Qdrant engine.
+"""Writes of a call, read and stored point by point: a backend of `memory.ports.batch`.
 
-Where the engine is this store's alone (Edge), reading, deciding and storing are one
-turn, and nothing is ever decided twice. On a server each change is conditional on the
-very payload it was decided on. A record cannot be made conditional on its partition's
-generation, which is another point: so that is read again afterwards, and a record of a
-generation that was raised, or forgotten, meanwhile is taken back and decided again.
+Edge belongs to this store alone. Reading, deciding and storing happen under one lock,
+and nothing is decided twice. On a server, each change is conditional on the payload on
+which it was decided. A record cannot be conditional on its partition's generation,
+which is another point. So the generation is read again afterwards. If it was raised or
+forgotten meanwhile, the record is undone and decided again.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from memory.ports.writes import RaiseGeneration, Write
 
 
 def points_changed(writes: Iterable[Write]) -> set[str]:
-    """The points that the writes may change."""
+    """Return the points that the writes may change."""
     return {
         generation_point(w.partition)
         if isinstance(w, RaiseGeneration)
@@ -39,7 +38,7 @@ def points_changed(writes: Iterable[Write]) -> set[str]:
 
 
 def vectors_of(collection: Collection, row: Row | None) -> Vectors:
-    """What the point is found by: only live records are."""
+    """Return a row's vectors for searches; only live records have some."""
     if row is None or row.type != RECORD:
         return Vectors()
     words = sparse_record(collection, row.words) if row.words is not None else None
@@ -49,7 +48,7 @@ def vectors_of(collection: Collection, row: Row | None) -> Vectors:
 def change_to(
     collection: Collection, point: str, before: Payload | None, row: Row, *, found_anew: bool = True
 ) -> PointChange:
-    """The change that lets the row stand at the point."""
+    """Return the change that stores the row at the point."""
     return PointChange(
         point,
         before,
@@ -59,7 +58,7 @@ def change_to(
 
 
 class Points:
-    """One call's view of an engine."""
+    """The engine as one call sees it."""
 
     atomic = False
 
@@ -67,10 +66,10 @@ class Points:
         self._store, self._engine = store, engine
         self.fenced = engine.alone
         self._numbered: dict[Partition, Payload] = {}
-        """The generations as they were read."""
+        """Generations as read before the writes."""
         self._stored: dict[Address, PointChange] = {}
         self._afterwards: dict[str, Payload | None] = {}
-        """The generations as they were once the changes were made."""
+        """Generations as read after the writes."""
         self._kept = False
         """Whether an earlier round of the call has stored something."""
 
@@ -78,9 +77,7 @@ class Points:
         return self._engine.turn
 
     def lay_out(self, collection: Collection, row: Row) -> None:
-        """Whatever the port lets through has a payload, which is made when it is
-        stored.
-        """
+        """Do nothing: every valid row has a payload, built when it is stored."""
 
     async def read(self, reads: ReadSet) -> tuple[Mapping[Address, StoredRow], Mapping[Partition, int]]:
         addresses = {record_point(c.name, key): (c, key) for c, keys in reads.keys.items() for key in keys}
@@ -130,8 +127,9 @@ class Points:
         return change_to(change.collection, point, before, change.row, found_anew=change.found_anew)
 
     async def generations(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """As they were read once all was stored. A generation that was forgotten
-        meanwhile counts as raised: above any there was.
+        """Return the generations as read after the writes.
+
+        A generation that was forgotten meanwhile counts as raised above all others.
         """
         payloads = {p: self._afterwards[generation_point(p)] for p in partitions}
         return {
@@ -158,10 +156,11 @@ _FORGOTTEN = 2**63
 
 
 def raise_if_kept(engine: Engine, error: Exception, kept: bool) -> None:
-    """`StoreFull` promises that nothing of the call was kept: where something was, the
-    call ends as one of which a part may stand.
+    """Raise `PartialBatch` if the store is full after a part of the call was kept.
+
+    `StoreFull` promises that nothing of the call was kept.
     """
     if kept and isinstance(engine.translate(error), StoreFull):
         raise PartialBatch(
-            "no room is left, and a part of the call was kept; make room and try again"
+            "no space is left, and a part of the call was kept; make room and try again"
         ) from error

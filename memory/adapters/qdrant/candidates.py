@@ -1,7 +1,6 @@
-"""Candidates: found by each way, and by their points, at once; then what stands beside
-them. Of payloads only what is measured is read.
+"""Finds candidates by all ways and by id at once, then their neighbours.
 
-Their statistics are counted by the engine.
+It reads only the measured parts of payloads. The engine counts the statistics.
 """
 
 from __future__ import annotations
@@ -26,8 +25,10 @@ from memory.ports.record import Key
 
 
 async def candidates(engine: Engine, asked: Candidates) -> CandidateColumns:
-    """One request brings the best of each way, the named ones and the words' counts,
-    another the numbers of words.
+    """Find and measure candidates.
+
+    One request returns the best of each way, the named records and the counts of words.
+    Another returns the numbers of words.
     """
     make = engine.conditions
     if engine.alone and not await engine.count(
@@ -35,7 +36,7 @@ async def candidates(engine: Engine, asked: Candidates) -> CandidateColumns:
     ):
         return await measure_heads(
             asked, [], none_of(asked)
-        )  # in this process that costs next to nothing, and each search a good deal more
+        )  # cheap in this process, while each search costs far more
     looking = _CandidateSearch(engine, asked)
     counting = _StatisticsBuilder(engine, asked)
     answers, lengths = await asyncio.gather(
@@ -50,7 +51,7 @@ async def candidates(engine: Engine, asked: Candidates) -> CandidateColumns:
 
 
 class _CandidateSearch:
-    """Looks for heads with all that is measured."""
+    """Finds heads with all measured values."""
 
     def __init__(self, engine: Engine, asked: Candidates) -> None:
         self._engine, self._asked = engine, asked
@@ -68,13 +69,13 @@ class _CandidateSearch:
 
     @property
     def questions(self) -> list[PointQuery]:
-        """The best by words and by meaning, and those that are named."""
+        """Queries for the best by words, the best by meaning, and the named records."""
         return [question for _, question in self._rankings] + (
             [self._named.question] if self._named is not None else []
         )
 
     async def heads(self, answers: Sequence[Sequence[FoundPoint]]) -> list[Head]:
-        """What the answers to the questions hold, some of it twice."""
+        """Return the heads in the answers; some may be repeated."""
         ranked = [
             hit.head
             for (r, _), found in zip(self._rankings, answers, strict=False)
@@ -83,14 +84,14 @@ class _CandidateSearch:
         return ranked + (await self._named.heads(answers[-1]) if self._named is not None else [])
 
     def _points(self) -> QdrantCondition:
-        assert not isinstance(self._asked.where, Everywhere)  # noqa: S101 - nobody may ask so
+        assert not isinstance(self._asked.where, Everywhere)  # noqa: S101 - callers never ask for everywhere
         keys = [Key(self._asked.where.tenant, i) for i in self._asked.among]
         return self._engine.conditions.points(
             [record_point(self._asked.collection.name, key) for key in keys]
         )
 
     async def around(self, found: Mapping[str, Head], around: Neighbourhood) -> list[Head]:
-        """What stands beside them."""
+        """Return the neighbours of the found heads."""
         places = neighbours(found.values(), around)
         listings = [
             self._make_listing(all_of(self._asked.filter, part)) for part in asking_for(places, around)
@@ -105,7 +106,10 @@ class _CandidateSearch:
         return [head for head in heads if head.key.id not in found and place_of(head, around) in places]
 
     def _make_listing(self, part: Condition | None, there: Part = ConstantCondition.YES) -> _PointScan | None:
-        """What the filter and the condition let through; None where that is nothing."""
+        """Build a listing of what passes the filter and the condition.
+
+        The result is None if nothing can pass.
+        """
         asked = self._asked
         compiler = Compiler(asked.collection, self._engine.conditions)
         compiled = compiler.compile(part)
@@ -122,16 +126,14 @@ class _CandidateSearch:
 
 
 class _PointScan:
-    """All points that a condition lets through, as heads."""
+    """All points that pass a condition, as heads."""
 
     def __init__(self, engine: Engine, reading: HeadReader, where: QdrantCondition) -> None:
         self._engine, self._reading, self._where = engine, reading, where
         self.question = PointQuery(where, engine.thresholds.read_at_once, reading.keys)
 
     async def heads(self, points: Sequence[FoundPoint]) -> list[Head]:
-        """The heads of the answer to `question`, and of all that follows where that was
-        not all.
-        """
+        """Return the heads of the answer to `question`, and of later pages."""
         if len(points) < self.question.limit:
             return await self._read(points)
         return [
@@ -150,11 +152,11 @@ class _PointScan:
 
 
 class _StatisticsBuilder:
-    """The statistics. Documents and words follow from the numbers of words that points
-    have.
+    """Counts the statistics.
 
-    How many points hold a word follows from its rarity, which the score of one point
-    tells: nothing is fetched to be counted.
+    The points' numbers of words give the documents and their total words. The score of
+    one point gives a word's rarity, and so the number of points with that word. Nothing
+    is fetched for counting.
     """
 
     def __init__(self, engine: Engine, asked: Candidates) -> None:
@@ -177,7 +179,7 @@ class _StatisticsBuilder:
         return [old, *best]
 
     async def lengths(self) -> Mapping[int, int]:
-        """How many points have each number of words."""
+        """Return how many points have each number of words."""
         if self._counted:
             return await self._engine.tally(LENGTH, self._where)
         return {0: await self._engine.count(self._where)} if self._asked.statistics else {}
@@ -208,11 +210,11 @@ def _length(point: FoundPoint) -> int:
 
 
 def _document_frequency(best: Sequence[FoundPoint], word: int, documents: int) -> int:
-    """How many of the documents hold the word, by the point that has most of it.
+    """Return how many documents contain the word, from its best point.
 
-    Its score is its weight of the word times the word's rarity, `ln((N - n + 0.5) / (n
-    + 0.5) + 1)`. Scores are 32-bit floats, which tell `n` exactly up to about a million
-    documents.
+    The score is the point's weight of the word times the word's rarity, `ln((N - n +
+    0.5) / (n + 0.5) + 1)`. Scores are 32-bit floats, so `n` is exact up to about a
+    million documents.
     """
     if not best or best[0].words is None:
         return 0

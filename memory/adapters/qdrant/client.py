@@ -1,15 +1,15 @@
-"""A Qdrant server, or the client's local mode, by the requests of its REST interface.
+"""Engine for a Qdrant server or the client's local mode, through the REST interface.
 
-Others write at the same time, and a server says of a conditional write only that it was
-carried out, not whether its condition held. So every write leaves a token of its own in
-the payload, is conditional on the token of the state it was decided on (the server
-compares and writes in one step), and is read back: it was made where its token stands,
-or stands among those that later writers found there (`lineage`). Who was not first
-decides again.
+Other clients write at the same time. A server acknowledges a conditional write even if
+its condition failed. So every write stores its own token in the payload, and its
+condition is the token of the state on which it was decided. The server compares and
+writes in one step. Then the point is read. The write was applied if its token is there,
+or among the tokens that later writers found there (`lineage`). Otherwise it is decided
+again.
 
-Reads take one replica, writes have strong ordering: one leader of a shard decides about
-all of them. Reading by majority failed while one of two holders was away, and missed
-records beside updates.
+Reads use one replica, and writes use strong ordering: one leader of a shard decides all
+of them. Majority reads failed while one of two replicas was down, and missed records
+during updates.
 """
 
 from __future__ import annotations
@@ -51,14 +51,15 @@ from memory.ports.collections import FieldType
 T = TypeVar("T")
 
 LINEAGE = 64
-"""So many earlier tokens stay with a point: as many writers may come between a write
-and its reading back.
+"""Earlier tokens that a point keeps.
+
+This many writers may write between a write and its read.
 """
 _DECIDED = {"wait": "true", "ordering": "strong"}
 
 
 class ClientEngine:
-    """One collection of a server. An injected client is used as it is and not closed."""
+    """One collection of a server. An injected client is never closed."""
 
     conditions: Conditions = ClientConditions()
     alone = False
@@ -104,7 +105,7 @@ class ClientEngine:
             self.epoch = self.epoch or secrets.token_hex(8)
 
     async def close(self) -> None:
-        """What the local mode holds is in the client, and is found again."""
+        """Close the connection. The local mode's data stays in the client."""
         self._wire = None
         if self._injected or self._config.host is None:
             return
@@ -126,8 +127,9 @@ class ClientEngine:
         return self._wire
 
     async def _ask(self, method: str, path: str, body: Any, read: Callable[[Any], T], **parameters: str) -> T:
-        """What `read` makes of the answer to a request about the collection; `body` is
-        JSON or made of it.
+        """Send a request about the collection, and return `read` of its answer.
+
+        `body` is JSON text or a value to encode.
         """
         sent = body if isinstance(body, bytes) else encode_body(body) if body is not None else b""
         return await ask(self._open_wire, self._config.timeout, (method, path, sent), parameters, read)
@@ -177,7 +179,7 @@ class ClientEngine:
     ) -> list[FoundPoint]:
         order: dict[str, Any] = {"key": path, "direction": "desc" if descending else "asc"}
         if start is not None:
-            real = path.startswith(f"{REALS}.")  # which the server may read one step off
+            real = path.startswith(f"{REALS}.")  # the server may round it to a neighbour
             edge = bound_beyond(start, FieldType.REAL, descending) if real else start
             order["start_from"] = whole_if_possible(edge)
         body = {"filter": where, "limit": limit, "order_by": order, "with_payload": True, **self._shards}
@@ -255,8 +257,9 @@ class ClientEngine:
         return lost
 
     async def _applied_points(self, portion: _RequestBatch, beside: dict[str, Payload | None]) -> set[str]:
-        """The points at which the changes were made. The same request tells how those
-        beside are.
+        """Return the points whose changes were applied.
+
+        The same request reads the points of `beside`.
         """
         standing = await self.retrieve(
             [*portion.tokens, *beside], ("token", "lineage", *(("number",) if beside else ()))
@@ -267,8 +270,9 @@ class ClientEngine:
         }
 
     async def _any_made(self, portion: _RequestBatch) -> bool:
-        """Whether anything of a portion that was refused stands. A server stops at its
-        first error and keeps what came before.
+        """Whether anything of a refused portion was applied.
+
+        A server stops at its first error and keeps earlier changes.
         """
         standing = await self.retrieve(list(portion.tokens), ("token", "lineage"))
         return any(
@@ -291,14 +295,12 @@ class ClientEngine:
                 await self._ask("PUT", f"/vectors/{dense_name(dimensions)}", config, bool, wait="true")
             except UnexpectedResponse:
                 await self._look()
-                if dimensions not in self._dimensions:  # else another client made it just now
+                if dimensions not in self._dimensions:  # otherwise another client has just created it
                     raise
             self._dimensions.add(dimensions)
 
     def _portions(self, changes: Sequence[PointChange]) -> Iterator[_RequestBatch]:
-        """The changes in requests that are not too large, by what they are when they
-        are sent.
-        """
+        """Group the changes into requests of limited size, by their encoded size."""
         most, most_bytes = self.thresholds.changed_at_once, self.thresholds.changed_bytes_at_once
         portion = _RequestBatch()
         for change in changes:
@@ -314,7 +316,7 @@ class ClientEngine:
             yield portion
 
     def _operation(self, change: PointChange, token: str) -> dict[str, Any]:
-        """The change as one operation, conditional on the state it was decided on."""
+        """Encode the change as an operation, conditional on its decision's state."""
         if change.payload is None:
             return {"delete": {"filter": self._still(change), **self._shards}}
         payload = {**change.payload, "token": token, "lineage": _lineage(change.before)}
@@ -327,7 +329,7 @@ class ClientEngine:
         return {"upsert": upsert}
 
     def _still(self, change: PointChange) -> QdrantCondition:
-        """The point is as it was when the change was decided."""
+        """Return the condition that the point has not changed since the decision."""
         token = (change.before or {}).get("token")
         same = self.conditions.missing("token") if token is None else self.conditions.equals("token", token)
         return self.conditions.every([self.conditions.points([change.point]), same])
@@ -337,7 +339,7 @@ class ClientEngine:
 
 
 class _RequestBatch:
-    """The changes of one request, their tokens, and what is sent."""
+    """Changes of one request, with their tokens and encoded operations."""
 
     def __init__(self) -> None:
         self.changes: list[PointChange] = []
@@ -358,7 +360,7 @@ class _RequestBatch:
 
 def _must_be_completed(results: Any) -> None:
     if any(result["status"] != "completed" for result in results):
-        raise UnconfirmedWrite("the server accepted the write and did not say in time that it was made")
+        raise UnconfirmedWrite("the server accepted the write but did not confirm it in time; it may be kept")
 
 
 def _address(config: ServerConfig) -> dict[str, Any]:
@@ -385,7 +387,7 @@ def _payloads(records: Any) -> dict[str, Payload]:
 
 
 def _parse_point(point: dict[str, Any]) -> FoundPoint:
-    """A point with its score, or its id where nothing was ranked."""
+    """Parse a point with its score, or with its id if nothing was ranked."""
     vector = point.get("vector")
     words = _parse_vectors(vector).get(WORDS) if vector else None
     return FoundPoint(
@@ -417,20 +419,20 @@ def _lineage(before: Payload | None) -> list[str]:
 
 
 def _was_made(change: PointChange, token: str, standing: Payload | None) -> bool:
-    """Whether the change was made, by what stands there now."""
+    """Whether the change was applied, judged by the stored payload."""
     if standing is None:
         return (
             change.payload is None
-        )  # else it was made and taken away, or never made: to be decided again either way
+        )  # otherwise applied and removed, or never applied: decide again either way
     tokens = [*standing.get("lineage", ()), standing.get("token")]
     if change.payload is None:
         return (change.before or {}).get(
             "token"
-        ) not in tokens  # else it still stands, or others wrote over it
+        ) not in tokens  # otherwise it is unchanged, or others have overwritten it
     if token in tokens:
         return True
     if len(tokens) > LINEAGE and (change.before or {}).get("token") not in tokens:
         raise UnconfirmedWrite(
-            "so many others wrote there at once that whether this write was made cannot be told"
+            "so many others wrote there at once that it is unknown whether this write was applied"
         )
     return False

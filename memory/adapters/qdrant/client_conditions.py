@@ -1,8 +1,8 @@
-"""Conditions as the JSON of Qdrant's REST interface.
+"""Conditions as JSON of Qdrant's REST interface.
 
-Whole numbers are sent as whole numbers. The server reads `9007199254740993.0` one step
-off for about one number in seven beyond 2**53, and `9007199254740993` exactly. Real
-numbers have slack for that (see `rounding`).
+Integers are sent as integers. The server reads `9007199254740993.0` off by one for
+about one number in seven beyond 2**53, but `9007199254740993` exactly. Real numbers
+have a tolerance for that (see `rounding`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from memory.adapters.qdrant.engine import QdrantCondition
 
 
 def whole_if_possible(number: float) -> float:
-    """The number without a fraction, if it has none and fits into 64 bits."""
+    """Convert to an integer if the number has no fraction and fits into 64 bits."""
     return int(number) if -(2**63) <= number < 2**63 and number == int(number) else number
 
 
 class ClientConditions:
-    """Conditions within a server's limits: of so many values each, and so many in a
-    filter; None for no limit.
+    """Conditions within a server's limits.
+
+    Args:
+        most_values: Most values per condition; None for no limit.
+        most_conditions: Most conditions per filter; None for no limit.
     """
 
     def __init__(self, most_values: int | None = None, most_conditions: int | None = None) -> None:
@@ -61,11 +64,11 @@ class ClientConditions:
         return {"must_not": list(parts)}
 
     def fits(self, condition: QdrantCondition) -> bool:
-        """The other half is for where the filter looks."""
+        """The other half of the limit is for the conditions of the queried place."""
         return self._most_conditions is None or count(condition) <= self._most_conditions // 2
 
     def _split(self, values: Sequence[Any], make: Callable[[list[Any]], QdrantCondition]) -> QdrantCondition:
-        """The same in several conditions, where one may not have so many values."""
+        """Split a condition with too many values into several."""
         most = self._most_values or len(values)
         if len(values) <= most:
             return make(list(values))
@@ -73,6 +76,6 @@ class ClientConditions:
 
 
 def count(condition: QdrantCondition) -> int:
-    """How many conditions there are in a filter, as a server counts them."""
+    """Count the conditions of a filter in the way of a server."""
     inner = [part for clause in ("must", "should", "must_not") for part in condition.get(clause, ())]
     return sum(map(count, inner)) if inner else 1

@@ -1,5 +1,6 @@
-"""The client's errors as ours, most specific first. Nothing of a request, where the key
-stands, gets into a message.
+"""Translates the client's errors, most specific first.
+
+No message contains parts of a request, which includes the API key.
 """
 
 from __future__ import annotations
@@ -36,18 +37,20 @@ _AWAY_TEXTS = (
         "read operations failed",
     ),
 )
-"""What a server says of replicas, leaders and peers that it cannot reach: a node is
-away, and may come back.
+"""Texts of errors about unreachable replicas, leaders and peers.
+
+Such a node may come back.
 """
 
 
 class UnconfirmedWrite(Exception):
-    """A write of which cannot be told whether it was made."""
+    """It is unknown whether a write was applied."""
 
 
 class ServerBusy(Exception):
-    """The server refuses work for now. `wait` is for how many seconds, None if it does
-    not say.
+    """The server refuses work for now.
+
+    `wait` is the number of seconds to wait, None if unknown.
     """
 
     def __init__(self, wait: float | None) -> None:
@@ -56,28 +59,28 @@ class ServerBusy(Exception):
 
 
 class UnreadableResponse(Exception):
-    """An answer that is not what the server promises, such as a page of a proxy."""
+    """The answer violates the server's interface, such as a page of a proxy."""
 
 
 def is_servers_answer(error: Exception) -> bool:
-    """Whether the server answered the request, and refused it or a part of it."""
+    """Whether the server answered and refused the request or a part of it."""
     return isinstance(error, UnexpectedResponse | ServerBusy)
 
 
 def translate_client(store: str, error: Exception) -> Exception | None:
     match error:
         case UnicodeEncodeError():
-            return InvalidInput("text", "holds half of a surrogate pair, which is no character")
+            return InvalidInput("text", "contains an unpaired surrogate, which is not a character; remove it")
         case UnconfirmedWrite():
             return StoreTimeout(store, str(error))
         case PartialBatch():
             return StoreUnavailable(store, str(error))
         case ServerBusy():
             told = "" if error.wait is None else f"; it asks to wait for {error.wait:.0f} s"
-            return StoreUnavailable(store, f"Qdrant refuses work for now (status 429){told}")
+            return StoreUnavailable(store, f"Qdrant refuses work for now (status 429){told}; try again")
         case UnreadableResponse() | json.JSONDecodeError():
             named = str(error) if isinstance(error, UnreadableResponse) else type(error).__name__
-            return StoreError(store, f"the answer cannot be read ({named}): is this address a Qdrant server?")
+            return StoreError(store, f"the answer cannot be read ({named}); is this a Qdrant server?")
         case UnexpectedResponse():
             return _response(store, error)
         case ResponseHandlingException():
@@ -86,9 +89,9 @@ def translate_client(store: str, error: Exception) -> Exception | None:
                 store, f"the answer cannot be read: {type(source).__name__}"
             )
         case QdrantException():
-            return StoreUnavailable(store, "Qdrant refuses work for now")
+            return StoreUnavailable(store, "Qdrant refuses work for now; try again")
         case TimeoutError() | httpx.TimeoutException():
-            return StoreTimeout(store, "Qdrant did not answer in time")
+            return StoreTimeout(store, "Qdrant did not answer in time; try again, or raise 'timeout'")
         case httpx.TransportError():
             return _unreachable(store, error)
         case (
@@ -98,7 +101,7 @@ def translate_client(store: str, error: Exception) -> Exception | None:
             | httpx.CookieConflict()
             | ApiException()
         ):
-            return StoreError(store, f"Qdrant cannot be asked ({type(error).__name__})")
+            return StoreError(store, f"the request to Qdrant failed ({type(error).__name__})")
         case _:
             return None
 
@@ -107,7 +110,7 @@ def _unreachable(store: str, error: httpx.TransportError) -> StoreError:
     if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
         ended = f"the connection ended without an answer in HTTP ({type(error).__name__})"
         return StoreUnavailable(
-            store, f"{ended}: if Qdrant is up, this port is not its HTTP port (6333 unless changed)"
+            store, f"{ended}: if Qdrant is up, this port is not its HTTP port (6333 by default)"
         )
     return StoreUnavailable(store, f"Qdrant cannot be reached ({type(error).__name__})")
 
@@ -115,20 +118,20 @@ def _unreachable(store: str, error: httpx.TransportError) -> StoreError:
 def _response(store: str, error: UnexpectedResponse) -> StoreError:
     status, said = error.status_code or 0, _server_message(error)
     if status in _REFUSED:
-        return StoreError(store, "Qdrant refuses the key: set the option api_key")
+        return StoreError(store, "Qdrant refuses the key: correct the option api_key")
     if status in _TIMEOUTS:
-        return StoreTimeout(store, "Qdrant did not answer in time")
+        return StoreTimeout(store, "Qdrant did not answer in time; try again, or raise 'timeout'")
     if status in _BUSY:
-        return StoreUnavailable(store, f"Qdrant refuses work for now (status {status})")
+        return StoreUnavailable(store, f"Qdrant refuses work for now (status {status}); try again")
     text = said.lower()
     if status == _FULL or (status >= _INTERNAL and _mentions(text, _FULL_TEXTS)):
         return StoreFull(store, f"Qdrant has no room left ({said})")
     if status >= _INTERNAL and _mentions(text, _LATE_TEXTS):
-        return StoreTimeout(store, f"Qdrant did not do it in time ({said})")
+        return StoreTimeout(store, f"Qdrant did not finish in time ({said})")
     if status >= _INTERNAL and _mentions(text, _AWAY_TEXTS):
         return StoreUnavailable(
             store,
-            f"a node of Qdrant is away ({said}); if it stays away, remove its replicas and replicate again",
+            f"a node of Qdrant is down ({said}); if it stays down, remove its replicas and replicate again",
         )
     return StoreError(store, f"Qdrant answered with status {status}: {said}")
 
@@ -138,7 +141,7 @@ def _mentions(text: str, signs: tuple[str, ...]) -> bool:
 
 
 def _server_message(error: UnexpectedResponse) -> str:
-    """What the server says is wrong, in short."""
+    """Return the server's description of the error, shortened."""
     try:
         said = json.loads(error.content)["status"]["error"]
     except (ValueError, KeyError, TypeError):

@@ -1,5 +1,6 @@
-"""Opening a collection of a server: what is missing is made, what contradicts the
-options is refused by name.
+"""Opens a collection of a server.
+
+It creates what is missing, and raises if the collection contradicts the options.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LEAST_SERVER = (1, 19)
-"""Conditional upserts came with 1.16, their modes with 1.17, new vectors for old
-collections with 1.18, rarity by tenant with 1.19. Older servers do not refuse what they
-do not know: they leave it out, and would overwrite what a condition protects.
+"""Oldest supported server.
+
+Conditional upserts came with 1.16, and their modes with 1.17. New vectors for existing
+collections came with 1.18, and rarity per tenant with 1.19. Older servers ignore
+unknown options instead of rejecting them, and would overwrite protected data.
 """
 LEAST_RATE = 600
 LEAST_IN_ONE = 64
-"""Requests a minute below which a server would refuse ordinary work: a write takes
-four, a search three.
+"""Least rate limits, in requests per minute, and least limits of values.
+
+Below them, a server would refuse ordinary work: a write takes four requests, a search
+three.
 """
 _NOT_FOUND = 404
 _SCHEMAS: dict[str, Any] = {
@@ -42,8 +47,10 @@ _FILTERED = (
     *[Index(path, "keyword") for path in ("token", "untagged", "id")],
     *[Index(path, "integer") for path in ("version", "generation", "accesses", "accessed_at")],
 )
-"""What is filtered by besides the indexes that make something faster. A server in
-strict mode refuses filters without an index.
+"""Indexes of further fields in filters.
+
+They make no frequent query faster, but a server in strict mode refuses filters without
+an index.
 """
 
 
@@ -55,13 +62,13 @@ class RequestSender(Protocol):
 
 @dataclass(slots=True)
 class CollectionInspection:
-    """What opening found of the collection."""
+    """Properties of the opened collection."""
 
     dimensions: set[int] = field(default_factory=set)
     exact_statistics: bool = True
     queries_at_once: int | None = None
     values_in_one: int | None = None
-    """Values that one condition may have, and conditions that a filter may."""
+    """Most values per condition; `conditions_in_one` is per filter."""
     conditions_in_one: int | None = None
 
 
@@ -73,7 +80,7 @@ async def make_ready(
     indexes: Sequence[Index],
     look: Callable[[], Awaitable[None]],
 ) -> CollectionInspection:
-    """Make the collection, its shard key and its indexes where they are missing."""
+    """Create the collection, its shard key and its indexes if they are missing."""
     if config.host is None:  # the local mode has neither shards nor indexes
         if not await ask("GET", "/exists", None, lambda a: bool(a["exists"])):
             await ask("PUT", "", _collection(config), bool)
@@ -103,7 +110,7 @@ async def make_ready(
 
 
 def dimensions_of(info: Mapping[str, Any]) -> set[int]:
-    """The numbers of dimensions that the collection has a vector for."""
+    """Return the dimensions for which the collection has a vector."""
     named = info["config"]["params"].get("vectors") or {}
     return {int(name.removeprefix("dense_")) for name in named if name.startswith("dense_")}
 
@@ -117,7 +124,7 @@ def _check_version(store: str, version: str) -> None:
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < LEAST_SERVER:
         raise ConfigError(
-            f"store '{store}': this server is Qdrant {version}; at least {'.'.join(map(str, LEAST_SERVER))} is needed"
+            f"store '{store}': this server is Qdrant {version}; upgrade it to {'.'.join(map(str, LEAST_SERVER))} or later"
         )
 
 
@@ -143,8 +150,9 @@ async def _make_or_find(
     stands: Callable[[], Awaitable[bool]],
     seconds: float,
 ) -> None:
-    """Make something that another opening may make at the same moment: then the server
-    refuses it, for a time also with status 500.
+    """Create something that another process may create at the same moment.
+
+    The server then refuses it, for some time also with status 500.
     """
     late = time.monotonic() + seconds
     while True:
@@ -160,7 +168,7 @@ async def _make_or_find(
 
 
 async def _exists(ask: RequestSender) -> bool:
-    """Whether the collection is there, and can be asked."""
+    """Whether the collection exists and can be queried."""
     try:
         await ask("GET", "", None, dict)
     except UnexpectedResponse as exc:
@@ -173,7 +181,7 @@ async def _exists(ask: RequestSender) -> bool:
 def _check_collection(store: str, config: ServerConfig, params: Mapping[str, Any]) -> None:
     if WORDS not in (params.get("sparse_vectors") or {}):
         raise ConfigError(
-            f"store '{store}': the collection '{config.collection}' was not made by this library (it has no sparse vector"
+            f"store '{store}': the collection '{config.collection}' was not created by this library (it has no sparse vector"
             f" '{WORDS}'); name another one with the option collection"
         )
     for option in ("shard_number", "replication_factor", "write_consistency_factor"):
@@ -188,8 +196,9 @@ def _check_collection(store: str, config: ServerConfig, params: Mapping[str, Any
 async def _make_shard_key(
     store: str, config: ServerConfig, ask: RequestSender, params: Mapping[str, Any]
 ) -> None:
-    """A crash between making the collection and its key leaves a collection without
-    any: the key is made then.
+    """Create the shard key if the collection has none.
+
+    A crash may leave a collection without a key.
     """
     custom, key = params.get("sharding_method") == "custom", config.shard_key
     if not custom and key is None:
@@ -219,7 +228,10 @@ async def _shard_keys(ask: RequestSender) -> list[str]:
 
 
 def _check_strict_mode(store: str, config: ServerConfig, strict: Mapping[str, Any], indexes: int) -> None:
-    """Name the settings under which the server would refuse what the adapter asks."""
+    """Check the server's strict mode.
+
+    The error names the settings under which the server would refuse requests.
+    """
     problems = []
     if strict.get("search_allow_exact") is False:
         problems.append("search_allow_exact must be true: counts are exact")
@@ -238,7 +250,7 @@ def _check_strict_mode(store: str, config: ServerConfig, strict: Mapping[str, An
             problems.append(f"{name} is {has} and must be at least {number}")
     if problems:
         raise ConfigError(
-            f"store '{store}': the strict mode of the collection '{config.collection}' refuses what this library asks;"
+            f"store '{store}': the strict mode of the collection '{config.collection}' refuses requests of this library;"
             f" change strict_mode_config: {'; '.join(problems)}"
         )
 
@@ -247,8 +259,8 @@ def _has_one_shard(store: str, params: Mapping[str, Any]) -> bool:
     shards = params.get("shard_number") or 1
     if shards > 1:
         log.warning(
-            "store '%s': its collection has %d shards, each of which counts words for itself: scores of one search are not"
-            " comparable, and a shard that is away fails reads of every record. Make the collection with shard_number=1",
+            "store '%s': its collection has %d shards, each of which counts words separately: scores of one search are not"
+            " comparable, and a shard that is down fails reads of every record. Create the collection with shard_number=1",
             store,
             shards,
         )

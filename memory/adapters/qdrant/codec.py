@@ -1,17 +1,16 @@
-"""Rows as payloads and back, and the checksum that tells whether a payload is as it was
-written.
+"""Converts rows to payloads and back, with a checksum that detects changes.
 
-A payload holds all there is to a record, readable in any Qdrant tool; vectors beside it
-are only for finding it and can be made again from it. Declared fields stand under the
-name of their collection (`entries.type`), so that two collections may declare one name
-with two types. What is JSON in a record (body, owed steps, notes) is JSON text here:
-engines reorder keys and round numbers, text they keep.
+A payload holds the whole record, readable in any Qdrant tool. Vectors serve only
+searches and can be rebuilt from it. Declared fields are nested under the name of their
+collection (`entries.type`), so that two collections may give one name two types. JSON
+parts of a record (body, pending steps, notes) are JSON text, because engines reorder
+keys and round numbers.
 
-So are real numbers, as the shortest text that reads back as the same 64 bits: engines
-keep payloads as JSON, and the double they read from it may be the neighbour of the one
-that was written (Edge 0.9 changes one in five of those with 17 digits). The engine's
-own number stands beside it under `reals`, for filters and orders only: nobody is handed
-it, the checksum leaves it out, and `NEAR` says how far off it may be.
+Real numbers are text, too: the shortest one that reads back as the same 64 bits.
+Engines store payloads as JSON and may read a neighbour of the double. (Edge 0.9 changes
+one in five of those with 17 digits.) The engine's own number is in `reals`, only for
+filters and orders. It is never returned, and the checksum ignores it. `rounding` says
+how far off it may be.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ from memory.ports.rows import RECORD, Row, cached_moment, size_of, stored_of
 Payload: TypeAlias = dict[str, Any]
 
 SCHEMA = 4
-"""The form of payloads. One of another form is not read."""
+"""Version of the payloads' layout. Payloads of other versions are not read."""
 REALS = "reals"
-"""Where a payload has the engine's own numbers for its real fields."""
+"""Payload key of the engine's own numbers for real fields."""
 UNTAGGED = "untagged"
-"""Where it names the tag fields that are empty: to an engine an empty list is nothing."""
+"""Payload key of the names of empty tag fields, as engines ignore empty lists."""
 LENGTH = "length"
-"""Where it has the number of words. What earlier releases wrote has none."""
+"""Payload key of the number of words. Earlier releases did not write it."""
 QUARANTINED = "quarantined"
-"""Where it has a 1 if it is damaged and somebody has met it. Nothing else of it
-changes: what the engine's indexes know it by is what it was, and an erasure must reach
-it.
+"""Payload key that is 1 for a damaged payload found by a read.
+
+Nothing else changes, because the engine's indexes and an erasure must still find it.
 """
 GENERATION = "generation"
 
@@ -81,9 +80,10 @@ _SEALED = (
         "number",
     ),
 )
-"""What the checksum covers beside fields and texts, in this order. Not in it are tokens
-of writers, which change nothing of what is said, and what is derived for filters and
-searches.
+"""Keys that the checksum covers besides fields and texts, in this order.
+
+It does not cover writers' tokens, which do not change the record, nor derived data for
+filters and searches.
 """
 _SAME = (
     *(
@@ -102,7 +102,7 @@ _SAME = (
     ),
     *("accessed_at", "cached_at", "epoch", "previous", "owed", "note", "body"),
 )
-"""What a payload has as a row has it."""
+"""Keys with the same value in payloads and rows."""
 _OF_HEADS = ("tenant", "id", "scope", "version", "role", "tier", "generation")
 _ROLES = {role.value: role for role in Role}
 
@@ -126,15 +126,16 @@ _VALUES: dict[FieldType, Callable[[Any], FieldValue]] = {
     FieldType.BOOLEAN: bool,
     FieldType.TIME: cached_moment,
 }
-"""Of those fields whose payload does not hold the value itself."""
+"""Decoders of field types whose payload form differs from the value."""
 
 
 # -- the checksum ----------------------------------------------------------------------
 
 
 def checksum(payload: Mapping[str, Any]) -> str:
-    """A 64-bit digest of everything the payload says, as marshal's version 2 writes it:
-    type, length and content of each value.
+    """Digest the whole payload with 64 bits.
+
+    It hashes marshal format 2: type, length and content of each value.
     """
     get = payload.get
     fields, texts = get(get("collection") or ""), get("texts")
@@ -155,14 +156,15 @@ def is_sound(payload: Mapping[str, Any]) -> bool:
 
 
 def to_quarantine(payload: Payload) -> bool:
-    """Whether the payload is damaged and not in quarantine yet. What another release
-    may have written is not touched.
+    """Whether the payload is damaged and not in quarantine yet.
+
+    Payloads of other releases are not touched.
     """
     return payload.get("schema") == SCHEMA and QUARANTINED not in payload and not is_sound(payload)
 
 
 def _with_checksum(payload: Payload) -> Payload:
-    """The payload without what has no value, with its checksum."""
+    """Return the payload without empty values and with its checksum."""
     said = {name: value for name, value in payload.items() if value is not None}
     said["checksum"] = checksum(said)
     return said
@@ -172,7 +174,7 @@ def _with_checksum(payload: Payload) -> Payload:
 
 
 def payload_of(collection: Collection, row: Row) -> Payload:
-    """The row as its payload."""
+    """Encode a row as a payload."""
     payload: Payload = {name: getattr(row, name) for name in _SAME}
     payload |= {
         "schema": SCHEMA,
@@ -205,8 +207,9 @@ def payload_of(collection: Collection, row: Row) -> Payload:
 
 
 def over(collection: Collection, payload: Payload, before: Payload | None) -> Payload:
-    """The payload as it goes in the place of one that has fields which are declared
-    elsewhere: of these it keeps what the engine compares them by.
+    """Add data of fields that only other releases declare, from the replaced payload.
+
+    These are the values by which the engine compares the fields.
     """
     others = {*((before or {}).get(collection.name) or {})} - _types(collection).keys() & (
         payload.get(collection.name) or {}
@@ -223,7 +226,7 @@ def over(collection: Collection, payload: Payload, before: Payload | None) -> Pa
 
 
 def generation_payload(partition: Partition, number: int) -> Payload:
-    """A partition's generation, as the point that holds it."""
+    """Return the payload of the point that holds a partition's generation."""
     return _with_checksum(
         {
             "schema": SCHEMA,
@@ -239,8 +242,10 @@ def generation_payload(partition: Partition, number: int) -> Payload:
 
 
 def row_in(collection: Collection, payload: Payload) -> Row:
-    """The row of a sound payload. Raises `TypeError`, `ValueError`, `KeyError` or
-    `AttributeError` for what is none.
+    """Decode a sound payload.
+
+    Raises:
+        TypeError, ValueError, KeyError, AttributeError: It is not a valid payload.
     """
     get = payload.get
     if payload["schema"] != SCHEMA:
@@ -278,7 +283,7 @@ def row_in(collection: Collection, payload: Payload) -> Row:
 
 
 def held_in(collection: Collection, payload: Payload | None) -> StoredRow:
-    """What stands at a point, to be decided on; its token is the payload."""
+    """Decode a point's payload for a decision; its token is the payload."""
     if payload is None:
         return StoredRow()
     problem = "" if is_sound(payload) else "checksum mismatch"
@@ -294,13 +299,13 @@ def held_in(collection: Collection, payload: Payload | None) -> StoredRow:
 
 
 def stored_in(collection: Collection, payload: Payload) -> Stored:
-    """What the payload says; `Corrupt` where it is not as it was written."""
+    """Decode a payload; a damaged one becomes `Corrupt`."""
     held = held_in(collection, payload)
     return Corrupt(key_of(payload), held.problem) if held.row is None else stored_of(collection, held.row)
 
 
 def key_of(payload: Payload) -> Key:
-    """The key of a payload that may be damaged there too."""
+    """Return the key of a payload, which may be damaged itself."""
     return Key(str(payload.get("tenant", "")), str(payload.get("id", "")))
 
 
@@ -308,7 +313,7 @@ def key_of(payload: Payload) -> Key:
 
 
 def head_keys(collection: Collection, select: frozenset[str]) -> tuple[str, ...]:
-    """What of payloads their heads take."""
+    """Return the payload keys that heads need."""
     system = sorted(name for name in select if name in SYSTEM_TYPES)
     declared = [collection.name] if select - BESIDE - set(system) else []
     return (
@@ -321,9 +326,7 @@ def head_keys(collection: Collection, select: frozenset[str]) -> tuple[str, ...]
 
 
 def head_in(collection: Collection, payload: Payload, select: frozenset[str]) -> Head | None:
-    """The head of a payload, of which the `head_keys` are there; None where one of its
-    values is none.
-    """
+    """Decode a head from a payload with the `head_keys`; None if a value is invalid."""
     get = payload.get
     try:
         vector, declared = get("vector") if VECTOR in select else None, get(collection.name) or {}
@@ -354,8 +357,10 @@ def _words(collection: Collection, counted: str | None) -> bytes:
 def _field_decoders(
     collection: Collection, select: frozenset[str]
 ) -> Sequence[tuple[str, bool, Callable[[Any], FieldValue] | None]]:
-    """Of each field that is named, whether it is the system's, and what makes its value
-    of the payload's; None where that is the value.
+    """Return the decoder of each selected field.
+
+    Each item has the name, whether it is a system field, and a function; None for no
+    conversion.
     """
     types = {name: SYSTEM_TYPES.get(name) or _types(collection)[name] for name in select - BESIDE}
     return [

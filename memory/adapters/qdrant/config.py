@@ -1,6 +1,4 @@
-"""What the Qdrant adapter can do at best, and its configuration; readable without a
-driver.
-"""
+"""Capabilities and options of the Qdrant adapter, readable without a driver."""
 
 from __future__ import annotations
 
@@ -34,9 +32,11 @@ CLAIMS = Capabilities(
 )
 EDGE_CLAIMS = replace(CLAIMS, shared=False)
 SERVER_CLAIMS = replace(CLAIMS, fenced=False, max_record_bytes=2 * 2**20)
-"""A server takes requests of 32 MiB, and a record of short words that all differ takes
-10 times its size, with what it is found by. A server cannot make a record conditional
-on its partition's generation, which is another point (see `batch`).
+"""Capabilities of a server.
+
+A server accepts requests of 32 MiB. A record of short, distinct words takes 10 times
+its size with its search data. A record cannot be conditional on its partition's
+generation, which is another point (see `batch`).
 """
 LOCAL_CLAIMS = replace(CLAIMS, durable=False, shared=False, fenced=False)
 
@@ -48,10 +48,12 @@ SCHEMES = (SERVER, SERVER_BY_TLS, EDGE)
 class EdgeConfig(StoreOptions):
     """A folder of Qdrant Edge.
 
-    `log_bytes`: about how much is logged before the log is cut, which takes about a
-    second. `reserve_bytes`: with less than this free on its disk nothing is written
-    (`StoreFull`), because Edge does not survive a full disk: it writes through mapped
-    memory, and the system then kills the process. Deletions may use half of it.
+    Args:
+        log_bytes: Approximate size of the log before it is truncated, which takes about
+            a second.
+        reserve_bytes: With less free space on the disk, nothing is written
+            (`StoreFull`). Edge writes through mapped memory, so a full disk kills the
+            process. Deletions may use half of the reserve.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"path", "thresholds"})
@@ -66,15 +68,17 @@ class EdgeConfig(StoreOptions):
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig(StoreOptions):
-    """A Qdrant server, or the client's local mode (`host` of None), which is for tests.
+    """A Qdrant server, or the client's local mode for tests (`host` of None).
 
-    `collection` is the Qdrant collection everything is kept in. `timeout` is how many
-    seconds a call may take before it fails as `StoreTimeout`. `shard_key` sends
-    everything to the shards of that key, for collections sharded by hand.
-    `shard_number` (1 if not given), `replication_factor` and `write_consistency_factor`
-    are the server's, used when the collection is made; later they must be what the
-    collection has. `exact` searches without the vector index: slower, and misses
-    nothing.
+    Args:
+        collection: Qdrant collection for all data.
+        timeout: Seconds after which a call raises `StoreTimeout`.
+        shard_key: Shard key for all data, for collections with custom sharding.
+        shard_number: Number of shards (default 1), used when the collection is created.
+            Later, this and the next two must equal the collection's.
+        replication_factor: The server's setting.
+        write_consistency_factor: The server's setting.
+        exact: Search without the vector index: slower, but misses nothing.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"host", "port", "prefix", "thresholds"})
@@ -95,11 +99,14 @@ class ServerConfig(StoreOptions):
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> EdgeConfig | ServerConfig:
-    """The config of one of these, with options in the query part or apart:
+    """Parse a URL; options may be in its query part or separate.
 
-    qdrant+edge:///absolute/folder (or qdrant:///…), qdrant+edge:relative/folder (see
-    `memory.ports.local_paths`) qdrant://host[:6333][/prefix], qdrants://host (TLS, as with
-    https=true) qdrant://:memory: (tests)
+        qdrant+edge:///absolute/folder (or qdrant:///…), qdrant+edge:relative/folder
+        qdrant://host[:6333][/prefix]
+        qdrants://host (TLS, as with https=true)
+        qdrant://:memory: (tests)
+
+    See `memory.ports.local_paths` for paths.
     """
     scheme, colon, rest = url.partition(":")
     if scheme not in SCHEMES or not (rest.startswith("//") or (scheme == EDGE and colon)):
@@ -121,7 +128,7 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> EdgeConfig |
     try:
         parts = urlsplit(f"//{place}")
         host, port = parts.hostname, parts.port
-    except ValueError:  # whose text repeats what stands in the URL
+    except ValueError:  # its text repeats parts of the URL
         raise wrong(name, "the URL's host and port cannot be read; write 'qdrant://host:6333'") from None
     if not host or parts.username is not None or parts.password is not None:
         raise wrong(name, "write 'qdrant://host:6333'; a key goes into the option api_key")
@@ -133,7 +140,7 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> EdgeConfig |
     if replicas is not None and confirmations > replicas:
         raise wrong(
             name,
-            f"write_consistency_factor={confirmations} asks for more confirmations than there are replicas ({replicas})",
+            f"write_consistency_factor={confirmations} is more than the number of replicas ({replicas}); lower it",
         )
     return config
 

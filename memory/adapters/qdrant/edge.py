@@ -1,18 +1,19 @@
 """Qdrant Edge: the engine in this process, on one folder.
 
-What `qdrant-edge-py` 0.9 is, as found by trying it:
+Observed properties of `qdrant-edge-py` 0.9:
 
-- Every call holds the interpreter's lock from beginning to end. A thread would free
-  nobody and cost a tenth of a millisecond, a whole search: so calls are made where they
-  stand, and what is long is cut into pieces (`pages.everything`, `commit`).
-- An acknowledged update is in the write-ahead log: killing the process loses none. The
-  log is not waited for on the disk: the death of the machine may cost the last updates.
-  It grows until the shard is closed, and is read again after a kill: see `log_bytes`.
-- Nothing is indexed by graph until `optimize`: searches look at all that the filter
-  leaves, exactly. 20,000 vectors of 256 take 1.4 ms, and optimising them 27 s: not
-  worth it far beyond that, and done in a process of its own (`EdgeEngine.optimise`).
-- On a full disk the process is killed (SIGBUS): see `reserve_bytes`.
-- Errors are bare exceptions, and panics no exceptions at all (`BaseException`).
+- Every call holds the GIL throughout. A thread would free nobody and cost a tenth of a
+  millisecond, as much as a search. So calls run on the event loop, and long ones are
+  split (`pages.everything`, `commit`).
+- An acknowledged update is in the write-ahead log, so killing the process loses none.
+  The log is not synced, so a crash of the machine may lose the last updates. It grows
+  until the shard is closed, and is read again after a kill: see `log_bytes`.
+- There is no graph index before `optimize`: searches compare everything that passes the
+  filter, exactly. For 20,000 vectors of 256 that takes 1.4 ms, and optimizing takes 27
+  s. It pays off only far beyond that, and runs in a separate process
+  (`EdgeEngine.optimise`).
+- A full disk kills the process (SIGBUS): see `reserve_bytes`.
+- Errors are plain exceptions, and panics derive from `BaseException`.
 """
 
 from __future__ import annotations
@@ -149,15 +150,16 @@ class EdgeEngine:
         self._logged = 0
 
     async def close(self) -> None:
-        """Closing writes what is in memory to disk, which may take a second for some
-        ten thousand new points; writes and upkeep are waited for.
+        """Close the shard, after writes and maintenance have ended.
+
+        This writes memory to disk, which may take a second for ten thousand new points.
         """
         async with self.turn, self._upkeep:
             self._let_go()
 
     def _let_go(self) -> None:
         shard, self._shard = self._shard, None
-        self._ready.set()  # calls that are under way say that it is closed
+        self._ready.set()  # waiting calls then report that it is closed
         try:
             if shard is not None:
                 _call(shard.close)
@@ -176,20 +178,19 @@ class EdgeEngine:
         return f"Qdrant Edge, {info.points_count} points in {info.segments_count} segments"
 
     async def optimise(self) -> None:
-        """Merge and index segments, in a process of its own; calls wait until it is
-        done, the event loop does not.
+        """Merge and index segments in a separate process.
 
-        Worth its time (a minute for each hundred thousand points, or more) where
-        searches look at more than some fifty thousand points.
+        Calls wait until it is done; the event loop does not. It takes a minute or more
+        per hundred thousand points. It pays off if searches compare more than about
+        fifty thousand points.
         """
         await self._in_a_child("edge_optimise", str(self._folder.shard))
 
     async def rewrite(self) -> int:
-        """Write the shard anew, without what was deleted, and take it in the place of
-        the old one; how many bytes that gave back.
+        """Rewrite the shard without deleted data; return how many bytes that freed.
 
-        Calls wait until it is done. It takes as much room as the shard again, and a
-        crash leaves the old one or the new one whole.
+        Calls wait until it is done. It needs as much disk space as the shard itself.
+        After a crash, either the old or the new shard is complete.
         """
         await self._until_ready()
         before = self._folder.size()
@@ -205,8 +206,9 @@ class EdgeEngine:
     async def _in_a_child(
         self, module: str, *arguments: str, then: Callable[[], None] = lambda: None
     ) -> None:
-        """Run a module on the closed shard in a process of its own, then do what is
-        left, and open the shard again.
+        """Run a module on the closed shard in a separate process, then reopen it.
+
+        `then` runs before the shard is reopened.
         """
         async with self._upkeep:
             await self._until_ready()
@@ -221,7 +223,7 @@ class EdgeEngine:
                 try:
                     self._load()
                 finally:
-                    self._ready.set()  # where it could not be opened, calls say so
+                    self._ready.set()  # if it could not be opened, calls report that
 
     async def _run(self, module: str, *arguments: str) -> None:
         child = await asyncio.create_subprocess_exec(
@@ -243,7 +245,7 @@ class EdgeEngine:
             raise StoreError(self._name, f"{module} failed: {said.decode(errors='replace').strip()[-300:]}")
 
     async def _until_ready(self) -> None:
-        while not self._ready.is_set():  # it may be closed again before who was woken has its turn
+        while not self._ready.is_set():  # it may be closed again before this task runs
             await self._ready.wait()
 
     # -- reading -----------------------------------------------------------------------
@@ -314,8 +316,10 @@ class EdgeEngine:
         return _call(self._open_shard.count, edge.CountRequest(filter=where, exact=True))
 
     async def tally(self, path: str, where: QdrantCondition) -> dict[int, int]:
-        """The engine's quick way adds up over its segments. No point stands in two of
-        them, as on a server at work: so it is exact.
+        """Return the counts of an indexed number.
+
+        Edge's fast way adds up the counts of its segments. It is exact, because no
+        point is in two segments, unlike on a busy server.
         """
         await self._until_ready()
         request = edge.FacetRequest(path, limit=MOST_VALUES, exact=False, filter=where)
@@ -363,8 +367,10 @@ class EdgeEngine:
         keys: Sequence[str] | None,
         value: Callable[[Any], Any],
     ) -> list[FoundPoint]:
-        """What is asked, with payloads. One that Edge cannot read fails the whole call:
-        then each is read alone.
+        """Return the points with their payloads.
+
+        A payload that Edge cannot read fails the whole call; then each is read
+        separately.
         """
         wanted = True if keys is None else list(keys)
         try:
@@ -375,8 +381,10 @@ class EdgeEngine:
             ]
 
     def _alone(self, point: Any, wanted: bool | list[str]) -> Payload:
-        """One payload; where Edge cannot read it, one that no checksum fits, named by
-        its point: whose it was is not known any more.
+        """Read one payload.
+
+        If Edge cannot read it, the result fails its checksum and has the point's id.
+        Its owner is unknown then.
         """
         try:
             records = _call(self._open_shard.retrieve, [point], wanted, False)
@@ -389,8 +397,9 @@ class EdgeEngine:
     async def commit(
         self, changes: Sequence[PointChange], afterwards: dict[str, Payload | None] | None = None
     ) -> set[str]:
-        """Nobody else is there, so nothing is ever lost. Many are changed some at a
-        time, each of them at once.
+        """Apply the changes. There are no other writers, so no change is lost.
+
+        Many changes are applied in groups. Each single change is atomic.
         """
         await self._until_ready()
         size = sum([500 + (c.payload or {}).get("bytes", 0) * 3 for c in changes])
@@ -413,7 +422,7 @@ class EdgeEngine:
         async for some in self._portions([c for c in changes if c.payload is None], most):
             self._remove(some)
         self._logged += size
-        if self._logged > self._log_bytes:  # the log is only cut when the shard is closed
+        if self._logged > self._log_bytes:  # only closing the shard truncates the log
             _call(self._open_shard.close)
             self._load()
         return set()
@@ -421,8 +430,9 @@ class EdgeEngine:
     async def _portions(
         self, changes: Sequence[PointChange], size: int
     ) -> AsyncIterator[Sequence[PointChange]]:
-        """So many of the changes at a time; others have a turn in between, and what
-        they did to the shard is waited for.
+        """Yield groups of changes; other tasks run in between.
+
+        If they closed the shard, wait until it is open again.
         """
         async for start in iterate_cooperatively(
             range(0, len(changes), size), self.thresholds.changed_in_a_turn // size
@@ -431,8 +441,10 @@ class EdgeEngine:
             yield changes[start : start + size]
 
     def _remove(self, changes: Sequence[PointChange]) -> None:
-        """Edge reads what it removes, and after an update that failed it takes no
-        other: what it cannot read is written over first.
+        """Remove points, after overwriting unreadable ones.
+
+        Edge reads the points that it removes. After a failed update it accepts no
+        other.
         """
         unreadable = [c.point for c in changes if "kind" not in (c.before or {})]
         if unreadable:
@@ -476,11 +488,12 @@ def _point(change: PointChange) -> edge.Point:
 
 
 def _payload_update(change: PointChange) -> edge.UpdateOperation:
-    """Another payload beside the same vectors: what of it is new, where nothing of the
-    payload before goes, is all that is written and indexed.
+    """Return an update of the payload that keeps the vectors.
+
+    If no key disappears, only changed keys are written and indexed.
     """
     before, after = change.before or {}, change.payload or {}
-    if not before or not before.keys() <= after.keys() or None in after.values():  # a null takes a key away
+    if not before or not before.keys() <= after.keys() or None in after.values():  # a null removes a key
         return edge.UpdateOperation.overwrite_payload([change.point], after)
     return edge.UpdateOperation.set_payload(
         [change.point],
@@ -489,7 +502,7 @@ def _payload_update(change: PointChange) -> edge.UpdateOperation:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Also as JSON is: 1, 1.0 and true are equal to Python alone."""
+    """Whether two values are equal in JSON; Python alone equates 1, 1.0 and true."""
     return type(one) is type(other) and (one == other if isinstance(one, str) else repr(one) == repr(other))
 
 
@@ -509,7 +522,7 @@ def _parse_vectors(vectors: Any) -> dict[str, Sparse | list[float]]:
 
 
 def _call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call Edge; whatever it raises is an `EdgeFailure` with its text."""
+    """Call Edge and convert every exception to an `EdgeFailure` with its text."""
     try:
         return function(*args, **kwargs)
     except (KeyboardInterrupt, SystemExit, GeneratorExit):

@@ -1,12 +1,13 @@
-"""The folder of an Edge shard: who has it open, where the shard is, and which vectors
-it has.
+"""Folder of an Edge shard: its owner, its shard and its vectors.
 
-folder/owner.json   who has it open (process, machine, since when); locked by that process while it is
-folder/shard.new/   while the shard is written anew: becomes the shard when it is whole, and `shard.old` is what was the shard until then
-folder/shard/       Edge's own: nobody but the owner can enter it, whatever the umask and the modes of what Edge makes in it
+    folder/owner.json   the owner (process, machine, time), which locks it while open
+    folder/shard.new/   a rewritten shard; it becomes the shard when it is complete
+    folder/shard.old/   the former shard until then
+    folder/shard/       Edge's own files
 
-The folder itself is made so too; one that was there already keeps the mode that it was
-given.
+Only the owner can access `shard`, independent of the umask and the modes of its files.
+
+The folder itself is created with the same access. An existing one keeps its mode.
 """
 
 from __future__ import annotations
@@ -45,16 +46,17 @@ class Folder:
         return (self.shard / "edge_config.json").exists()
 
     def dimensions(self) -> set[int]:
-        """The numbers of dimensions that the shard has a vector for."""
+        """Return the dimensions for which the shard has a vector."""
         return dimensions_of(self.shard)
 
     def size(self) -> int:
-        """The bytes that the shard's files take."""
+        """Return the bytes of the shard's files on disk."""
         return sum(file.stat().st_blocks * 512 for file in self.shard.rglob("*") if file.is_file())
 
     def swap(self) -> None:
-        """Let the new shard be the shard. Whenever this stops, `put_right` finds one of
-        the two whole.
+        """Replace the shard by the new one.
+
+        After an interruption, `put_right` finds one of the two complete.
         """
         self.shard.rename(self._old)
         try:
@@ -65,29 +67,28 @@ class Folder:
         shutil.rmtree(self._old)
 
     def put_right(self) -> None:
-        """Bring to an end what a process that died left of a swap."""
+        """Complete a swap that a dead process left."""
         if not self.shard.exists() and self._old.exists():
             self._old.rename(self.shard)
         for left in (self.new, self._old):
             shutil.rmtree(left, ignore_errors=True)
 
     def make_sure_of_room(self, size: int, deleting: bool = False) -> None:
-        """Raise `StoreFull` unless so much can be written and the reserve stays free;
-        what only deletes, and opening, may use half of that.
+        """Raise `StoreFull` unless this many bytes fit and the reserve stays free.
+
+        Deletions and opening may use half of the reserve.
         """
         reserve = self._reserve // 2 if deleting else self._reserve
         free = shutil.disk_usage(self._path).free
         if free < reserve + size:
             raise StoreFull(
                 self._store,
-                f"{free} bytes are free where {self._path} is, and {self._reserve} are kept free (reserve_bytes, of which deleting may use half); "
+                f"{free} bytes are free on the disk of {self._path}, and reserve_bytes={self._reserve} must stay free (deletions may use half); "
                 "make room there, or delete and vacuum",
             )
 
     def take(self) -> None:
-        """Make the folder this process's own until it is given back or the process
-        ends, however that ends.
-        """
+        """Lock the folder for this process, until its release or the end of it."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             self._path.mkdir(mode=0o700)
@@ -110,9 +111,7 @@ class Folder:
         os.pwrite(lock, json.dumps(note).encode(), 0)
 
     def seal_shard(self) -> None:
-        """Make sure that there is a folder for the shard, and that only the owner can
-        enter it.
-        """
+        """Create the shard's folder if needed, accessible only to the owner."""
         with suppress(FileExistsError):
             self.shard.mkdir(mode=0o700)
         self.shard.chmod(0o700)
@@ -124,8 +123,8 @@ class Folder:
             mine = note["process"] == os.getpid() and note["machine"] == socket.gethostname()
             holder = f"{'this process' if mine else 'process'} {note['process']} on {note['machine']} since {note['since']}"
         return (
-            f"folder {self._path} is open in {holder}, and Qdrant Edge lets one opener in at a time; "
-            "end that one, use another folder, or run a Qdrant server for several processes (qdrant://host:6333)"
+            f"folder {self._path} is open in {holder}, and Qdrant Edge allows one opener at a time; "
+            "stop that one, use another folder, or run a Qdrant server for several processes (qdrant://host:6333)"
         )
 
     def give_back(self) -> None:
@@ -133,5 +132,5 @@ class Folder:
         if lock is not None:
             with suppress(OSError):
                 if fcntl is not None:
-                    fcntl.flock(lock, fcntl.LOCK_UN)  # a forked child may still hold a copy of the descriptor
+                    fcntl.flock(lock, fcntl.LOCK_UN)  # a forked child may still have a copy of the descriptor
             os.close(lock)

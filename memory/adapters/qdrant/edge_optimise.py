@@ -1,5 +1,6 @@
-"""Optimises one shard and ends: run in a process of its own, because Edge holds the
-interpreter's lock for all of it.
+"""Optimizes one shard and exits.
+
+It runs in a separate process, because Edge holds the GIL all the time.
 """
 
 from __future__ import annotations

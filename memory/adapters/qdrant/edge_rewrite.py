@@ -1,8 +1,8 @@
-"""Writes the points of one shard into a new one and ends: what was deleted, which Edge
-keeps in its files for good, is not among them.
+"""Copies the points of one shard to a new one and exits.
 
-Run in a process of its own, with the shard, the new one's folder and its indexes as
-JSON, and how many points it takes over at once.
+Deleted data, which Edge keeps in its files forever, is not copied. It runs in a
+separate process. Arguments are the shard, the new folder, the indexes as JSON, and the
+number of points per step.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from memory.adapters.qdrant.engine import Index
 
 
 def rewrite(shard: Path, new: Path, indexes: list[Index], at_once: int) -> None:
-    """A point that cannot be read ends it, and leaves everything as it was: what is
-    damaged is looked after first.
+    """Copy all points.
+
+    An unreadable point stops the copy and leaves everything unchanged, because damage
+    is repaired first.
     """
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(mode=0o700)

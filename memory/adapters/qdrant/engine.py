@@ -1,11 +1,10 @@
-"""What the store asks of a Qdrant engine. Two answer: Edge in this process (`edge`),
-and a server or the client's local mode (`client`).
+"""Interface to a Qdrant engine: Edge in this process (`edge`) or a client (`client`).
 
-One design of the data serves both, so that what was gathered in Edge can be moved to a
-server point by point: one Qdrant collection for all collections of records, payloads as
-`codec` makes them, one sparse vector `words`, and one dense vector for each number of
-dimensions met (`dense_256`), unit vectors under the dot product, whose scores are
-cosines.
+The client connects to a server, or uses its local mode. Both engines have the same data
+layout, so data can be moved from Edge to a server point by point. One Qdrant collection
+holds all collections of records. Payloads are those of `codec`. There is one sparse
+vector `words`, and one dense vector per number of dimensions (`dense_256`). Dense
+vectors have length 1 and use the dot product, so scores are cosines.
 """
 
 from __future__ import annotations
@@ -20,15 +19,16 @@ from memory.adapters.qdrant.thresholds import Thresholds
 
 WORDS = "words"
 MOST_VALUES = 1_000_000
-"""Distinct numbers that are tallied."""
+"""Most distinct numbers that `tally` counts."""
 
 QdrantCondition: TypeAlias = Any
-"""A condition or filter in the driver's own type, made by its `Conditions`."""
+"""A condition or filter in the driver's own type, built by its `Conditions`."""
 
 
 class Conditions(Protocol):
-    """Makes a driver's conditions. Values are data: no text becomes syntax. `every`,
-    `some` and `none` take at least one part.
+    """Builds a driver's conditions. Values are data: no text becomes syntax.
+
+    `every`, `some` and `none` take at least one part.
     """
 
     def equals(self, path: str, value: str | int) -> QdrantCondition: ...
@@ -46,11 +46,11 @@ class Conditions(Protocol):
     ) -> QdrantCondition: ...
 
     def points(self, points: Sequence[str]) -> QdrantCondition:
-        """It is one of these points."""
+        """The point is one of these."""
         ...
 
     def missing(self, path: str) -> QdrantCondition:
-        """Nothing is there, or an empty list."""
+        """The value is missing or an empty list."""
         ...
 
     def every(self, parts: Sequence[QdrantCondition]) -> QdrantCondition: ...
@@ -60,8 +60,9 @@ class Conditions(Protocol):
     def none(self, parts: Sequence[QdrantCondition]) -> QdrantCondition: ...
 
     def fits(self, condition: QdrantCondition) -> bool:
-        """Whether a filter may hold all this beside where it looks. What does not is
-        applied to what comes back.
+        """Whether a filter may contain this besides the conditions of its place.
+
+        The store applies filters that do not fit to the results.
         """
         ...
 
@@ -74,7 +75,7 @@ class Sparse:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """What a point is found by: words, and a unit vector; None for what it has not."""
+    """Search data of a point: words and a unit vector; None for a missing one."""
 
     words: Sparse | None = None
     dense: list[float] | None = None
@@ -82,8 +83,10 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class FoundPoint:
-    """A point as the engine has it. `value` is its score in a search, what it was
-    ordered by in an ordered scroll, its id in another.
+    """A point of an answer.
+
+    `value` is its score in a search, its sort value in an ordered scroll, otherwise its
+    id.
     """
 
     payload: Payload
@@ -93,12 +96,15 @@ class FoundPoint:
 
 @dataclass(frozen=True, slots=True)
 class PointQuery:
-    """One of the questions of a request: the best by `near` or by `words`, best first.
+    """One query of a request: the best points by `near` or by `words`, best first.
 
-    Without both it asks for the first points by their ids. Words are ranked by the sum
-    of their rarity in the `corpus` times their weight in the point. `keys` are the
-    parts of the payload that are read, None for all of it. `with_words` asks for the
-    words of the points as well.
+    Without both, it returns the first points by id.
+
+    Args:
+        keys: Payload keys to read; None for all.
+        corpus: Condition for the statistics. The score by words is the sum of a word's
+            rarity there times its weight in the point.
+        with_words: Also return the words of the points.
     """
 
     where: QdrantCondition
@@ -112,9 +118,7 @@ class PointQuery:
 
 @dataclass(frozen=True, slots=True)
 class FullPoint:
-    """A point with all that it is found by: vectors by their names, sparse ones as
-    `Sparse`.
-    """
+    """A point with its vectors by name; sparse ones are `Sparse`."""
 
     point: str
     payload: Payload
@@ -123,11 +127,11 @@ class FullPoint:
 
 @dataclass(frozen=True, slots=True)
 class PointChange:
-    """What is to stand at a point: `payload` of None takes the point away, `vectors` of
-    None leaves them as they are.
+    """New content of a point.
 
-    `before` is the payload it was decided on, None where nothing stood there. Engines
-    that are not alone make the change only on that.
+    `payload` of None removes the point, and `vectors` of None keeps its vectors.
+    `before` is the payload on which the change was decided, None for an empty point.
+    Engines with other writers apply the change only to that payload.
     """
 
     point: str
@@ -138,10 +142,10 @@ class PointChange:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A payload index: `kind` is keyword, tenant, integer or float.
+    """A payload index; `kind` is keyword, tenant, integer or float.
 
-    `optional` ones make nothing faster that is asked often. They are made if the server
-    refuses to filter without them.
+    `optional` indexes make no frequent query faster. They are created only if the
+    server refuses filters without them.
     """
 
     path: str
@@ -150,8 +154,9 @@ class Index:
 
 
 class Engine(Protocol):
-    """One Qdrant collection. Failures are raised as the driver's own and translated by
-    the engine's `translate`.
+    """One Qdrant collection.
+
+    Methods raise the driver's errors, which the engine's `translate` converts.
     """
 
     @property
@@ -162,89 +167,96 @@ class Engine(Protocol):
 
     @property
     def alone(self) -> bool:
-        """Nobody else writes: what was read within a turn stands until it is changed
-        there.
+        """Whether nobody else writes.
+
+        Data read under `turn` then stays unchanged until the store changes it there.
         """
         ...
 
     @property
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Held from reading to committing. Where the engine is alone one task at a time
-        has it; elsewhere commits are conditional, and all have.
+        """Lock held from reading to committing.
+
+        If the engine is alone, one task at a time holds it. Otherwise commits are
+        conditional, and all tasks may hold it.
         """
         ...
 
     @property
     def exact_statistics(self) -> bool:
-        """Whether the rarity of words is counted over all points. Open engines know."""
+        """Whether word rarity is counted over all points; known once it is open."""
         ...
 
     @property
     def epoch(self) -> str:
-        """The run of what forgets; empty where nothing is forgotten."""
+        """Run of an engine that loses data when it ends; empty for others."""
         ...
 
     async def open(self, indexes: Sequence[Index], look: Callable[[], Awaitable[None]]) -> None:
-        """Connect, and make what is missing. `look` is called once the collection can
-        be read, and before anything of one that is there changes.
+        """Connect and create what is missing.
+
+        `look` is called once the collection is readable, before existing data changes.
         """
         ...
 
     async def close(self) -> None: ...
 
     async def version(self) -> str:
-        """What answers, and that it does."""
+        """Return the version of the engine, and check that it answers."""
         ...
 
     async def retrieve(self, points: Sequence[str], keys: Sequence[str] | None = None) -> dict[str, Payload]:
-        """The payloads that stand at these points, whole or only these keys of them."""
+        """Return the payloads of these points, complete or only with these keys."""
         ...
 
     async def scroll(
         self, where: QdrantCondition, limit: int, after: Any = None, keys: Sequence[str] | None = None
     ) -> tuple[list[FoundPoint], Any]:
-        """The next points by their ids, and where to go on; None at the end."""
+        """Return the next points by id, and where to continue; None at the end."""
         ...
 
     async def whole(self, limit: int, after: Any = None) -> tuple[list[FullPoint], Any]:
-        """The next points by their ids, whatever they hold, with their vectors, and
-        where to go on; None at the end.
+        """Return the next points by id with their vectors, and where to continue.
+
+        All points are returned. The second value is None at the end.
         """
         ...
 
     async def scroll_ordered(
         self, where: QdrantCondition, path: str, descending: bool, start: float | None, limit: int
     ) -> list[FoundPoint]:
-        """The first points with an indexed number there, in its order, from `start` on;
-        those without are left out.
+        """Return the first points with an indexed number, in its order from `start`.
+
+        Points without the number are left out.
         """
         ...
 
     async def count(self, where: QdrantCondition) -> int: ...
 
     async def tally(self, path: str, where: QdrantCondition) -> dict[int, int]:
-        """How many points have each of the whole numbers there, exactly; those without
-        one are left out. Of an indexed path.
+        """Count the points per integer value of an indexed path, exactly.
+
+        Points without a value are left out.
         """
         ...
 
     async def ask(self, questions: Sequence[PointQuery]) -> list[list[FoundPoint]]:
-        """The answers to these questions, in one request."""
+        """Return the answers to these queries, in one request."""
         ...
 
     async def commit(
         self, changes: Sequence[PointChange], afterwards: dict[str, Payload | None] | None = None
     ) -> set[str]:
-        """Make the changes and return the points where something else stood by then:
-        there nothing was changed.
+        """Apply the changes; return the points that had changed before.
 
-        An engine that is not alone fills in how the points of `afterwards` are once all
-        changes are made: their numbers, None where nothing stands.
+        Those points are left as they are. If the engine is not alone, it sets the
+        values of `afterwards` after all changes. They are the points' payloads with
+        their numbers, or None for missing points.
         """
         ...
 
     def translate(self, error: Exception) -> Exception | None:
-        """Our error for the driver's; None for what is not the driver's."""
+        """Return our error for a driver's error; None for any other error."""
         ...
 
 

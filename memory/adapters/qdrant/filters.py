@@ -1,10 +1,9 @@
-"""Filters to the engine's conditions, exactly or with a rest that is applied to what
-comes back.
+"""Translates filters to conditions of the engine, and finds the rest to apply later.
 
-Qdrant compares keywords whole, numbers as 64-bit floats, and of real numbers it may
-hold a neighbour (`rounding`). So text is never compared by order in the engine, and
-real numbers and whole ones from 2**53 on only roughly: there the engine gets a wider
-condition, and `CompiledFilter.rest` holds the filter itself.
+Qdrant compares keywords as a whole, and numbers as 64-bit floats. A stored real number
+may be a neighbour of the written one (`rounding`). So the engine never compares text by
+order, and compares real numbers, and integers from 2**53, only roughly. For them it
+gets a wider condition, and `CompiledFilter.rest` has the filter itself.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from memory.ports.rows import RECORD
 
 
 class ConstantCondition(Enum):
-    """A condition that needs no asking."""
+    """A condition with a constant result."""
 
     YES = True
     NO = False
@@ -66,7 +65,7 @@ def type_of(collection: Collection, field: str) -> FieldType:
 
 
 def path_of(collection: Collection, field: str) -> str:
-    """Where the payload has what the engine compares the field by."""
+    """Return the payload path by which the engine compares the field."""
     if field in SYSTEM_FIELDS:
         return field
     return (
@@ -75,9 +74,11 @@ def path_of(collection: Collection, field: str) -> str:
 
 
 def is_indexed(field: Field) -> bool:
-    """Moments always are: with an index the engine answers "empty or later" from it,
-    without one it opens the payload of every candidate, and what is visible now is
-    asked so in every search (10,000 points: 5 times as long).
+    """Whether the field has an index; times always have one.
+
+    With an index, the engine answers "empty or later" from it. Without one, it opens
+    the payload of every candidate, and every search asks so for visible records. For
+    10,000 points that takes 5 times as long.
     """
     return field.indexed or field.required or field.type is FieldType.TIME
 
@@ -87,8 +88,9 @@ def is_indexed(field: Field) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CompiledFilter:
-    """What the engine is asked, and what is left to apply to its answers; None where
-    the engine's answer is exact.
+    """Condition for the engine, and the filter to apply to its results.
+
+    `rest` is None if the engine's result is exact.
     """
 
     asked: Part
@@ -96,7 +98,7 @@ class CompiledFilter:
 
 
 class Compiler:
-    """Compiles the filters on one collection for one engine."""
+    """Translates filters on one collection for one engine."""
 
     def __init__(self, collection: Collection, conditions: Conditions) -> None:
         self._collection = collection
@@ -113,8 +115,9 @@ class Compiler:
         return CompiledFilter(asked, None if self._exact else part)
 
     def _part(self, part: Condition, wide: bool) -> Part:
-        """What the part implies (`wide`), or what implies it (below a `Not`); the same
-        where it can be said exactly.
+        """Translate a part to a condition that it implies (`wide`) or that implies it.
+
+        The second kind is for parts below a `Not`. An exact condition is both.
         """
         match part:
             case And(parts):
@@ -156,9 +159,7 @@ class Compiler:
         return self._make.none([part])
 
     def _roughly(self, part: Part, wide: bool) -> Part:
-        """A part that is wider than what is meant: the rest has to be applied
-        afterwards.
-        """
+        """Mark a condition as wider than intended: the rest is applied later."""
         self._exact = False
         return part if wide else ConstantCondition.NO
 
@@ -170,7 +171,7 @@ class Compiler:
             return missing
         return self._make.every(
             [missing, self._make.none([self._make.equals(UNTAGGED, field)])]
-        )  # no tags are a value
+        )  # an empty list of tags is a value
 
     def _equals(self, field: str, value: FieldValue, wide: bool) -> Part:
         kind, path = type_of(self._collection, field), path_of(self._collection, field)
@@ -226,8 +227,9 @@ _LARGEST: dict[FieldType, float] = {
     FieldType.TIME: 2**63,
     FieldType.REAL: sys.float_info.max,
 }
-"""Numbers of this size and NaN are not asked of the engine: every number that can be
-there is on one side of them.
+"""Limits of numbers in conditions.
+
+Larger numbers and NaN are never sent, because all stored numbers are on one side.
 """
 _COMPARABLE: dict[FieldType, tuple[type, ...]] = {
     FieldType.TEXT: (str,),
@@ -241,9 +243,7 @@ _COMPARABLE: dict[FieldType, tuple[type, ...]] = {
 
 
 def _plain(kind: FieldType, value: FieldValue) -> str | int | None:
-    """The value as the payload has it, None for one that no field of this type can
-    have.
-    """
+    """Return the payload form of a value; None if no field of this type can have it."""
     if kind is FieldType.TEXT:
         return _whole_text(value) if isinstance(value, str) else None
     if kind is FieldType.BYTES:
@@ -263,15 +263,13 @@ def _plain(kind: FieldType, value: FieldValue) -> str | int | None:
 
 
 def _whole_text(text: str) -> str:
-    """The text itself, if it is one: half of a surrogate pair is no character."""
+    """Return the text; an unpaired surrogate raises `UnicodeEncodeError`."""
     text.encode()
     return str.__str__(text)
 
 
 def _float_of(value: float) -> float | None:
-    """The float that equals the number; None where there is none, or none that is
-    finite.
-    """
+    """Return the equal float; None if there is no finite one."""
     try:
         number = float(value)
     except OverflowError:
@@ -292,8 +290,9 @@ def scope_conditions(
     roles: frozenset[Role],
     types: frozenset[RowType] = ONLY_RECORDS,
 ) -> list[QdrantCondition]:
-    """Conditions that all hold for what stands there. Only live records carry the
-    keyword of their partition.
+    """Return conditions that all points of the place meet.
+
+    Only live records have the keyword of their partition.
     """
     if isinstance(where, Partitions):
         words = list(dict.fromkeys(partition_word(collection.name, p) for p in where.partitions))

@@ -1,6 +1,4 @@
-"""Names the engine needs: a point's id, a partition's keyword, and a number that sorts
-as ids do.
-"""
+"""Names for the engine: point ids, partition keywords, and sortable numbers."""
 
 from __future__ import annotations
 
@@ -12,11 +10,11 @@ from memory.ports.record import Key, Partition
 
 
 def point_id(*parts: str) -> str:
-    """The UUID under which a point of this name is kept: a digest, so that any text is
-    an id and two tenants' ids never meet.
+    """Return the UUID of a point: a digest of its name.
 
-    Also half of a surrogate pair: no point of such a name is ever written, and each
-    write of one is refused by itself.
+    So any text can be an id, and ids of two tenants never collide. Unpaired surrogates
+    are allowed: such points are never written, and each write of one is refused
+    separately.
     """
     digest = bytearray(
         blake2b(
@@ -24,7 +22,7 @@ def point_id(*parts: str) -> str:
             digest_size=16,
         ).digest()
     )
-    digest[6] = digest[6] & 0x0F | 0x80  # version 8, RFC variant: a legal UUID wherever one is checked
+    digest[6] = digest[6] & 0x0F | 0x80  # version 8, RFC variant: a valid UUID everywhere
     digest[8] = digest[8] & 0x3F | 0x80
     return str(UUID(bytes=bytes(digest)))
 
@@ -40,28 +38,27 @@ def generation_point(partition: Partition) -> str:
 
 
 FORMAT_POINT = point_id("format")
-"""Where the note of the library's format stands, see `memory.ports.formats`."""
+"""Point of the note of the library's format; see `memory.ports.formats`."""
 
 
 @lru_cache(maxsize=4096)
 def partition_word(collection: str, partition: Partition) -> str:
-    """The keyword that all live records of one partition in one collection share, and
-    no others.
+    """Return the keyword of all live records of a partition in a collection.
 
-    The length says where the tenant ends. The text is given to the engine as it is:
-    keywords compare by their bytes.
+    No other points have it. The length marks the end of the tenant. The text is not
+    encoded, because keywords compare by their bytes.
     """
     word = f"{collection}/{len(partition.tenant)}/{partition.tenant}/{partition.scope}"
-    word.encode()  # half of a surrogate pair is no character: refused here, as everywhere
+    word.encode()  # an unpaired surrogate raises here
     return word
 
 
 def rank(record_id: str) -> int:
-    """A number below 2**53, which the engine compares exactly: of two ids the one that
-    sorts first never has the higher one.
+    """Return a number below 2**53 that sorts like the id.
 
-    It is an id's time, to 32 microseconds: 48 bits and, past the version, the first
-    five that follow. Ids of one rank are told apart by reading them.
+    The engine compares it exactly. Of two ids, the smaller one never has the larger
+    number. It is the id's time with a resolution of 32 microseconds: 48 bits, and five
+    bits after the version. Ids of equal rank must be compared themselves.
     """
     bits = UUID(record_id).int
     return bits >> 80 << 5 | bits >> 71 & 31

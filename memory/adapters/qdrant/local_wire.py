@@ -1,8 +1,6 @@
-"""The client's local mode behind the requests of a server: for tests, and to try the
-adapter out.
+"""The client's local mode behind a server's requests, for tests and trials.
 
-Each body is read back from its JSON into the client's models, which refuse fields that
-Qdrant does not have.
+Each body is parsed from JSON into the client's models, which reject unknown fields.
 """
 
 from __future__ import annotations
@@ -21,9 +19,7 @@ _DONE = {"operation_id": 0, "status": "completed"}
 
 
 class LocalWire:
-    """Answers requests from the memory of a client. What it holds is in the client, and
-    stays there.
-    """
+    """Answers requests from the memory of a client. The data stays in the client."""
 
     def __init__(self, client: AsyncQdrantClient, collection: str) -> None:
         self._client = client
@@ -33,7 +29,7 @@ class LocalWire:
         return (await self._client.info()).version
 
     async def close(self) -> None:
-        """Leave the client open: closing it would forget what it holds."""
+        """Keep the client open: closing it would delete its data."""
 
     async def send(self, method: str, path: str, body: bytes, parameters: dict[str, str]) -> dict[str, Any]:
         asked = json.loads(body) if body else {}
@@ -94,7 +90,7 @@ class LocalWire:
 
 
 def _point_to_json(point: models.Record | models.ScoredPoint) -> dict[str, Any]:
-    """A point as the server's JSON has it."""
+    """Convert a point to the server's JSON."""
     told: dict[str, Any] = {"id": point.id, "payload": point.payload}
     if isinstance(point.vector, dict):
         told["vector"] = {

@@ -1,4 +1,4 @@
-"""Deleting all that matches, and counting it."""
+"""Deletes and counts matches."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from memory.ports.rows import row_of
 from memory.ports.write_decision import tombstone_over
 
 SAMPLE = 256
-"""Points whose sizes tell how large all of them are. Their ids are digests, so the
-first ones are as good as drawn by lot.
+"""Points of the sample that estimates the total size.
+
+Their ids are digests, so the first points are a random sample.
 """
 
 
 async def count(engine: Engine, query: Query) -> Count:
-    """How many match, exactly, and their size, estimated from a sample of them."""
+    """Return the exact number of matches, and their size estimated from a sample."""
     make = engine.conditions
     compiler = Compiler(query.collection, make)
     compiled = compiler.compile(query.filter)
@@ -61,8 +62,9 @@ def _sizes(found: Sequence[FoundPoint]) -> int:
 async def delete_matching(
     engine: Engine, query: Query, version: int, discard_at: datetime | None, carry: frozenset[str]
 ) -> int:
-    """Tombstones for what matches and for every corrupt record there, whatever the
-    filter: so the filter is applied here.
+    """Replace matches, and every corrupt record there, by tombstones.
+
+    Corrupt records match any filter, so the filter is applied here.
     """
     deletion = _Deletion(engine, query, version, discard_at, carry)
     where = engine.conditions.every(
@@ -92,8 +94,9 @@ class _Deletion:
         self._lets_through = condition(query.filter)
 
     async def delete(self, standing: dict[str, Payload]) -> int:
-        """How many of these there were to delete. Those that others changed meanwhile
-        are looked at again.
+        """Delete these points and return how many.
+
+        Points that others change meanwhile are examined again.
         """
         deleted = 0
         while standing:
@@ -114,7 +117,7 @@ class _Deletion:
         if isinstance(stored, Corrupt):
             if (
                 record_point(collection.name, key) != point
-            ):  # whose it was is damaged too: a tombstone would be nobody's
+            ):  # its owner is damaged, too: a tombstone would belong to nobody
                 return PointChange(point, payload, None)
         elif (
             not isinstance(stored, Record)

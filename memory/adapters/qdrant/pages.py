@@ -1,11 +1,9 @@
-"""Pages in a total order, from an engine that orders by one number at a time and leaves
-ties as they fall.
+"""Pages in a total order, from an engine that sorts by one number and leaves ties open.
 
-The first order is walked in the engine where it has an index of numbers: so many points
-are taken that the last tie is whole, ties are sorted here by everything else. What has
-no value there comes before or after, walked by the next order. Ids are walked by their
-rank. An order by text, or by a field without an index, is sorted here over all that
-matches.
+If the first order has a numeric index, the engine walks it. It reads so many points
+that the last tie is complete, and ties are sorted here. Points without a value come
+before or after and are walked by the next order. Ids are walked by their rank. An order
+by text, or by a field without an index, is sorted here over all matches.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ from memory.ports.record import Corrupt, Key, Standing
 _NUMBERS = (FieldType.INTEGER, FieldType.REAL, FieldType.TIME)
 _INDEXED = frozenset(("created_at", "updated_at", "expires_at", "discard_at"))
 _ALWAYS_THERE = frozenset(("created_at", "updated_at"))
-"""Of records: there are none to look for without."""
+"""Fields that every record has, so none without need be searched."""
 BY_ID = Order("id")
 _FOREIGN_CURSOR = "this cursor was made for a query with another order"
 
@@ -51,7 +49,7 @@ _FOREIGN_CURSOR = "this cursor was made for a query with another order"
 async def everything(
     engine: Engine, where: QdrantCondition, keys: Sequence[str] | None = None
 ) -> AsyncIterator[list[FoundPoint]]:
-    """All that matches, in chunks; other tasks run in between."""
+    """Yield all matches in batches; other tasks run in between."""
     after: Any = None
     while True:
         found, after = await engine.scroll(where, engine.thresholds.read_at_once, after, keys)
@@ -66,7 +64,7 @@ class Pager:
 
     def __init__(self, engine: Engine, query: Query) -> None:
         self._engine, self._query, self._thresholds = engine, query, engine.thresholds
-        self._first = replace(query, cursor=None)  # what stands before the cursor is never taken
+        self._first = replace(query, cursor=None)  # the walk skips everything before the cursor
         self._position = None if query.cursor is None else decode_cursor(query.cursor, query.order)
         self._found: dict[Key, Standing] = {}
         self._corrupt: dict[Key, None] = {}
@@ -89,7 +87,7 @@ class Pager:
     # -- reading -----------------------------------------------------------------------
 
     async def _all(self, part: QdrantCondition) -> None:
-        """Look at all that matches, and keep of it what the page may need."""
+        """Read all matches, and keep only candidates for the page."""
         most = 2 * self._wanted_count + self._thresholds.read_at_once
         async for found in everything(self._engine, part):
             await self._take(found)
@@ -99,8 +97,9 @@ class Pager:
     async def _walk(
         self, part: QdrantCondition, order: Sequence[Order], rest: Sequence[Order], position: Position | None
     ) -> None:
-        """Take what comes first by these orders, until the page is full; `position`
-        says what need not be looked at.
+        """Read points in these orders until the page is full.
+
+        Everything before `position` may be skipped.
         """
         by = order[0]
         path = self._path(by)
@@ -124,8 +123,9 @@ class Pager:
             await self._walk(missing, further, rest[1:], position if at_missing else None)
 
     async def _numbers(self, part: QdrantCondition, path: str, by: Order, start: float | None) -> None:
-        """Take points in the engine's order, whole ties at a time: what it may have in
-        another order than ours counts as tied.
+        """Read points in the engine's order, complete ties at a time.
+
+        Points that the engine may order differently count as tied.
         """
         limit = self._wanted_count + self._wanted_count // 4 + self._thresholds.beyond_a_page
         while True:
@@ -154,15 +154,16 @@ class Pager:
 
     @property
     def _full(self) -> bool:
-        """Whether the page is there, and what tells that another follows: records of
-        several tenants may stand at one position, all on one page.
+        """Whether the page and the first point after it are complete.
+
+        Records of several tenants at one position share a page.
         """
         if len(self._found) < self._wanted_count or not isinstance(self._query.where, Everywhere):
             return len(self._found) >= self._wanted_count
         return page_of(list(self._found.values()), self._first)[1] is not None
 
     def _path(self, by: Order) -> str | None:
-        """The indexed number to walk by, None where there is none."""
+        """Return the path of the indexed number to walk; None if there is none."""
         if by.field == "id":
             return "rank"
         declared = self._query.collection.field(by.field)
@@ -181,16 +182,15 @@ class Pager:
         return self._back(by, number)
 
     def _back(self, by: Order, number: float) -> float:
-        """Where to begin so that all that may be tied with the number is among what is
-        found; engines round the number they begin at, too.
+        """Return where to start so that all possible ties with the number are found.
+
+        Engines round the start, too.
         """
         kind = FieldType.INTEGER if by.field == "id" else type_of(self._query.collection, by.field)
         edge = bound_beyond(number, kind, by.descending)
         return edge if math.isfinite(edge) else math.copysign(sys.float_info.max, edge)
 
     def _is_wanted(self, standing: Standing) -> bool:
-        """Whether it passes what the engine could not filter, and stands after where
-        the last page ended.
-        """
+        """Whether it passes the rest of the filter and is after the last page."""
         after = self._position is None or is_after(standing, self._position, self._query.order)
         return after and self._lets_through(standing)

@@ -1,11 +1,12 @@
-"""Which partitions there are; those of which a generation is kept though nothing stands
-in them, and forgetting them.
+"""Lists partitions, and forgets those that are empty but have a generation.
 
-A partition's generation is a point of its own; there is no other registry. One is idle
-when it has a generation and no record or mark of any collection: tombstones name no
-scope and are not asked. On a server a put may come between looking and forgetting, so
-the forgetter looks again and puts the generation back, and a writer that finds its
-generation gone takes its record back (see `applying`).
+A partition's generation is a point of its own, and there is no other registry. A
+partition is idle if it has a generation but no record or mark of any collection.
+Tombstones have no scope and are ignored.
+
+On a server, a put may come between checking and forgetting. So the call checks again
+and restores the generation if needed. A writer that misses its generation undoes its
+record (see `batch`).
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ from memory.ports.record import Partition
 from memory.ports.rows import MARK, RECORD
 
 _NAMES = ("schema", "kind", "tenant", "scope", "number", "checksum")
-"""All that the payload of a generation has."""
+"""All payload keys of a generation."""
 
 
 async def list_partitions(
     engine: Engine, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
 ) -> list[tuple[Partition, int]]:
-    """The first so many behind `after` of which there is a record or a generation. Of
-    every record there its tenant and scope are read.
+    """Return the first partitions after `after` with a record or a generation.
+
+    It reads tenant and scope of every record there.
     """
     make, generations = engine.conditions, dict[Partition, int]()
     there = [
@@ -46,7 +48,7 @@ async def list_partitions(
 
 
 async def idle(engine: Engine, limit: int) -> list[tuple[Partition, int]]:
-    """Those that are idle, each with its generation, at most so many."""
+    """Return idle partitions with their generations, at most `limit`."""
     found: list[tuple[Partition, int]] = []
     make = engine.conditions
     async for points in everything(engine, make.every([make.equals("kind", GENERATION)])):
@@ -59,7 +61,7 @@ async def idle(engine: Engine, limit: int) -> list[tuple[Partition, int]]:
 
 
 async def forget(engine: Engine, wanted: Sequence[tuple[Partition, int]]) -> int:
-    """Forget each that is idle and of this generation; how many were."""
+    """Forget each partition that is idle and of this generation; return how many."""
     generations = dict(wanted)
     busy = await _busy(engine, list(generations))
     standing = await engine.retrieve(
@@ -86,9 +88,7 @@ async def forget(engine: Engine, wanted: Sequence[tuple[Partition, int]]) -> int
 
 
 def _generation_of(payload: Payload) -> tuple[Partition, int] | None:
-    """The partition whose generation this is, and the generation; None for what cannot
-    be read.
-    """
+    """Return the partition and its generation; None for an unreadable payload."""
     if payload.get("kind") != GENERATION or not is_sound(payload):
         return None
     return Partition(payload["tenant"], payload["scope"]), payload["number"]
@@ -99,9 +99,7 @@ def _plain(payload: Payload | None) -> Payload:
 
 
 async def _busy(engine: Engine, partitions: Sequence[Partition]) -> set[Partition]:
-    """Those of them in which something stands. However much stands in them, little of
-    it is read.
-    """
+    """Return the partitions with data. Little is read, however much there is."""
     busy, most = set[Partition](), engine.thresholds.partitions_at_once
     for tenant, of_tenant in groupby(sorted(partitions), key=lambda partition: partition.tenant):
         scopes = [partition.scope for partition in of_tenant]
@@ -116,7 +114,7 @@ async def _busy(engine: Engine, partitions: Sequence[Partition]) -> set[Partitio
 
 
 def _in_use(make: Conditions, tenant: str, scopes: Sequence[str]) -> QdrantCondition:
-    """Records and marks of these scopes."""
+    """Match records and marks of these scopes."""
     return make.every(
         [make.equals("tenant", tenant), make.among("scope", scopes), make.among("kind", [RECORD, MARK])]
     )

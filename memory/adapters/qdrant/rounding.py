@@ -1,10 +1,8 @@
-"""How near the engine's numbers are to those that were stored, and bounds that allow
-for it.
+"""Differences between the engine's numbers and the stored ones, and bounds for them.
 
-Whole numbers compare as 64-bit floats, which from 2**53 on tell only some of them
-apart. Of a real number the engine may hold a neighbour of the one it was given (see
-`payloads`), and another neighbour each time it was read and written again: `REAL_SLACK`
-is thousands of them.
+Integers compare as 64-bit floats, which cannot distinguish all of them from 2**53. A
+real number in the engine may be a neighbour of the written one (see `codec`), and
+another one after each copy. `REAL_SLACK` covers thousands of them.
 """
 
 from __future__ import annotations
@@ -14,18 +12,18 @@ import math
 from memory.ports.collections import FieldType
 
 EXACT = 2**53
-"""Below it in size every whole number is a float of its own."""
+"""Below this size, every integer is a distinct float."""
 REAL_SLACK = 2.0**-40
-"""As a share of the number."""
+"""Tolerance as a share of the number."""
 LEAST_SLACK = 2.0**-1060
-"""Where a share of it would be nothing."""
+"""Least tolerance, for numbers whose share would be zero."""
 
 
 def bound_beyond(number: float, kind: FieldType, upwards: bool) -> float:
-    """A bound on the other side of which, seen from here, the engine has no number that
-    stands for this one or for any before it.
+    """Return a bound beyond all of the engine's numbers that stand for this number.
 
-    Infinite where no finite number is far enough.
+    Numbers before it are on the same side. The bound is infinite if no finite number is
+    far enough.
     """
     if kind is FieldType.REAL:
         slack = abs(float(number)) * REAL_SLACK + LEAST_SLACK
@@ -38,11 +36,11 @@ def bound_beyond(number: float, kind: FieldType, upwards: bool) -> float:
     )
     return (
         edge if -(2**63) <= edge < 2**63 else math.copysign(math.inf, edge)
-    )  # an engine takes a greater one for the last number there is
+    )  # an engine reads a larger one as its last number
 
 
 def stands_for(engines: object, number: float) -> bool:
-    """Whether the engine's number may be what it made of this real one."""
+    """Whether the engine's number may stand for this real number."""
     if isinstance(engines, bool) or not isinstance(engines, int | float):
         return False
     return (

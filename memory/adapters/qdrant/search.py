@@ -1,5 +1,6 @@
-"""Search by words and by meaning: the engine ranks, ties are settled here by id, and
-what it could only ask roughly is applied.
+"""Searches by words and by meaning.
+
+The engine ranks, ties are sorted here by id, and the rest of the filter is applied.
 """
 
 from __future__ import annotations
@@ -19,13 +20,11 @@ from memory.ports.query_evaluation import condition
 from memory.ports.record import Record
 
 HEADS_AT_A_TIME = 50
-"""Made between which nobody else has a turn: one takes some ten microseconds."""
+"""Heads that are built before other tasks get a turn; one takes ten microseconds."""
 
 
 async def search(engine: Engine, wanted: Search) -> list[Hit]:
-    """The best hits. A record that cannot be read is passed over and the next one
-    taken.
-    """
+    """Return the best hits. Unreadable records are skipped and replaced by the next."""
     ranking = PointSearch(engine, wanted)
     if ranking.question is None:
         return []
@@ -34,9 +33,7 @@ async def search(engine: Engine, wanted: Search) -> list[Hit]:
 
 
 class PointSearch:
-    """One search: its first `question`, None if nothing can be found, and what is made
-    of the answer.
-    """
+    """One search: its first `question`, None if nothing can match, and its hits."""
 
     def __init__(self, engine: Engine, wanted: Search) -> None:
         self._engine, self._wanted = engine, wanted
@@ -48,14 +45,14 @@ class PointSearch:
         if compiled.asked is ConstantCondition.NO:
             return
         where = compiler.every([*there, compiled.asked])
-        if isinstance(wanted.by, Near):  # by meaning there are hardly any ties
+        if isinstance(wanted.by, Near):  # there are hardly any ties by meaning
             self.question = PointQuery(
                 where, wanted.limit + 1, self._reading.keys, near=unit(wanted.by.vector)
             )
             return
         words = sparse_query(wanted.by.text)
         if words is not None and wanted.collection.texts:
-            # what the filter hides still tells how rare a word is
+            # filtered-out records still count for how rare a word is
             corpus = where if compiled.asked is ConstantCondition.YES else engine.conditions.every(there)
             ties = wanted.limit // 4 + engine.thresholds.beyond_a_page
             self.question = PointQuery(
@@ -63,8 +60,9 @@ class PointSearch:
             )
 
     async def hits(self, found: Sequence[FoundPoint]) -> list[Hit]:
-        """The best hits, given the answer to `question`. More is asked where ties or
-        unreadable records leave too few.
+        """Return the best hits, given the answer to `question`.
+
+        If ties or unreadable records leave too few, it sends further queries.
         """
         question, limit = self.question, self._wanted.limit
         if question is None:
@@ -73,7 +71,7 @@ class PointSearch:
             all_of_them = len(found) < question.limit
             if (
                 not all_of_them
-            ):  # the last ones may have ties that were not taken: they wait for the next round
+            ):  # the last ones may have further ties that were not read: they wait for the next round
                 found = [point for point in found if point.value > found[-1].value]
             hits = await _hits(self._reading, found, limit)
             if all_of_them or len(hits) >= limit:
@@ -83,8 +81,9 @@ class PointSearch:
 
 
 class HeadReader:
-    """How heads are read: of the payloads' `keys`, or where something of the filter is
-    left to apply, of whole records.
+    """Reads heads from the `keys` of payloads.
+
+    If a rest of the filter must be applied, it reads whole records.
     """
 
     def __init__(self, collection: Collection, select: frozenset[str], rest: Condition | None) -> None:
@@ -94,7 +93,7 @@ class HeadReader:
         self.at_a_time = HEADS_AT_A_TIME if rest is None else AT_A_TIME
 
     def head(self, payload: Payload) -> Head | None:
-        """None for what cannot be read, and for what the filter does not let through."""
+        """Return the head; None if the record is unreadable or filtered out."""
         if self._lets_through is None:
             return head_in(self._collection, payload, self._select)
         record = stored_in(self._collection, payload)
@@ -106,8 +105,9 @@ class HeadReader:
 
 
 async def _hits(reading: HeadReader, found: Sequence[FoundPoint], limit: int) -> list[Hit]:
-    """The best first, ties by id: at least so many, if there are, and whoever is as
-    good as the last of them.
+    """Return at least `limit` hits if there are so many, best first, ties by id.
+
+    Hits that tie with the last one are included.
     """
     hits: list[Hit] = []
     async for point in iterate_cooperatively(found, reading.at_a_time):

@@ -1,4 +1,4 @@
-"""The store: the port's calls, in terms of what a Qdrant engine does."""
+"""The Qdrant store: the port's calls on a Qdrant engine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from memory.ports.writes import Outcome, Write
 T = TypeVar("T")
 
 PATIENCE = 30.0
-"""Seconds for which a call tries again where others keep getting there first."""
+"""Seconds for which a call retries if others keep changing its data."""
 _SYSTEM_INDEXES = (
     Index("partition", "tenant"),
     *[Index(path, "keyword") for path in ("tenant", "scope", "collection", "kind", "role", "tier")],
@@ -71,17 +71,19 @@ _KINDS = {
 
 
 class QdrantStore(BaseStore):
-    """Records in Qdrant: in a folder of Qdrant Edge (one opener at a time), on a
-    server, or for tests in the client's memory.
+    """Stores records in Qdrant Edge, on a Qdrant server, or in the client's memory.
 
-    Words are ranked by BM25F with the asked partitions' own statistics, but for one
-    fixed average length (`words`). Conditions are decided in one step; on a server by
-    conditional writes that are read back (`client`). `count` tells bytes from a sample.
+    A folder of Qdrant Edge is open in one process at a time. The client's memory is for
+    tests. Words are ranked by BM25F with the queried partitions' own statistics, except
+    for a fixed average length (`words`). Conditions are decided in one step; a server
+    uses conditional writes that are read back (`client`). `count` estimates bytes from
+    a sample. The claims are the best case: Edge and the local mode are not shared, and
+    the local mode is not durable.
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
     notes_format: ClassVar[bool] = True
-    """At best; Edge and the local mode are not shared, and the local mode forgets."""
+    """Whether the store keeps the note of the format."""
 
     def __init__(
         self,
@@ -92,8 +94,10 @@ class QdrantStore(BaseStore):
         thresholds: Thresholds = THRESHOLDS,
         **options: JsonValue,
     ) -> None:
-        """`client` is an `AsyncQdrantClient` of the caller's to use for a server; it is
-        not closed.
+        """Create a store for a URL.
+
+        Args:
+            client: An `AsyncQdrantClient` to use for a server. It is never closed.
         """
         super().__init__(name)
         config = replace(parse(name, url, options), thresholds=thresholds)
@@ -157,8 +161,9 @@ class QdrantStore(BaseStore):
         return Health(ok=True, version=version, epoch=self.epoch, facts=facts, quarantined=in_quarantine)
 
     async def optimise(self) -> None:
-        """Index a folder of Qdrant Edge with much data in it, in another process; calls
-        wait until it is done. Servers do it themselves.
+        """Index a large folder of Qdrant Edge in another process.
+
+        Calls wait until it is done. Servers do this themselves.
         """
         self._must_be_open()
         from memory.adapters.qdrant.edge import EdgeEngine
@@ -192,9 +197,7 @@ class QdrantStore(BaseStore):
         return answers, [key for key, point in damaged if to_quarantine(standing[point])]
 
     async def _quarantine(self, collection: Collection, damaged: Sequence[Key]) -> bool:
-        """Whether any of what stands under these keys was damaged, and is in quarantine
-        now.
-        """
+        """Mark damaged payloads of these keys; return whether any was marked."""
         changes: list[PointChange] = []
 
         async def mark(keys: Sequence[Key]) -> None:
@@ -255,8 +258,9 @@ class QdrantStore(BaseStore):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
     ) -> DuePage:
-        """Mostly nothing is: that is asked at once of all collections, which lie in one
-        of Qdrant's.
+        """Query all collections at once first, because usually nothing is due.
+
+        They all are in one Qdrant collection.
         """
         if cursor is None and not await self._may_be_due(now, expired.values()):
             return DuePage()
@@ -280,8 +284,9 @@ class QdrantStore(BaseStore):
         return await audit.audit(self._engine, self._collections, repair)
 
     async def _vacuum(self) -> int:
-        """Edge keeps deleted text in its files for good: they are written anew. A
-        server sees to it by itself.
+        """Rewrite a folder of Edge, which never removes deleted text from its files.
+
+        A server frees space by itself.
         """
         from memory.adapters.qdrant.edge import EdgeEngine
 
@@ -309,7 +314,7 @@ def _decode_stored(collection: Collection, key: Key, payload: Payload | None) ->
     stored = stored_in(collection, payload)
     if isinstance(stored, Corrupt):
         return Corrupt(key, stored.problem)
-    return stored if stored.key == key else Corrupt(key, "another record stands in its place")
+    return stored if stored.key == key else Corrupt(key, "another record is in its place")
 
 
 def _engine(name: str, config: EdgeConfig | ServerConfig, client: Any) -> Engine:
@@ -324,5 +329,5 @@ def _engine(name: str, config: EdgeConfig | ServerConfig, client: Any) -> Engine
     except ImportError as exc:
         extra = "qdrant-edge" if isinstance(config, EdgeConfig) else "qdrant"
         raise ConfigError(
-            f"store '{name}': its adapter needs '{exc.name}'; pip install 'memory-tiers[{extra}]'"
+            f"store '{name}': its adapter needs '{exc.name}'; run pip install 'memory-tiers[{extra}]'"
         ) from exc

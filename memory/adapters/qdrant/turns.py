@@ -1,6 +1,4 @@
-"""Turns at a point: tasks of one store that write to the same point do so one after the
-other, and do not make each other try again.
-"""
+"""Locks per point, so that tasks of one store do not make each other retry."""
 
 from __future__ import annotations
 
@@ -15,8 +13,9 @@ class KeyLocks:
 
     @asynccontextmanager
     async def at(self, point: str) -> AsyncIterator[None]:
-        """Hold the point's turn. Who needs several takes them in one order, the same as
-        everybody else.
+        """Hold the lock of a point.
+
+        To hold several, all tasks must take them in one order.
         """
         lock, waiting = self._locks.get(point, (asyncio.Lock(), 0))
         self._locks[point] = (lock, waiting + 1)

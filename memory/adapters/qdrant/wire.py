@@ -1,8 +1,7 @@
-"""Requests to a Qdrant server as JSON, over the HTTP connection of an
-`AsyncQdrantClient`.
+"""Requests to a Qdrant server as JSON, over the connection of an `AsyncQdrantClient`.
 
-Bodies are made and read here, not by the client's models. Building and validating these
-took most of a search's processor time, and they turn whole numbers into floats.
+Bodies are encoded and parsed here, not by the client's models. Those took most of a
+search's processor time, and they turn integers into floats.
 """
 
 from __future__ import annotations
@@ -28,18 +27,19 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def encode_body(body: Any) -> bytes:
-    """The body as it is sent. Raises `UnicodeEncodeError` for half of a surrogate pair."""
+    """Encode a body. Raises `UnicodeEncodeError` for an unpaired surrogate."""
     return _encode(body).encode()
 
 
 class Wire(Protocol):
-    """Sends requests to a server, or does the same in the client's memory."""
+    """Sends requests to a server, or answers them from the client's memory."""
 
     async def version(self) -> str: ...
 
     async def send(self, method: str, path: str, body: bytes, parameters: dict[str, str]) -> dict[str, Any]:
-        """The whole answer of a request about the collection; `path` goes behind its
-        name.
+        """Return the whole answer to a request about the collection.
+
+        `path` follows the collection's name.
         """
         ...
 
@@ -47,7 +47,7 @@ class Wire(Protocol):
 
 
 class ServerWire:
-    """Requests to a server."""
+    """Sends requests to a server."""
 
     def __init__(self, client: AsyncQdrantClient, collection: str) -> None:
         self._client = client
@@ -80,7 +80,7 @@ class ServerWire:
             raise ServerBusy(float(exc.retry_after_s)) from exc
         except QdrantException as exc:
             raise ServerBusy(_seconds_until(str(exc))) from exc
-        except ValueError as exc:  # JSON that cannot be read, or is no object
+        except ValueError as exc:  # invalid JSON, or not an object
             raise UnreadableResponse(type(exc).__name__) from exc
         return answer
 
@@ -89,8 +89,9 @@ class ServerWire:
 
 
 def _seconds_until(said: str) -> float | None:
-    """The wait of a `Retry-After` that is a date, from the client's error, which
-    repeats it.
+    """Return the wait of a `Retry-After` header with a date.
+
+    The client's error repeats the date.
     """
     try:
         until = parsedate_to_datetime(said.partition(": ")[2])
@@ -107,10 +108,10 @@ async def ask(
     parameters: dict[str, str],
     read: Callable[[Any], T],
 ) -> T:
-    """What `read` makes of the result of a request.
+    """Send a request and return `read` of its result.
 
-    The request ends in time, also if the server answers a byte at a time. If the server
-    asks for a wait that ends in time (`Retry-After`), it is asked again after it.
+    The request ends in time, even if the server sends single bytes. If the server asks
+    for a wait (`Retry-After`) that ends in time, the request is repeated after it.
     """
     late = time.monotonic() + seconds
     while True:

@@ -1,12 +1,11 @@
-"""What points are found by: words as sparse vectors, by the library's own analysis, and
-unit vectors.
+"""Search data of points: words as sparse vectors, and unit vectors.
 
-A word's index is 32 bits of a digest of its stem, its value the part of BM25F that
-depends on the record alone. The engine multiplies each with the word's rarity in the
-partitions asked and adds them up: BM25F with the partitions' own statistics, but for
-the average length, which a value stored once cannot follow: it is taken to be
-`AVERAGE_LENGTH` words everywhere. (Two words share an index once in four thousand
-million.)
+The library's own analysis finds the words. A word's index is a 32-bit digest of its
+stem. Its value is the part of BM25F that depends only on the record. The engine
+multiplies each value by the word's rarity in the queried partitions and adds them up.
+The result is BM25F with the partitions' own statistics, except for the average length.
+A stored value cannot follow that, so it is always `AVERAGE_LENGTH` words. (The chance
+that two words share an index is one in four billion.)
 """
 
 from __future__ import annotations
@@ -29,8 +28,9 @@ def index_of(token: str) -> int:
 
 
 def sparse_record(collection: Collection, packed: bytes) -> Sparse:
-    """What a record's words, as `memory.ports.lexical` packs them, are found by; of no
-    words, empty.
+    """Return the sparse vector of a record's words, packed by `memory.ports.lexical`.
+
+    Without words, it is empty.
     """
     found: dict[int, float] = {}
     for token, weight in lexical.weighted_counts(collection, packed).items():
@@ -41,14 +41,14 @@ def sparse_record(collection: Collection, packed: bytes) -> Sparse:
 
 
 def sparse_query(text: str) -> Sparse | None:
-    """What a question looks for; None where it has no word."""
+    """Return the sparse vector of a query; None if it has no word."""
     indices = list(dict.fromkeys(index_of(lexical.token(stem)) for stem in query_words(text)))
     return Sparse(indices, [1.0] * len(indices)) if indices else None
 
 
 @lru_cache(maxsize=64)
 def unit(packed: bytes) -> list[float]:
-    """The vector at length one: the dot product of two of these is their cosine."""
+    """Normalize a vector to length 1; the dot product of two is their cosine."""
     import numpy
 
     vector = numpy.frombuffer(packed, dtype="<f4")

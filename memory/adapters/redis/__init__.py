@@ -1,10 +1,15 @@
-"""The Redis and Valkey adapter: single servers, Sentinel and Cluster. Importing this
-does not load redis-py.
+"""Redis and Valkey adapter: single servers, Sentinel and Cluster.
 
-Beside the files that every adapter has: `keys` (names), `scripts` and `lua` (what is
-done on the server), `indexes`, `forms` (what is kept of the partitions that are
-searched), `due`, `audit`, `cluster`, `inspection` and `settings` (how safely a server
-keeps what it acknowledged).
+Importing this package does not load redis-py.
+
+Modules beyond those of every adapter:
+
+- `keys`: names of keys
+- `scripts` and the folder `lua`: code that runs on the server
+- `indexes`: reading of indexes
+- `forms`: cached data of searched partitions
+- `due`, `audit`, `cluster`, `inspection`
+- `settings`: how safely a server stores acknowledged writes
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is derived from records, compared with them: see `lua/audit.lua`.
+"""Compares indexes with the records; see `lua/audit.lua`.
 
-All keys of the prefix are gone through once, some at a time: what is changed meanwhile
-is judged as it stands when its turn comes.
+It scans all keys of the prefix once, in batches. A record that changes meanwhile is
+compared as it is when its batch is read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INDEXES = {
 
 
 class Audit:
-    """One look at everything."""
+    """One scan over all data."""
 
     def __init__(self, connections: Connections, *, repair: bool) -> None:
         self._connections, self._options, self._thresholds = (
@@ -50,18 +50,16 @@ class Audit:
                 if kind in "tagxdu":
                     await self._members(bucket, kind, rest)
         problems = [
-            f"{of}: {n} records are missing in the index of {_INDEXES[i]}, or wrongly in it"
+            f"{of}: {n} records are missing from the index of {_INDEXES[i]}, or are wrongly in it"
             for (of, i), n in sorted(self._missing.items())
         ]
         return problems + [
-            f"{of}: the index of {_INDEXES[i]} names {n} that do not stand there"
+            f"{of}: the index of {_INDEXES[i]} names {n} records that do not exist"
             for (of, i), n in sorted(self._wrong.items())
         ]
 
     def _parts(self, key: bytes) -> Iterable[tuple[str, str, str]]:
-        """The bucket of a key, its letter and what follows; nothing for keys of another
-        form.
-        """
+        """Yield the bucket, letter and rest of a key; nothing for foreign keys."""
         head, _, rest = key.decode("utf-8", "replace").partition("}:")
         kind, _, rest = rest.partition(":")
         if head == hash_tag(self._connections.config.prefix, head[-2:])[:-1] and len(kind) == 1:

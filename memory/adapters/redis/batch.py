@@ -1,7 +1,9 @@
-"""Writes. What a script can decide by itself takes one trip; other calls are read,
-decided here, and stored over exactly what was read.
+"""Writes.
 
-The script knows one write of a key: let this stand, or nothing, where the condition
+Writes that a script can decide take one round trip. For other calls, the adapter reads
+the stored values and decides. It stores the results only over exactly those values.
+
+The script knows one operation per key: store a value, or delete it, if a condition
 holds (`lua/batch.lua`).
 """
 
@@ -46,7 +48,7 @@ from memory.ports.writes import (
 )
 
 Direct: TypeAlias = Put | Delete | RaiseGeneration
-"""What the script decides."""
+"""Writes that the script decides by itself."""
 
 _NOTHING = Parts("", "", "", "", "", b"", "")
 
@@ -54,12 +56,12 @@ _NOTHING = Parts("", "", "", "", "", b"", "")
 async def apply(
     store: str, connections: Connections, writes: Sequence[Write], together: bool
 ) -> list[Outcome]:
-    """What became of each write of a call."""
+    """Apply the writes of a call and return their outcomes."""
     raises = any(isinstance(write, RaiseGeneration) for write in writes)
     if not all(isinstance(write, Direct) for write in writes) and (connections.one_server or not raises):
         return await _by_desk(
             store, connections, writes, together
-        )  # stored in one step a server, whatever it is cut off by
+        )  # stored in one step per server, even if the call is cancelled
     outcomes: list[Outcome] = []
     for is_direct, some in groupby(writes, lambda write: isinstance(write, Direct)):
         run = list(some)
@@ -123,9 +125,12 @@ def write_call(
     fenced: bool = False,
     upkeep: bool = False,
 ) -> Call:
-    """Lets the parts stand at the address, nothing where they are None. `fenced`: only
-    while the partition's generation is not above this one; then an empty `generation`
-    is that of the partition. A server at its memory limit stores `upkeep` too.
+    """Build a call that stores the parts at the address, or removes them for None.
+
+    Args:
+        fenced: Store only if the partition's generation is not above `generation`. An
+            empty `generation` then stands for the partition's own.
+        upkeep: Store even if the server has reached its memory limit.
     """
     p = parts or _NOTHING
     said = (p.kind, p.head, generation, int(fenced), p.tail, p.tier, p.owed, p.content, p.name, int(upkeep))
@@ -149,7 +154,7 @@ def _raise_call(partition: Partition, to: int | None, expected: int | None = Non
 
 
 def still(token: bytes) -> bytes:
-    """The condition that what was read stands there still."""
+    """Return the condition that the stored value is still the one that was read."""
     return b"S" + token
 
 
@@ -160,7 +165,7 @@ def _condition(when: When) -> str:
         case AtVersion(version, role, tier):
             wanted = (
                 f"{version:019d}" if 0 <= version < 2**63 else "-" * 19
-            )  # one that no record can have equals none
+            )  # not a possible version, so it equals none
             return f"V{wanted}{role[0] if role else '-'}{'' if tier is None else '=' + tier}"
         case Newer():
             return "N"
@@ -170,8 +175,9 @@ def _condition(when: When) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the script said of one call: A(pplied), C(onflict) or G(eneration), and then
-    what stands there.
+    """Answer of the script to one call.
+
+    The status is A(pplied), C(onflict) or G(eneration). `value` is the stored value.
     """
 
     status: str
@@ -214,8 +220,10 @@ async def _by_desk(
 
 
 class _Backend:
-    """Reads with one script, stores with another. Generations are raised in the same
-    step: no call that does comes here on a cluster.
+    """Reads with one script and stores with another.
+
+    It raises generations in the same step. On a cluster, calls that raise generations
+    do not use it.
     """
 
     fenced = True
@@ -277,15 +285,15 @@ class _Backend:
 
     async def _send(self, calls: Sequence[Call]) -> list[Answer]:
         raises, self._raises = self._raises, []
-        # What is stored is judged by the generations that were read: the call may raise
-        # one after it has put a record.
+        # The script checks the generations that were read: the call may raise one after
+        # it has put a record.
         answers = await send(self._connections, [*calls, *raises], self.atomic)
         if not all(answer.applied for answer in answers[len(calls) :]):
             raise WriteCollision
         return answers[: len(calls)]
 
     async def generations(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        raise NotImplementedError  # asked only of what is not fenced
+        raise NotImplementedError  # called only for stores that are not fenced
 
     async def take_back(self, changes: Sequence[ResolvedWrite]) -> set[BatchAddress]:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""A cluster: each bucket's node gets the calls that are about it."""
+"""Connections to a cluster: calls go to the node of their bucket."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from memory.domain.errors import NotOpen
 
 
 class ClusterConnections(Connections):
-    """A cluster: the calls of each bucket go to the node that has its slot, buckets
-    beside each other.
+    """Connections to a cluster.
+
+    The calls of a bucket go to the node that has its slot. Buckets are served
+    concurrently.
     """
 
     one_server = False
@@ -47,11 +49,11 @@ class ClusterConnections(Connections):
             await client.aclose()
 
     async def leave(self) -> None:
-        """The driver asks the cluster for its masters by itself."""
+        """Do nothing: the driver asks the cluster for its masters by itself."""
 
     @property
     def _live_client(self) -> RedisCluster:
-        if self._client is None:  # closed while this call was under way
+        if self._client is None:  # closed during this call
             raise NotOpen("this store")
         return self._client
 
@@ -114,8 +116,9 @@ class ClusterConnections(Connections):
 
 
 class _Cluster(RedisCluster):
-    """The driver's cluster client, whose nodes' connections introduce themselves: it
-    has no argument for that.
+    """Driver's cluster client with a callback for new connections of its nodes.
+
+    The driver has no argument for such a callback.
     """
 
     def __init__(self, introduce: Callable[[AbstractConnection], Awaitable[None]], **options: Any) -> None:
@@ -135,7 +138,7 @@ def _by_bucket(buckets: Sequence[str]) -> Mapping[str, list[int]]:
 
 
 async def _all(works: Iterable[Awaitable[None]]) -> None:
-    """All of them, to their end; then the first error."""
+    """Wait for all of them to finish, then raise the first error."""
     for result in await asyncio.gather(*works, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result

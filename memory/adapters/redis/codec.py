@@ -1,25 +1,24 @@
-"""Rows as Redis holds them: one value a key, in a layout whose header scripts read and
-write.
+"""Layout of rows in Redis: one value per key. Scripts read and write its header.
 
-    at    size  what
+    at    size  content
     0     1     format, "4"
-    1     16    checksum: the first digits of the SHA-1 of everything from here to the end of the steps owed
-    17    1     kind: r(ecord), m(ark), t(ombstone), c(orrupt: what stood here could not be read and is in quarantine)
+    1     16    checksum: first digits of the SHA-1 of the bytes from 17 to the end of the pending steps
+    17    1     kind: r(ecord), m(ark), t(ombstone), c(orrupt: the value was unreadable and is in quarantine)
     18    1     role: h(ome), r(eplica), a(rriving), c(ached), or -
-    19    1     o where steps are owed, or -
+    19    1     o if there are pending steps, or -
     20    19    version, 39: 19 generation, decimal
-    58    16    creation in µs, hexadecimal, 2**63 added: text that sorts as the moments do
+    58    16    creation in µs, hexadecimal, 2**63 added, so that text sorts by time
     74    32    partition (see `keys`)
-    106   16    when a record expires or a mark or tombstone may be discarded, as creation; dashes for never
-    122   16    the first digits of the SHA-1 of the content
-    138   8     size of the tier, 146: 8 size of the steps owed
-    154   16    when a record changed last, as creation; dashes for others
-    170         tier (of a mark: where to), then the steps owed, JSON
-                content: a line of JSON, and behind it body, note, vector and words, whose sizes the line tells;
+    106   16    expiry of a record, or discard time of a mark or tombstone, as creation; dashes for never
+    122   16    first digits of the SHA-1 of the content
+    138   8     size of the tier, 146: 8 size of the pending steps
+    154   16    time of a record's last change, as creation; dashes for other kinds
+    170         tier (of a mark: its target), then the pending steps, JSON
+                content: a line of JSON, then body, note, vector and words, whose sizes are in the line;
                 words begin with the version of the tokenizer
 
-Numbers are digits because a script's own numbers have 53 bits. Checksum and content
-digest together cover every byte.
+Numbers are stored as digits, because a script's own numbers have only 53 bits. Checksum
+and content digest together cover every byte.
 """
 
 from __future__ import annotations
@@ -44,26 +43,29 @@ FORMAT = ord("4")
 CHECKSUM_END, HEAD = 17, 170
 NEVER = "-" * 16
 WORDS_OF = b"%d:" % TOKENIZER
-"""Words begin with it. Those of another tokenizer are not read: whoever needs them
-counts them from the texts.
+"""Prefix of stored words.
+
+Words of another tokenizer are not read; readers count them from the texts.
 """
 MOST_BYTES = 500 * 2**20
-"""A value in Redis has at most 512 MiB (`proto-max-bulk-len`)."""
+"""Limit of a value in Redis: at most 512 MiB (`proto-max-bulk-len`)."""
 
 _KINDS = {RECORD: "r", MARK: "m", TOMBSTONE: "t", CORRUPT: "c"}
 _TYPES = {ord(letter): kind for kind, letter in _KINDS.items()}
 _ROLES = {ord(role[0]): role.value for role in Role} | {ord("-"): None}
-_from_json = json.JSONDecoder().raw_decode  # without a search for white space around it: none is written
+_from_json = json.JSONDecoder().raw_decode  # does not search for white space: there is none
 
 
 class DamagedRecord(ValueError):
-    """Bytes that are not what was written."""
+    """The bytes differ from those that were written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the script puts together to a value: the server knows the generation of a
-    record that brings none, and adds the checksum.
+    """Parts of a value, which the script assembles.
+
+    Only the server knows the generation of a record without one. It also adds the
+    checksum.
     """
 
     kind: str
@@ -73,11 +75,11 @@ class Parts:
     owed: str
     content: bytes
     name: str
-    """The partition's own: empty of tombstones, which name none."""
+    """Name of the partition; empty for tombstones, which have none."""
 
 
 def lay_out(collection: Collection, row: Row) -> Parts:
-    """Raises `Unstorable` where no value can hold it."""
+    """Lay out a row. Raises `Unstorable` if no value can hold it."""
     body, note, vector = (row.body or "").encode(), (row.note or "").encode(), row.vector or b""
     line: list[Any] = [
         row.tenant,
@@ -94,7 +96,7 @@ def lay_out(collection: Collection, row: Row) -> Parts:
         (json_of(line).encode(), b"".join((body, note, vector, WORDS_OF + row.words if row.words else b"")))
     )
     if len(content) > MOST_BYTES:
-        raise Unstorable(f"record: Redis takes values of at most {MOST_BYTES} bytes, not {len(content)}")
+        raise Unstorable(f"record: Redis stores at most {MOST_BYTES} bytes, not {len(content)}")
     partition = None if row.scope is None else Partition(row.tenant, row.scope)
     created = "0" * 16 if row.created_at is None else sort_key(row.created_at)
     expiry = row.expires_at if row.type == RECORD else row.discard_at
@@ -112,8 +114,9 @@ def lay_out(collection: Collection, row: Row) -> Parts:
 
 
 def note_of(key: Key, version: int, problem: str, partition: str, created: str) -> Parts:
-    """What stands in the place of a value that is in quarantine; `partition` and
-    `created` say where indexes list it.
+    """Lay out the note that replaces a quarantined value.
+
+    `partition` and `created` give its position in the indexes.
     """
     row = Row(key.tenant, key.id, CORRUPT, version, note=problem)
     parts = lay_out(Collection("any"), row)
@@ -121,12 +124,12 @@ def note_of(key: Key, version: int, problem: str, partition: str, created: str) 
 
 
 def name_of(partition: Partition) -> str:
-    """A partition's name, as scripts keep it."""
+    """Return the name of a partition as scripts store it."""
     return json_of([partition.tenant, partition.scope])
 
 
 def sort_key(micros: int) -> str:
-    """A moment as indexes sort it."""
+    """Return a time as text that sorts in order of time."""
     return f"{micros + 2**63:016x}"
 
 
@@ -142,8 +145,10 @@ def _digest(content: bytes) -> str:
 
 
 def row_in(collection: Collection, value: bytes) -> Row:
-    """What the value says. Raises `DamagedRecord` where it is not as it was written, or is
-    but the note of what is in quarantine.
+    """Decode a value into a row.
+
+    Raises:
+        DamagedRecord: The value is damaged, or is only the note for a quarantined value.
     """
     start = _content_start(value)
     if start is None:
@@ -205,14 +210,16 @@ def _row(collection: Collection, value: bytes, start: int, content: bytes) -> Ro
 
 
 def held_in(collection: Collection, key: Key, value: bytes | None) -> StoredRow:
-    """What stands under the key. By the token it is known again: by its checksum, or,
-    where that is wrong, by all of it.
+    """Decode the value under a key, for writes.
+
+    The token identifies the value: its checksum, or a digest of all bytes if that is
+    wrong.
     """
     if value is None:
         return StoredRow(token=b"")
     try:
         row = row_in(collection, value)
-        problem = "" if row.key == key else "another record stands in its place"
+        problem = "" if row.key == key else "another record is in its place"
     except DamagedRecord as exc:
         return StoredRow(
             None, sha1(value, usedforsecurity=False).hexdigest().encode(), str(exc), version_in(value)
@@ -221,20 +228,22 @@ def held_in(collection: Collection, key: Key, value: bytes | None) -> StoredRow:
 
 
 def version_in(value: bytes) -> int | None:
-    """The version a header names; None where it names none that can be trusted."""
+    """Return the version in the header; None without one or if it is damaged."""
     return (int(value[20:39]) or None) if _content_start(value) is not None else None
 
 
 def listed_in(value: bytes) -> tuple[str, str] | None:
-    """The partition and creation by which indexes list the value; None where its header
-    cannot be trusted.
+    """Return the partition and creation time under which indexes list the value.
+
+    The result is None if the header is damaged.
     """
     return (value[74:106].decode(), value[58:74].decode()) if _content_start(value) is not None else None
 
 
 def changed_in(value: bytes) -> bytes | None:
-    """When a record changed last, as indexes sort it; None of anything else, and where
-    the value is not as it was written.
+    """Return the time of a record's last change, in the form of the indexes.
+
+    The result is None for other kinds and for damaged values.
     """
     start = _content_start(value)
     sound = start is not None and _digest(value[start:]) == value[122:138].decode("latin-1")
@@ -242,12 +251,12 @@ def changed_in(value: bytes) -> bytes | None:
 
 
 def is_quarantined(value: bytes) -> bool:
-    """Whether this is the note in the place of a value that could not be read."""
+    """Whether this is the note that replaces a quarantined value."""
     return value[17:18] == b"c" and _content_start(value) is not None
 
 
 def tenant_in(value: bytes) -> str | None:
-    """The tenant that a damaged value seems to be of."""
+    """Return the tenant that a damaged value names; None if it cannot be read."""
     try:
         start = HEAD + int(value[138:146]) + int(value[146:154])
         return str(_from_json(value[start:].partition(b"\n")[0].decode())[0][0])
@@ -256,7 +265,7 @@ def tenant_in(value: bytes) -> str | None:
 
 
 def _content_start(value: bytes) -> int | None:
-    """Where the content begins; None where the header is not as it was written."""
+    """Return the start of the content; None if the header is damaged."""
     try:
         end = HEAD + int(value[138:146]) + int(value[146:154])
     except ValueError:
@@ -273,13 +282,13 @@ def _content_start(value: bytes) -> int | None:
 
 @lru_cache(maxsize=256)
 def _decoders(collection: Collection) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
-    """Of those fields that JSON does not give back as they were."""
+    """Return decoders for the fields whose JSON form differs from their value."""
     readers: Mapping[FieldType, Callable[[Any], Any]] = {FieldType.TAGS: tuple, FieldType.BYTES: b64decode}
     return tuple([(f.name, readers[f.type]) for f in collection.fields if f.type in readers])
 
 
 def _json_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON takes them."""
+    """Return the fields in their JSON form."""
     return {
         name: b64encode(value).decode() if value.__class__ is bytes else value
         for name, value in fields.items()

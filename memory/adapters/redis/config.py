@@ -1,4 +1,4 @@
-"""What the adapter can do at best, and its options: readable without redis-py."""
+"""Capabilities and options of the adapter, readable without redis-py."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ CLAIMS = Capabilities(
     tenant_wide=True,
     fenced=True,
 )
-"""`durable` is as the server's settings say at open (see `settings`). On a cluster,
-where a call may touch several nodes, `atomic` is off.
+"""Capabilities at best.
+
+`durable` depends on the server's settings at open (see `settings`). `atomic` is off on
+a cluster, where a call may touch several nodes.
 """
 
 SCHEMES = (
@@ -53,15 +55,19 @@ _PORTS = {"sentinel": 26379}
 
 @dataclass(frozen=True, slots=True)
 class RedisConfig(StoreOptions):
-    """Where the server is and how it is used.
+    """Location and options of a server. All times are in seconds.
 
-    `kind` is "single", "sentinel" or "cluster"; `nodes` are the server, the sentinels,
-    or some nodes of the cluster. Every round trip ends within `timeout` seconds,
-    waiting for one of the `connections` and connecting (`connect_timeout` at most)
-    included. `prefix` begins every key: stores with different prefixes may share a
-    server. `grace` is how many seconds after its end the server forgets a cached copy,
-    a mark or a tombstone. `cache_bytes` bounds what the process keeps of the partitions
-    that were searched last.
+    Args:
+        kind: "single", "sentinel" or "cluster".
+        nodes: The server, the sentinels, or some nodes of the cluster.
+        timeout: Limit of each round trip. It includes waiting for a connection and
+            connecting.
+        connect_timeout: Limit of connecting.
+        connections: Most connections at a time.
+        prefix: Start of every key. Stores with different prefixes may share a server.
+        grace: Time after its end when the server drops a cached copy, mark or
+            tombstone.
+        cache_bytes: Most bytes that the process caches of recently searched partitions.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"kind", "nodes", "database", "service", "tls", "thresholds"})
@@ -89,25 +95,27 @@ class RedisConfig(StoreOptions):
 
     @property
     def place(self) -> str:
-        """Where it is, for messages: no user, no password."""
+        """Location for messages, without user and password."""
         hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.nodes)
         return f"{hosts}/{self.service}" if self.service else hosts
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> RedisConfig:
-    """The config of a URL, with options in its query part or apart.
+    """Parse a URL; options may be in its query part or separate.
 
-    redis://[user:password@]host[:port][/database], rediss:// for TLS, valkey:// and
-    valkeys:// for the same;
-    redis+sentinel://[user:password@]host[:port][,host…]/service[/database];
-    redis+cluster://[user:password@]host[:port][,host…]. User and password are the
-    server's; the sentinels' own are options.
+        redis://[user:password@]host[:port][/database]
+        redis+sentinel://[user:password@]host[:port][,host…]/service[/database]
+        redis+cluster://[user:password@]host[:port][,host…]
+
+    `rediss` instead of `redis` uses TLS. `valkey://` and `valkeys://` mean `redis://`
+    and `rediss://`. User and password are the server's; options name those of the
+    sentinels.
     """
     return _UrlParser(name).config(url, options)
 
 
 class _UrlParser:
-    """Reads one URL; every complaint names the store and never repeats the URL."""
+    """Parses one URL. Errors name the store and never repeat the URL."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -131,7 +139,7 @@ class _UrlParser:
         )
         found |= self._path(kind, path)
         if kind == "cluster" and found.get("database"):
-            raise self._wrong("a cluster has no databases but 0")
+            raise self._wrong("a cluster has only database 0; remove the number")
         return RedisConfig.read(
             self._name, query, options, kind=kind or "single", nodes=nodes, tls=protocol == "rediss", **found
         )
@@ -151,7 +159,7 @@ class _UrlParser:
             found["service"] = parts.pop(0)
         if parts:
             if not parts[0].isdecimal() or len(parts) > 1:
-                raise self._wrong("behind the host stands the number of the database, or nothing")
+                raise self._wrong("after the host, write the database number or nothing")
             found["database"] = int(parts[0])
         return found
 

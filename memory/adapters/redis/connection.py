@@ -1,5 +1,6 @@
-"""The way to the server, whichever kind it is: time limits, scripts and which run of a
-server answers; and that to a single one.
+"""Connections to a server: time limits, scripts and the server's run id.
+
+It has the base class for all kinds of servers and the class for single servers.
 """
 
 from __future__ import annotations
@@ -25,19 +26,18 @@ T = TypeVar("T")
 
 
 _DEMOTED = "previous master is now a slave"
-"""What the driver makes of a refusal by a master that became a replica, where Sentinel
-named it.
-"""
+"""Driver's message when a master named by Sentinel has become a replica."""
 
 
 class Connections(ABC):
-    """Connected to a server or cluster. Errors are the driver's.
+    """Connections to a server or cluster. It raises the driver's errors.
 
-    Every round trip ends within `timeout` seconds, waiting for one of the `connections`
-    included. The driver's own time limits are off but for connecting: one clock for the
-    whole is simpler and quicker than one for each read. A call that is cut off closes
-    its connection, so that no late answer is taken for another's. Writes are never sent
-    twice; reads are, once, when the connection was lost (servers close idle ones).
+    Every round trip ends within `timeout` seconds, including the wait for a connection.
+    The driver's own time limits are off, except for connecting: one limit for the whole
+    call is simpler and faster than one per read. A cancelled call closes its
+    connection, so that no other call receives its late answer. Writes are never
+    repeated. Reads are repeated once if the connection was lost, because servers close
+    idle ones.
     """
 
     one_server: bool
@@ -46,8 +46,9 @@ class Connections(ABC):
         self.config = config
         self._room = asyncio.Semaphore(config.connections)
         self.runs: dict[str, str] = {}
-        """The run id of each server as last connected to. A restart breaks every
-        connection, so no answer of a new run is taken for the old one's.
+        """Run id of each server at the last connection.
+
+        A restart breaks every connection, so answers of two runs are never confused.
         """
 
     @property
@@ -62,34 +63,36 @@ class Connections(ABC):
 
     @abstractmethod
     async def leave(self) -> None:
-        """Let go of the connections that no call uses: they lead to a server that
-        became a replica.
-        """
+        """Close idle connections: they lead to a server that became a replica."""
 
     @abstractmethod
     async def servers(self, *command: str) -> list[Any]:
-        """The answer of each server that takes writes."""
+        """Send the command to every master and return the answers."""
 
     @abstractmethod
     async def command(self, *command: Argument) -> Any:
-        """One command on one key."""
+        """Run one command on one key."""
 
     @abstractmethod
     def keys(self, pattern: str) -> AsyncIterator[list[bytes]]:
-        """The keys of this glob pattern, some at a time: each that stands there all the
-        while, some perhaps twice.
+        """Yield the keys that match this glob pattern, in batches.
+
+        Every key that exists during the whole scan is returned. Some keys may be
+        repeated.
         """
 
     @abstractmethod
     async def values(self, addresses: Sequence[Address]) -> list[bytes | None]:
-        """What stands at these addresses."""
+        """Return the values at these addresses."""
 
     @abstractmethod
     async def run(
         self, name: str, calls: Sequence[Call], options: Sequence[Argument], *, repeatable: bool
     ) -> list[bytes]:
-        """The answers of a script to these calls, carried out in order within each
-        bucket; on one server in order and all in one step.
+        """Run the calls with a script and return its answers.
+
+        Calls run in order within each bucket. On one server, all run in order and in
+        one step.
         """
 
     # -- shared ------------------------------------------------------------------------
@@ -99,7 +102,7 @@ class Connections(ABC):
             try:
                 return await work()
             except driver.ReadOnlyError:
-                await self.leave()  # nothing was done: a replica now, its master takes what is sent
+                await self.leave()  # nothing was done: it is a replica now, its master takes the call
             except driver.ConnectionError as error:
                 if _DEMOTED in str(error):
                     await self.leave()
@@ -137,12 +140,12 @@ class Connections(ABC):
         return [record_key(self.config.prefix, address) for address in addresses]
 
     async def _introduce(self, connection: AbstractConnection) -> None:
-        """On every new connection: learn which run of the server it leads to."""
+        """Learn the server's run id on every new connection."""
         await connection.on_connect()
         await connection.send_command("INFO", "server")
         try:
             answer = await connection.read_response(disable_decoding=True)
-        except driver.NoPermissionError:  # which run it is cannot be known: each connection counts as another
+        except driver.NoPermissionError:  # the run is unknown, so each connection counts as a new one
             answer = b""
         lines = dict(
             line.partition(b":")[::2] for line in answer.replace(b"\r", b"").split(b"\n") if b":" in line
@@ -153,8 +156,9 @@ class Connections(ABC):
     def _server(self, connection: AbstractConnection) -> str: ...
 
     def _options(self) -> dict[str, Any]:
-        """What every connection is made with. The driver retries nothing: a write may
-        have been applied.
+        """Options of every connection.
+
+        The driver retries nothing, because the server may have applied a write.
         """
         config = self.config
         options: dict[str, Any] = {
@@ -178,8 +182,9 @@ class Connections(ABC):
 
 
 class ServerConnections(Connections):
-    """One server, named by the URL or by its sentinels. Every script call is one step,
-    whatever it touches.
+    """Connections to one server, which the URL or its sentinels name.
+
+    Every script call is one step.
     """
 
     one_server = True
@@ -233,7 +238,7 @@ class ServerConnections(Connections):
 
     @property
     def _live_client(self) -> Redis:
-        if self._client is None:  # closed while this call was under way
+        if self._client is None:  # closed during this call
             raise NotOpen("this store")
         return self._client
 

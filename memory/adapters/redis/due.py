@@ -1,5 +1,6 @@
-"""What is due, from the sets that the script keeps which stores: bucket after bucket,
-in one trip where there is nothing, two where little.
+"""Reads due records from sets that the script maintains, bucket by bucket.
+
+It takes one round trip if nothing is due, and two if little is.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ async def due_page(
     cursor: str | None,
     expired: Mapping[Collection, datetime],
 ) -> DuePage:
-    """A cursor is the number of a set and the member that was told last."""
+    """Return one page. A cursor is the number of a set and its last returned member."""
     known = {collection.name: collection for collection in collections}
     indexes = [IndexCursor("", "", "d", until=_before(now))]
     indexes += [
@@ -64,14 +65,12 @@ async def due_page(
 
 
 def _before(at: datetime) -> bytes:
-    """Up to this moment, itself excluded: members begin with theirs."""
+    """Return the bound that excludes this time and later; members begin with theirs."""
     return b"(" + sort_key(micros(at)).encode()
 
 
 def _row_of(entry: IndexEntry, known: Mapping[str, Collection]) -> Iterator[DueRow]:
-    """Nothing of what cannot be read, or is of a collection that this store was not
-    opened with.
-    """
+    """Yield the due row; nothing for unreadable rows and unknown collections."""
     collection = known.get(entry.address.collection)
     if collection is None:
         return

@@ -1,5 +1,6 @@
-"""redis-py's errors as ours, most specific first. What is not known here is not
-retryable.
+"""Translates redis-py's errors, most specific first.
+
+Unknown errors become errors that are not retryable.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ _FOR_NOW = (
 
 
 def translate(store: str, error: BaseException, prefix: str = "memory") -> Exception | None:
-    """Our error for the driver's; None for what is not the driver's."""
+    """Return our error for a driver's error; None for any other error."""
     if isinstance(error, driver.NoPermissionError) or (
         isinstance(error, driver.ResponseError) and "NOPERM" in str(error)
     ):
         return StoreError(store, _missing_permission(str(error), prefix))
     if isinstance(error, driver.AuthenticationError | driver.AuthorizationError):
-        return StoreError(store, f"the server refuses this user, password or command ({_short(error)})")
+        return StoreError(store, f"refuses user, password or command ({_short(error)}); check URL and ACL")
     if isinstance(error, driver.OutOfMemoryError):
         return StoreFull(
-            store, "the server has reached its memory limit (maxmemory); nothing of the call was kept"
+            store, "the server reached its memory limit; nothing of the call was kept; raise maxmemory"
         )
     if isinstance(error, driver.TimeoutError | asyncio.TimeoutError):
-        return StoreTimeout(store, "no answer in time")
+        return StoreTimeout(store, "no answer in time; try again, or raise 'timeout'")
     if isinstance(error, driver.BusyLoadingError):
         return StoreUnavailable(store, "the server is still loading its data; try again")
     if isinstance(error, driver.ConnectionError | OSError) and (tls := _tls(str(error))):
@@ -54,7 +55,7 @@ def translate(store: str, error: BaseException, prefix: str = "memory") -> Excep
         return StoreUnavailable(store, f"cannot be reached ({_short(error)})")
     if isinstance(error, driver.RedisClusterException) and "Cluster mode is not enabled" in str(error):
         return ConfigError(
-            f"store '{store}': this server is in no cluster; begin the URL with redis:// instead of redis+cluster://"
+            f"store '{store}': this server is not part of a cluster; begin the URL with redis:// instead of redis+cluster://"
         )
     if isinstance(error, driver.RedisClusterException) and "cannot be connected" in str(error):
         return StoreUnavailable(store, f"no node of the cluster can be reached ({_short(error)})")
@@ -67,7 +68,7 @@ _COMMAND = re.compile(r"run the '([\w|-]{1,40})' command")
 
 
 def _missing_permission(said: str, prefix: str) -> str:
-    """Which permission is missing, and what grants it."""
+    """Name the missing permission and how to grant it."""
     if command := _COMMAND.search(said):
         return f"the ACL of this user does not allow the command '{command[1]}'; docs/backends.md lists the commands and keys that it needs"
     if "key" in said:
@@ -78,31 +79,31 @@ def _missing_permission(said: str, prefix: str) -> str:
 
 
 def _tls(said: str) -> str:
-    """What is wrong with TLS, if it is that."""
+    """Describe a TLS problem; empty if the error is a different one."""
     if "CERTIFICATE_VERIFY_FAILED" in said:
         return "the server's certificate is not trusted: name the file of its authority with tls_ca"
     return ""
 
 
 def _refusal(store: str, error: Exception) -> Exception:
-    """What the server answered instead of doing it."""
+    """Translate a refusal by the server."""
     text = str(error)
     if "No space left" in text:
-        return StoreFull(store, "the server's disk is full; nothing of the call was kept")
+        return StoreFull(store, "the server's disk is full; nothing of the call was kept; make room there")
     if isinstance(
         error, driver.ClusterError | driver.SlotNotCoveredError | driver.TryAgainError | driver.ReadOnlyError
     ) or text.startswith(_FOR_NOW):
-        return StoreUnavailable(store, f"refuses work for now ({_short(error)})")
+        return StoreUnavailable(store, f"refuses work for now ({_short(error)}); try again")
     if "MISCONF" in text or "OOM " in text:
-        return StoreFull(store, f"the server takes no writes for now ({_short(error)})")
+        return StoreFull(store, f"the server accepts no writes for now ({_short(error)})")
     if _MOVING in text:
-        return StoreUnavailable(store, "the slot is on its way to another node; try again")
+        return StoreUnavailable(store, "the slot is moving to another node; try again")
     if "max bulk length" in text or "maximum allowed size" in text:
-        return InvalidInput("writes", f"store '{store}' takes no values that large (proto-max-bulk-len)")
+        return InvalidInput("writes", f"store '{store}' takes no value that large; raise proto-max-bulk-len")
     return StoreError(store, f"the server refused ({type(error).__name__}: {_short(error)})")
 
 
 def _short(error: BaseException) -> str:
-    """The driver's message without what it repeats of a command's arguments."""
+    """Shorten the driver's message and remove the quoted arguments."""
     text = str(error).partition(", with args beginning with")[0].partition(" script: ")[0]
     return text[:160] or type(error).__name__

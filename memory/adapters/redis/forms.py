@@ -1,9 +1,10 @@
-"""Scored forms of the partitions that were searched last: kept in the process, and
-compared with the server in one trip before they answer.
+"""Caches searchable data of recently searched partitions in the process.
 
-Each is kept under a stamp (`lua/common.lua`), which the server never gives twice: what
-it does not know any more, because it was emptied, set back or has told too much since,
-is read anew.
+Each search first brings the cache up to date with the server, in one round trip.
+
+Each cached partition has a stamp (`lua/common.lua`) that the server never reuses. The
+partition is read again if the server does not know its stamp. That happens after the
+server was emptied or reset, or after too many changes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NO_STAMP = b"0" * STAMP
 _Name: TypeAlias = tuple[str, str, str]
 """Collection, tenant and scope."""
 _Change: TypeAlias = tuple[str, Record | None, bytes | None]
-"""An id, and the record that stands under it now, with its words."""
+"""Id, and the record now stored under it, with its words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,10 @@ class _CachedIndex:
 
 
 class PartitionIndexes:
-    """Those of one store, at most `most` bytes of them. What cannot be read on the way
-    goes to `quarantine`.
+    """Cached partitions of one store, at most `most` bytes.
 
-    Copies that the server forgets by itself are in none of them: nobody would tell that
-    they are gone.
+    Records that cannot be read are passed to `quarantine`. Cached copies are excluded:
+    the server drops them without reporting it.
     """
 
     def __init__(
@@ -66,8 +66,9 @@ class PartitionIndexes:
     async def current(
         self, collection: Collection, partitions: Sequence[Partition]
     ) -> AsyncIterator[list[PartitionIndex]]:
-        """The forms of these partitions, with every write that was acknowledged before.
-        They stay as they are until the block is left.
+        """Yield the data of these partitions, including every acknowledged write.
+
+        The data does not change inside the block.
         """
         named = {_name(collection, partition): partition for partition in partitions}
         async with AsyncExitStack() as turns:
@@ -76,8 +77,9 @@ class PartitionIndexes:
             yield await self._brought_up(collection, named)
 
     async def differences(self, drop: bool) -> list[str]:
-        """Where what is kept is not what the server holds, a sentence each. With `drop`
-        that is kept no longer.
+        """Compare the cache with the server and return a sentence per difference.
+
+        With `drop`, partitions that differ leave the cache.
         """
         problems = []
         for name in list(self._kept):
@@ -87,9 +89,9 @@ class PartitionIndexes:
                 (fresh,) = [one.form async for one in self._read(collection, [(partition, b"", None)])]
                 await self._brought_up(collection, {name: partition})
                 if before is None or self._kept.get(name) != before or fresh.content() == form.content():
-                    continue  # the same, or written meanwhile
+                    continue  # equal, or changed meanwhile
                 problems.append(
-                    f"{name[0]}: what the process keeps of a partition is not what the server holds"
+                    f"{name[0]}: the process's data of a partition differs from the server's data"
                 )
                 if drop:
                     self._drop(name)
@@ -127,8 +129,9 @@ class PartitionIndexes:
     async def _read(
         self, collection: Collection, asked: Sequence[tuple[Partition, bytes, PartitionIndex | None]]
     ) -> AsyncIterator[_CachedIndex]:
-        """The forms as they stand now, from what they were under their stamps: in one
-        trip, unless one has to be read anew and is long.
+        """Yield the current data of the partitions, from their cached data and stamps.
+
+        It takes one round trip, unless a long partition must be read again.
         """
         config = self._connections.config
         sources = [
@@ -149,7 +152,7 @@ class PartitionIndexes:
             if form is None or answer[:1] == b"*":
                 source.take(answer[1 + STAMP :])
                 form = await self._anew(collection, source)
-            else:  # all at once, and under its stamp at once: cut off in the middle, it would be what never was
+            else:  # apply all changes and the stamp together, so that a cancelled call leaves no mixture
                 for change in [
                     change async for change in self._changes(collection, entries(source, answer[1 + STAMP :]))
                 ]:
@@ -157,7 +160,11 @@ class PartitionIndexes:
             yield _CachedIndex(form, answer[1 : 1 + STAMP], form.bytes)
 
     async def _anew(self, collection: Collection, source: IndexCursor) -> PartitionIndex:
-        """What changes while it is read is told after the stamp that came before."""
+        """Read a partition as a whole.
+
+        Changes made meanwhile are reported later, because they follow the earlier
+        stamp.
+        """
         form = PartitionIndex(collection)
         portion, source.found = source.found, []
         async for change in self._changes(collection, portion):

@@ -1,6 +1,4 @@
-"""Reading by the indexes: which of them a question needs, their pages, and several of
-them as one in order.
-"""
+"""Reads indexes: selects those for a query, pages through them, and merges them."""
 
 from __future__ import annotations
 
@@ -25,31 +23,29 @@ _YES = ord("1")
 
 @dataclass(slots=True)
 class IndexCursor:
-    """One index being read, from where the last page ended."""
+    """One index and the position where its last page ended."""
 
     collection: str
     bucket: str
     index: str
     bound: bytes = b"-"
     partition: str = ""
-    """Whose it is: a partition's token, or a tier."""
+    """Token of the partition, or a tier."""
     known: Partition | str | None = None
-    """The partition or the tenant that everything in the index belongs to, None where
-    it holds several tenants.
-    """
+    """Partition or tenant of the whole index; None if it holds several tenants."""
     until: bytes = b"+"
-    """Where it ends; backwards it ends where the index begins."""
+    """End of the index to read; a backward read ends at its beginning."""
     more: bool = True
     found: list[IndexEntry] = field(default_factory=list)
-    """Read and not handed out yet, in order."""
+    """Entries that were read but not yet returned, in order."""
 
     @property
     def name(self) -> str:
-        """What its key ends with."""
+        """End of the index's key."""
         return ":".join([self.index, *filter(None, (self.collection, self.partition))])
 
     def take(self, page: bytes) -> None:
-        """A page that was read of it."""
+        """Add a page that was read."""
         self.more = page[:1] == b"1"
         self.found += entries(self, page[1:])
         if self.found:
@@ -58,7 +54,7 @@ class IndexCursor:
 
 @dataclass(slots=True)
 class IndexEntry:
-    """A member of an index and the value it leads to."""
+    """A member of an index and the value that it refers to."""
 
     source: IndexCursor
     member: bytes
@@ -73,7 +69,7 @@ class IndexEntry:
 
     @property
     def index_place(self) -> tuple[str, str]:
-        """The partition and creation by which indexes list a record."""
+        """Partition and creation time under which indexes list the record."""
         match self.source.index:
             case "t":
                 return self.source.partition, self.member[:16].decode()
@@ -83,8 +79,10 @@ class IndexEntry:
                 return NOWHERE, "0" * 16
 
     def read(self, collection: Collection) -> tuple[Row | None, Stored]:
-        """What it says; `Corrupt` where it cannot be read, or is not of the partition
-        or tenant that was asked.
+        """Decode the value.
+
+        The result is `Corrupt` if it cannot be read or is of another partition or
+        tenant.
         """
         address, known = self.address, self.source.known
         try:
@@ -93,10 +91,10 @@ class IndexEntry:
             return None, Corrupt(Key(self._tenant(address), address.id), str(exc))
         if row.id == address.id and tenant_token(row.tenant) == address.tenant and _is_of(row, known):
             return row, stored_of(collection, row)
-        return None, Corrupt(Key(self._tenant(address), address.id), "another record stands in its place")
+        return None, Corrupt(Key(self._tenant(address), address.id), "another record is in its place")
 
     def _tenant(self, address: Address) -> str:
-        """The tenant of what cannot be read."""
+        """Return the tenant of an unreadable value."""
         known = self.source.known
         if known is not None:
             return known if isinstance(known, str) else known.tenant
@@ -105,14 +103,14 @@ class IndexEntry:
 
 
 def _is_of(row: Row, known: Partition | str | None) -> bool:
-    """Digests lead to a record; only tenant and scope themselves say whose it is."""
+    """Whether the row is of that partition or tenant; the key has only digests."""
     if known is None or isinstance(known, str):
         return known in (None, row.tenant)
     return row.type == RECORD and (row.tenant, row.scope) == (known.tenant, known.scope)
 
 
 class Reader:
-    """Reads indexes for one question."""
+    """Reads indexes for one query."""
 
     def __init__(self, connections: Connections, backwards: bool = False) -> None:
         self._connections, self._thresholds = connections, connections.config.thresholds
@@ -121,8 +119,11 @@ class Reader:
     # -- sources -----------------------------------------------------------------------
 
     async def by_creation(self, collection: str, where: Where, after: bytes | None) -> list[IndexCursor]:
-        """The records of these partitions or this tenant, by creation and id; `after`
-        is the index position to continue behind.
+        """Return the indexes of records by creation time and id.
+
+        Args:
+            where: Partitions or a tenant.
+            after: Index position after which to continue.
         """
         bound = self._start_bound(after)
         if isinstance(where, Partitions):
@@ -142,23 +143,27 @@ class Reader:
         ]
 
     def by_id(self, collection: str, indexes: Iterable[str], after: bytes | None) -> list[IndexCursor]:
-        """Everything in these indexes of every bucket, by id; `after` is the id to
-        continue behind.
+        """Return these indexes of every bucket, ordered by id.
+
+        `after` is the id after which to continue.
         """
         bound = self._start_bound(after)
         return [IndexCursor(collection, bucket, index, bound) for index in indexes for bucket in BUCKETS]
 
     def _start_bound(self, after: bytes | None) -> bytes:
-        """Where an index is to be read from: behind everything that begins with
-        `after`. Behind an id stand letters and digits.
+        """Return the bound after all members that begin with `after`.
+
+        Letters and digits follow an id in a member.
         """
         if after is None:
             return b"+" if self._backwards else b"-"
         return b"(" + after if self._backwards else b"(" + after + b"~"
 
     async def by_age(self, collection: str, tier: str, until: datetime) -> list[IndexCursor]:
-        """The records at home or arriving in a tier that were made or changed last up
-        to a moment, and what cannot be read.
+        """Return indexes of home and arriving records of a tier up to a time.
+
+        The time is that of the creation or the last change, whichever is earlier.
+        Unreadable records are included.
         """
         old = IndexCursor(
             collection, "", "u", partition=tier, until=b"(" + sort_key(micros(until) + 1).encode()
@@ -166,8 +171,9 @@ class Reader:
         return list((await self.find_waiting([old, IndexCursor(collection, "", "u")])).values())
 
     async def find_waiting(self, indexes: Sequence[IndexCursor]) -> dict[int, IndexCursor]:
-        """Of these indexes in every bucket those with a member up to where they end, by
-        their number: one trip that tells little.
+        """Return the indexes with a member before their end, by number.
+
+        It checks every bucket in one round trip with a small answer.
         """
         options = [len(indexes), *[argument for index in indexes for argument in (index.name, index.until)]]
         answers = await self._connections.run(
@@ -181,8 +187,9 @@ class Reader:
         return found
 
     async def scan(self, collection: str, where: Where) -> AsyncIterator[list[IndexEntry]]:
-        """Every record there is, found by the names of all keys: for servers that may
-        have evicted the indexes.
+        """Return the sources that have a member before their end, by number.
+
+        It checks every bucket in one round trip with a small answer.
         """
         prefix = self._connections.config.prefix
         known = _asked_by_token(where)
@@ -203,8 +210,9 @@ class Reader:
     # -- pages -------------------------------------------------------------------------
 
     async def in_order(self, sources: list[IndexCursor], expected: int) -> AsyncIterator[list[IndexEntry]]:
-        """All entries of the sources in one order, in portions. `expected` is how many
-        will do, as far as the caller knows.
+        """Yield all entries of the sources in one order, in batches.
+
+        `expected` is the probable number of entries needed.
         """
         most, least = self._thresholds.page, self._thresholds.least_in_order
         size = min(most, expected if len(sources) == 1 else max(least, 2 * expected // max(1, len(sources))))
@@ -218,7 +226,7 @@ class Reader:
             size = min(most, size * 2)
 
     async def in_portions(self, sources: list[IndexCursor]) -> AsyncIterator[list[IndexEntry]]:
-        """All entries of the sources in whatever order."""
+        """Yield all entries of the sources, in any order."""
         at_once, waiting = self._thresholds.indexes_at_once, sources
         while waiting:
             some, waiting = waiting[:at_once], waiting[at_once:]
@@ -230,7 +238,7 @@ class Reader:
             waiting += [s for s in some if s.more]
 
     def _ripe(self, sources: Sequence[IndexCursor]) -> list[IndexEntry]:
-        """Take out what no page still to come can precede, in order."""
+        """Remove and return, in order, the entries that no later page can precede."""
         ends = [s.found[-1].member for s in sources if s.more]
         limit = (max(ends) if self._backwards else min(ends)) if ends else None
         ripe: list[IndexEntry] = []
@@ -262,22 +270,23 @@ class Reader:
 
 
 def _places(where: Where) -> list[tuple[str, str]]:
-    """The buckets and tenants, as patterns, whose keys may hold what is asked for."""
+    """Return bucket and tenant patterns of the keys that may match."""
     if isinstance(where, Partitions):
         return list(dict.fromkeys((home_bucket(p), tenant_token(p.tenant)) for p in where.partitions))
     return [("*", "*" if isinstance(where, Everywhere) else tenant_token(where.tenant))]
 
 
 def _asked_by_token(where: Where) -> dict[str, Partition]:
-    """The asked partitions by the tokens of tenant and partition; nothing if whole
-    tenants are asked for.
+    """Map the tokens of tenant and partition to the queried partitions.
+
+    The result is empty if whole tenants are queried.
     """
     partitions = where.partitions if isinstance(where, Partitions) else ()
     return {tenant_token(p.tenant) + partition_token(p): p for p in partitions}
 
 
 def _address_in(key: bytes) -> Address | None:
-    """Where the record of this key is; None for keys of another form."""
+    """Return the address of a record's key; None for other keys."""
     head, _, rest = key.decode("utf-8", "replace").partition("}:r:")
     collection, _, rest = rest.partition(":")
     tenant, _, record_id = rest.partition(":")
@@ -290,15 +299,16 @@ def _address_in(key: bytes) -> Address | None:
 def _scanned_entry(
     address: Address, value: bytes, known: Mapping[str, Partition], where: Where
 ) -> IndexEntry | None:
-    """The value as an index over all records leads to it; None if it is of a partition
-    that is not asked for.
+    """Build the entry that an index over all records would have for the value.
+
+    The result is None if the value is of a partition that is not queried.
     """
     listed = listed_in(value)
     token, created = listed or (NOWHERE, "0" * 16)
     of: Partition | str | None = None if isinstance(where, Everywhere | Partitions) else where.tenant
     if known:
         of = known.get(address.tenant + token)
-        if listed is None:  # a damaged header: its id tells the partition
+        if listed is None:  # the header is damaged, but the id tells the partition
             of = next(
                 (p for p in known.values() if partition_digest(p.tenant, p.scope) == digest_of(address.id)),
                 None,
@@ -313,7 +323,7 @@ _SIZES = struct.Struct(">II")
 
 
 def entries(source: IndexCursor, answer: bytes) -> Iterator[IndexEntry]:
-    """The members and values that an answer holds."""
+    """Yield the members and values of an answer."""
     at = 0
     while at < len(answer):
         member_size, value_size = _SIZES.unpack_from(answer, at)

@@ -1,6 +1,4 @@
-"""What servers say of themselves: their version, the layout of their data, and how
-safely they keep what they acknowledged.
-"""
+"""Inspects servers: their version, data layout and durability."""
 
 from __future__ import annotations
 
@@ -18,19 +16,19 @@ from memory.domain.errors import ConfigError
 from memory.ports.formats import FormatNote, current_note
 
 OLDEST = (6, 2)
-"""The oldest server this works with: it has `ZRANGE ... BYLEX` and `SET ... PXAT`."""
+"""Oldest supported server; it has `ZRANGE ... BYLEX` and `SET ... PXAT`."""
 _SPARING = ("noeviction", "volatile")
-"""Policies under which a server drops nothing that has no end of its own."""
+"""Policies under which a server evicts no key without an expiry."""
 
 
 _SWAP = """local found = redis.call('GET', KEYS[1]) or ''
 if found == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2]) end
 return (found == ARGV[1] or found == ARGV[2]) and 1 or 0"""
-"""One that is sent again after its answer was lost finds what it wrote."""
+"""If a lost answer causes a repetition, the script finds its own value."""
 
 
 class Inspection:
-    """Asks the servers behind the connections."""
+    """Inspects the servers of the connections."""
 
     def __init__(self, name: str, connections: Connections) -> None:
         self._name = name
@@ -45,9 +43,7 @@ class Inspection:
         return f"Valkey {valkey}" if valkey else f"Redis {info.get('redis_version', 'of unknown version')}"
 
     async def require_server(self) -> None:
-        """Refuse a server that is too old, a Sentinel, or part of a cluster that the
-        URL does not say.
-        """
+        """Reject a server that is too old, a Sentinel, or an undeclared cluster."""
         try:
             server = await self._info("server")
         except driver.NoPermissionError:
@@ -59,7 +55,7 @@ class Inspection:
         version = str(server.get("redis_version", ""))
         if tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) < OLDEST:
             raise ConfigError(
-                f"store '{self._name}': needs Redis {OLDEST[0]}.{OLDEST[1]} or later, or Valkey; this says it is {version or 'nothing'}"
+                f"store '{self._name}': needs Redis {OLDEST[0]}.{OLDEST[1]} or later, or Valkey; this server reports {version or 'no version'}"
             )
         if (
             self._connections.one_server
@@ -70,10 +66,12 @@ class Inspection:
             )
 
     async def require_schema(self) -> str | None:
-        """Mark new data with the layout's version; refuse data of another one. Data
-        that has the mark is only read.
+        """Write the layout version to new data, and reject data of another version.
 
-        Returns the note of the format.
+        Data that has a version is only read.
+
+        Returns:
+            The note of the format.
         """
         key = f"{{{self._connections.config.prefix}}}:schema"
         found, noted = await self._connections.command("MGET", key, self._format_key)
@@ -85,24 +83,24 @@ class Inspection:
                     await self._connections.command("SET", self._format_key, current_note(), "NX")
                 await self._connections.command("SET", key, str(SCHEMA), "NX")
             except driver.OutOfMemoryError:
-                return note or current_note()  # a later open marks what is written once there is room
+                return note or current_note()  # a later open writes the version once there is room
             found, noted = await self._connections.command("MGET", key, self._format_key)
             note = None if noted is None else _text(noted)
         found = _text(found)
         if found != str(SCHEMA):
             raise ConfigError(
-                f"store '{self._name}': its data has layout {found[:20]}, which this version of memory-tiers does not know (it knows {SCHEMA}); "
+                f"store '{self._name}': its data has layout {found[:20]}, but this version of memory-tiers supports {SCHEMA}; "
                 "upgrade memory-tiers, or choose another prefix"
             )
         return note
 
     async def format_note(self) -> str | None:
-        """The note of the format."""
+        """Return the note of the format."""
         found = await self._connections.command("GET", self._format_key)
         return None if found is None else _text(found)
 
     async def swap_format(self, before: str | None, after: str) -> bool:
-        """Replace the note of the format if it is still that one."""
+        """Replace the note of the format if it equals `before`."""
         return bool(
             await self._connections.command(
                 "EVAL", _SWAP, 1, self._format_key, "" if before is None else before, after
@@ -114,8 +112,10 @@ class Inspection:
         return f"{{{self._connections.config.prefix}}}:format"
 
     async def mark_run(self) -> str:
-        """What marks the data as a whole, made where it is missing: who flushes the
-        server takes it along. Empty where it cannot be stored.
+        """Return the mark of the data as a whole; create it if it is missing.
+
+        Flushing the server also deletes the mark. The result is empty if it cannot be
+        stored.
         """
         if found := await self.mark():
             return found
@@ -126,7 +126,7 @@ class Inspection:
         return await self.mark()
 
     async def mark(self) -> str:
-        """The mark that stands there, empty for none."""
+        """Return the stored mark; empty if there is none."""
         found = await self._connections.command("GET", self._mark_key)
         return "" if found is None else _text(found)
 
@@ -135,7 +135,7 @@ class Inspection:
         return f"{{{self._connections.config.prefix}}}:mark"
 
     async def count_quarantined(self, collections: Sequence[str]) -> int:
-        """How many records of these collections are in quarantine."""
+        """Count the quarantined records of these collections."""
         calls = [Call(bucket, (bucket,)) for bucket in BUCKETS]
         return sum(
             map(
@@ -147,7 +147,7 @@ class Inspection:
         )
 
     async def safety(self) -> Durability:
-        """What the settings of all servers mean together."""
+        """Return the combined durability of all servers' settings."""
         fails_over = self._connections.config.kind == "sentinel"
         try:
             replication = [
@@ -162,10 +162,9 @@ class Inspection:
         return weakest([safety_of(settings, fails_over=fails_over) for settings in await self._settings()])
 
     async def has_whole_indexes(self) -> bool:
-        """Whether no server can have evicted an index whose records are left.
+        """Whether no server can have evicted an index while its records remain.
 
-        False if this cannot be known: data that an earlier run wrote may lack its
-        indexes.
+        False if this is unknown: data of an earlier run may lack its indexes.
         """
         try:
             answers = [_mapping(answer) for answer in await self._connections.servers("INFO")]
@@ -179,7 +178,7 @@ class Inspection:
         )
 
     async def evicts(self) -> bool:
-        """Whether some server evicts keys if memory is short, or does not say."""
+        """Whether a server evicts keys under memory pressure, or does not tell."""
         try:
             answers = [_mapping(answer) for answer in await self._connections.servers("INFO", "memory")]
         except driver.ResponseError:
@@ -190,9 +189,7 @@ class Inspection:
         )
 
     async def may_drop_anything(self) -> bool:
-        """Whether some server, when memory is short, takes away whatever it likes, or
-        does not say.
-        """
+        """Whether a server may evict any key if memory is short, or does not tell."""
         try:
             answers = [_mapping(answer) for answer in await self._connections.servers("INFO", "memory")]
         except driver.NoPermissionError:
@@ -203,8 +200,9 @@ class Inspection:
         )
 
     async def _settings(self) -> list[dict[str, str]]:
-        """The settings of each server; none where it does not let them be read, as many
-        hosted ones do not.
+        """Return the settings of each server.
+
+        They are empty if a server refuses to tell them, as many hosted ones do.
         """
         found: list[dict[str, str]] = []
         for setting in READ:
@@ -226,6 +224,6 @@ def _text(value: Any) -> str:
 
 
 def _mapping(answer: Any) -> dict[str, Any]:
-    """An answer of names and values, however the driver hands it over."""
+    """Return a name-value answer as a dict, in either form of the driver."""
     pairs = answer.items() if isinstance(answer, Mapping) else zip(answer[::2], answer[1::2], strict=True)
     return {_text(name): value for name, value in pairs}

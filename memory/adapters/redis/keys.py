@@ -1,31 +1,29 @@
-"""Names: buckets, and the parts of keys. `lua/common.lua` puts keys together from the
-same parts.
+"""Names of buckets and keys. `lua/common.lua` builds keys from the same parts.
 
-All keys of a bucket share a hash tag and so, on a cluster, a slot. Ids carry the digest
-of their partition, whose first bits name the bucket: a record, its partition's
-generation and its partition's indexes are together, and the id alone finds them.
+All keys of a bucket share a hash tag and so, on a cluster, a slot. Ids contain the
+digest of their partition, whose first bits name the bucket. So the id alone locates a
+record, its partition's generation and its partition's indexes, all in one bucket.
 
     {prefix:bucket}:r:collection:tenant:id        a record, mark or tombstone, see `codec`
     {prefix:bucket}:t:collection:partition        sorted set: a partition's records by creation
-    {prefix:bucket}:c:collection:partition        list: the ids that changed last in it, by which processes know whether what they keep is current
+    {prefix:bucket}:c:collection:partition        list: the ids that changed last in it; processes use it to refresh their caches
     {prefix:bucket}:a:collection                  sorted set: all records by id
     {prefix:bucket}:g:collection                  sorted set: marks and tombstones by id
-    {prefix:bucket}:x:collection                  sorted set: records at home that expire, by moment
-    {prefix:bucket}:u:collection:tier             sorted set: records at home or arriving in a tier, by creation or the last change, which is earlier
-    {prefix:bucket}:u:collection                  sorted set: what could not be read
-    {prefix:bucket}:d                             sorted set: what owes a step, arrives or may be discarded, of all collections, by moment
-    {prefix:bucket}:p:partition                   hash: generation; room for what else is counted of a partition
+    {prefix:bucket}:x:collection                  sorted set: home records that expire, by time
+    {prefix:bucket}:u:collection:tier             sorted set: home or arriving records of a tier, by creation or last change, whichever is earlier
+    {prefix:bucket}:u:collection                  sorted set: unreadable records
+    {prefix:bucket}:d                             sorted set: rows with a pending step, arriving or discardable ones, of all collections, by time
+    {prefix:bucket}:p:partition                   hash: generation; room for other counters of a partition
     {prefix:bucket}:s:partition                   set: the collections in which the partition has records
     {prefix:bucket}:m:partition                   set: the keys of the partition's marks
     {prefix:bucket}:e                             sorted set: the names of the partitions that have records, by tenant
     {prefix:bucket}:i                             sorted set: the names of the partitions that have a generation, by tenant
-    {prefix:bucket}:q:collection                  hash: what could not be read, in quarantine
+    {prefix:bucket}:q:collection                  hash: unreadable values in quarantine
     {prefix}:schema                               the version of this layout
     {prefix}:format                               the note of the library's format, see `memory.ports.formats`
-    {prefix}:mark                                 a random text, whose absence tells that the data is gone
+    {prefix}:mark                                 a random text; if it is missing, the data is gone
 
-Tenants and partitions stand in keys as digests: no text of a user is ever part of a
-key.
+Keys contain digests of tenants and partitions, and never a user's text.
 """
 
 from __future__ import annotations
@@ -39,14 +37,15 @@ from memory.ports.record import Key, Partition
 
 SCHEMA = 5
 BUCKETS = tuple(f"{n:02x}" for n in range(64))
-"""A whole tenant is asked bucket by bucket; on a cluster, so many nodes at most share
-the records.
+"""Buckets. A query for a whole tenant asks each of them.
+
+On a cluster, at most this many nodes share the records.
 """
 NOWHERE = "0" * 32
 
 
 def _bytes(text: str) -> bytes:
-    """Any text as bytes, also half a surrogate pair: such a name may be asked for."""
+    """Encode any text, even with an unpaired surrogate: a query may name one."""
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -62,22 +61,22 @@ def partition_token(partition: Partition) -> str:
 
 
 def bucket_of(record_id: str) -> str:
-    """The bucket an id belongs to: the first six bits of its partition's digest."""
+    """Return the bucket of an id: the first six bits of its partition's digest."""
     return BUCKETS[digest_of(record_id) >> 26]
 
 
 @lru_cache(maxsize=16_384)
 def home_bucket(partition: Partition) -> str:
-    """The bucket of the partition and all ids made for it."""
+    """Return the bucket of a partition and of all ids made for it."""
     try:
         return BUCKETS[partition_digest(partition.tenant, partition.scope) >> 26]
-    except UnicodeEncodeError:  # half a character: nothing stands there
+    except UnicodeEncodeError:  # an unpaired surrogate; nothing is stored there
         return BUCKETS[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a key's record, mark or tombstone stands."""
+    """Location of a key's record, mark or tombstone."""
 
     bucket: str
     collection: str
@@ -86,7 +85,7 @@ class Address:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """As the scripts take it."""
+        """The address as arguments of scripts."""
         return (self.bucket, self.collection, self.tenant, self.id)
 
 

@@ -1,6 +1,4 @@
-"""Partitions: which there are, and those of which a generation is kept though nothing
-stands in them.
-"""
+"""Lists partitions, and forgets those that are empty but have a generation."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ Found = tuple[Partition, int]
 
 
 async def partitions(connections: Connections, where: Tenant | Everywhere) -> list[Found]:
-    """Those that have a generation, and those that have none and a record; in no order."""
+    """Return partitions with a generation or a record, unordered."""
     start, end = (
         ("-", "+")
         if isinstance(where, Everywhere)
@@ -64,9 +62,7 @@ def _forget_call(partition: Partition, generation: int) -> Call:
 async def _portions(
     connections: Connections, operation: str, registry: str, start: str, end: str
 ) -> AsyncIterator[Sequence[Found]]:
-    """What the script says of the partitions in a registry, all buckets beside each
-    other.
-    """
+    """Yield the script's answers for a registry of partitions, all buckets at once."""
     bounds: dict[str, bytes] = dict.fromkeys(BUCKETS, start.encode())
     at_once = connections.config.thresholds.partitions_at_once
     while bounds:

@@ -1,4 +1,4 @@
-"""The scripts, what they are called with, and how they answer."""
+"""Lua scripts, their calls and their answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SIZE = 4
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One step of a script: the bucket it is about, and its arguments."""
+    """One step of a script: its bucket and its arguments."""
 
     bucket: str
     arguments: tuple[Argument, ...]
@@ -21,7 +21,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A Lua script and the SHA-1 that the server knows it by."""
+    """A Lua script and the SHA-1 that identifies it on the server."""
 
     text: str
     digest: str
@@ -35,7 +35,7 @@ def script(name: str) -> Script:
 
 
 def frames(answer: bytes) -> list[bytes]:
-    """The texts that a script framed."""
+    """Split an answer into its length-prefixed parts."""
     found, at, end = [], 0, len(answer)
     while at < end:
         start = at + _SIZE

@@ -1,6 +1,4 @@
-"""Questions: what of the indexed matches, in order where an index has it, else sorted
-from all there is.
-"""
+"""Queries: reads matches in the order of an index, or reads all and sorts them."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ _LISTED_BY_AGE = frozenset({Role.HOME, Role.ARRIVING})
 
 @dataclass(slots=True)
 class Match:
-    """What stands somewhere and is asked for, or cannot be read."""
+    """A matching or unreadable value."""
 
     entry: IndexEntry
     row: Row | None
@@ -34,7 +32,7 @@ class Match:
 
 
 class Question:
-    """One query over the indexes of one collection, or over all keys if it `scans`."""
+    """One query over the indexes of a collection, or over all keys if it `scans`."""
 
     def __init__(self, connections: Connections, query: Query, *, scans: bool = False) -> None:
         self._query, self._beyond = query, connections.config.thresholds.beyond
@@ -42,7 +40,7 @@ class Question:
         self._wants_records = RowType.RECORD in query.types
         self._roles = tuple(
             query.roles
-        )  # found by identity: an enum's hash takes longer than comparing all four
+        )  # a tuple, because hashing an enum takes longer than comparing all four
         self._lets_through = condition(query.filter)
         self._scans = scans
         self._in_order = not scans and self._has_index()
@@ -54,14 +52,14 @@ class Question:
         backwards = (self._in_order or self._by_change) and bool(query.order) and query.order[0].descending
         self._reader = Reader(connections, backwards)
         self._end: bytes | None = None
-        """When the record behind a page that is full changed last, where that is the
+        """Time of the last change of the record after a full page, if that is the
         order.
         """
         self.rows: dict[Key, Row] = {}
-        """Those of the records on the page."""
+        """Rows of the records on the page."""
 
     async def page(self) -> tuple[Page, list[Match]]:
-        """The asked page, and what could not be read on the way."""
+        """Return the page and the unreadable values found on the way."""
         found, corrupt = await (self._first_in_order() if self._in_order else self._first_of_all())
         records, cursor = page_of(found, self._query)
         return Page(
@@ -69,11 +67,10 @@ class Question:
         ), corrupt
 
     async def find_matches(self, *, all_there_is: bool = False) -> AsyncIterator[list[Match]]:
-        """Everything that matches or cannot be read, in portions, in no order; `limit`,
-        `order` and `cursor` aside.
+        """Yield all matches and unreadable values in batches, unordered.
 
-        Unless it looks at `all_there_is`, what nobody has found to be damaged yet may
-        be passed over.
+        It ignores `limit`, `order` and `cursor`. Without `all_there_is`, damage that
+        nobody has found yet may be missed.
         """
         async for entries in self._portions(all_there_is=all_there_is):
             yield await self.matches(entries)
@@ -89,8 +86,10 @@ class Question:
     # -- how ---------------------------------------------------------------------------
 
     def _has_index(self) -> bool:
-        """Whether an index has the asked order: creation within partitions, the id
-        everywhere; the id last, in the same direction.
+        """Whether an index has the requested order.
+
+        Within partitions, that is the creation time; everywhere, it is the id. The id
+        may follow last, in the same direction.
         """
         query = self._query
         fields = [by.field for by in query.order]
@@ -110,7 +109,7 @@ class Question:
         )
 
     def _behind(self) -> bytes | None:
-        """Where the cursor points in the index."""
+        """Return the index position of the cursor."""
         position = self._position
         if position is None:
             return None
@@ -132,8 +131,9 @@ class Question:
         return found, corrupt
 
     def _is_enough(self, found: Sequence[Standing]) -> bool:
-        """Whether these, in order, are a page and what tells that another follows; see
-        `page_of` for records of several tenants at one position.
+        """Whether these cover a page and the first record after it.
+
+        See `page_of` for records of several tenants at one position.
         """
         limit = self._query.limit
         if len(found) <= limit:
@@ -141,11 +141,11 @@ class Question:
         return found[-1].key.id != found[limit - 1].key.id
 
     async def _first_of_all(self) -> tuple[list[Standing], list[Match]]:
-        """Reads everything and keeps what the page may need: memory is bounded by the
-        limit, time is not.
+        """Read everything and keep only candidates for the page.
 
-        In the order of last changes a header tells that a record lies behind a page
-        that is full: its content is checked then, and not read.
+        The limit bounds memory, but not time. In the order of the last change, the
+        header shows whether a record is beyond a full page. Such a record is verified,
+        but not decoded.
         """
         limit = self._query.limit
         beyond = max(limit, self._beyond)
@@ -160,7 +160,7 @@ class Question:
         return list(found.values()), corrupt
 
     def _page_and_next(self, found: Mapping[Key, Standing]) -> dict[Key, Standing]:
-        """Of these what the page may need."""
+        """Keep what the page may need."""
         first = page_and_next(list(found.values()), self._query)
         if self._by_change and len(first) > self._query.limit and isinstance(last := first[-1], Record):
             self._end = sort_key(micros(last.updated_at)).encode()
@@ -168,13 +168,13 @@ class Question:
         return {standing.key: standing for standing in first}
 
     def _is_behind(self, value: bytes) -> bool:
-        """Whether this is a record that lies behind a page that is full."""
+        """Whether this is a record beyond a full page."""
         if self._end is None or (changed := changed_in(value)) is None:
             return False
         return changed < self._end if self._query.order[0].descending else changed > self._end
 
     def _collect_readable(self, matches: Sequence[Match], corrupt: list[Match]) -> list[Standing]:
-        """Those that can be read; the others go among the corrupt."""
+        """Return the readable matches, and append the others to `corrupt`."""
         found: list[Standing] = []
         for match in matches:
             if isinstance(match.found, Corrupt):
@@ -185,7 +185,7 @@ class Question:
         return found
 
     async def matches(self, entries: Iterable[IndexEntry]) -> list[Match]:
-        """Those of the entries that match or cannot be read."""
+        """Return the entries that match or cannot be read."""
         found = []
         async for entry in iterate_cooperatively(entries):
             if self._is_behind(entry.value):
@@ -196,15 +196,16 @@ class Question:
         return found
 
     def _is_asked(self, standing: Standing) -> bool:
-        """Whether the query wants this type, and of records this role."""
+        """Whether the query includes this type and, for records, this role."""
         if isinstance(standing, Record):
             return self._wants_records and standing.role in self._roles
         return _TYPES[type(standing)] in self._query.types
 
 
 def aged_up_to(query: Query) -> tuple[str, datetime] | None:
-    """The tier that everything asked for is in, and the moment up to which it was made
-    or changed last; None where the query does not say.
+    """Return the tier of all matches and the latest time of creation or last change.
+
+    The result is None if the query does not restrict both.
     """
     if query.types != {RowType.RECORD} or not query.roles <= _LISTED_BY_AGE or query.filter is None:
         return None
@@ -221,8 +222,9 @@ def _tier_in(part: Condition) -> str | None:
 
 
 def _latest(part: Condition) -> datetime | None:
-    """The moment after which nothing that passes was both made and changed last; None
-    where there may be such.
+    """Return the time after which no match was both created and last changed.
+
+    The result is None if there is no such limit.
     """
     if (
         isinstance(part, Le | Lt)

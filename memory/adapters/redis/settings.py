@@ -1,4 +1,4 @@
-"""How safe a server keeps what it acknowledged, read from its settings."""
+"""Derives from a server's settings how safely it stores acknowledged writes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from datetime import timedelta
 from memory.ports.record import JsonValue
 
 READ = ("appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy", "min-replicas-to-write")
-"""The settings that decide."""
+"""Settings that decide durability."""
 
 EVERY_SECOND = timedelta(seconds=2)
-"""What `appendfsync everysec` may lose: the server syncs once a second and lets a slow
-disk delay that by another.
+"""Possible loss with `appendfsync everysec`.
+
+The server syncs once a second, and a slow disk may delay that by another second.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """What the settings mean. `advice` says what to change where acknowledged writes
-    may be lost.
+    """Durability of a server.
+
+    `advice` says which settings to change if acknowledged writes may be lost.
     """
 
     durable: bool
@@ -30,16 +32,14 @@ class Durability:
 
 
 def safety_of(settings: dict[str, str], *, fails_over: bool) -> Durability:
-    """What one server's settings mean. None of them known: the server does not let them
-    be read.
-    """
+    """Evaluate the settings of one server; they are empty if it refuses them."""
     facts: dict[str, JsonValue] = {name: settings[name] for name in READ if name in settings}
     if not facts:
         return Durability(
             False,
             None,
             (
-                "its settings cannot be read (CONFIG is refused), so nothing is known of how it keeps what it acknowledged",
+                "its settings cannot be read (CONFIG is refused), so it is unknown whether acknowledged writes are durable",
             ),
             {},
         )
@@ -54,21 +54,21 @@ def safety_of(settings: dict[str, str], *, fails_over: bool) -> Durability:
         )
     if not journal:
         advice.append(
-            "what was written since the last snapshot is lost with the process: set appendonly yes and appendfsync always"
+            "a crash loses all writes since the last snapshot: set appendonly yes and appendfsync always"
         )
     elif sync == "everysec":
-        advice.append("up to two seconds of writes are lost with the process: set appendfsync always")
+        advice.append("a crash loses up to two seconds of writes: set appendfsync always")
     elif sync != "always":
         advice.append(
-            f"appendfsync {sync} leaves it to the operating system when writes reach the disk: set appendfsync always"
+            f"appendfsync {sync} lets the operating system decide when writes reach the disk: set appendfsync always"
         )
     if fails_over:
         advice.append(
-            "a replica that takes over may lack the last acknowledged writes: replication does not wait for it"
+            "a replica that takes over may lack the last acknowledged writes: the master does not wait for it"
         )
         if settings.get("min-replicas-to-write", "0") == "0":
             advice.append(
-                "a master that is cut off from its replicas goes on taking writes, which are lost when it comes back: "
+                "a master that is cut off from its replicas accepts writes that are lost when it returns: "
                 "set min-replicas-to-write 1 and min-replicas-max-lag 10"
             )
     window = EVERY_SECOND if journal and sync == "everysec" and not evicts and not fails_over else None
@@ -76,7 +76,7 @@ def safety_of(settings: dict[str, str], *, fails_over: bool) -> Durability:
 
 
 def weakest(judgements: Sequence[Durability]) -> Durability:
-    """A cluster is as safe as its least safe node."""
+    """Return the durability of a cluster: that of its least safe node."""
     if all(j.durable for j in judgements):
         return judgements[0]
     unsafe = [j for j in judgements if not j.durable]

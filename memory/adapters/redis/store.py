@@ -1,4 +1,4 @@
-"""The store: one round trip an operation where one will do."""
+"""The Redis store. Most operations take one round trip."""
 
 from __future__ import annotations
 
@@ -48,14 +48,18 @@ log = logging.getLogger(__name__)
 
 
 class RedisStore(BaseStore):
-    """Records in Redis or Valkey, 6.2 or later: a single server, one found by Sentinel,
-    or a cluster. See `RedisConfig` for the options.
+    """Stores records in Redis or Valkey 6.2 or later.
 
-    `durable` only where the server writes each acknowledged write to disk (`appendonly
-    yes`, `appendfsync always`) and drops nothing (`maxmemory-policy noeviction`); what
-    to change is logged at open. On a single server every `apply` is kept whole or not
-    at all; on a cluster only what one partition's records make up is one step. Filters
-    and orders other than by creation read what they choose from.
+    It supports a single server, Sentinel and Cluster; see `RedisConfig` for the
+    options.
+
+    The store is `durable` only if the server writes each acknowledged write to disk
+    (`appendonly yes`, `appendfsync always`) and evicts nothing (`maxmemory-policy
+    noeviction`). At open, it logs which settings to change.
+
+    On a single server, every `apply` is atomic. On a cluster, only the writes to one
+    partition's records are. Filters, and orders other than creation time, read all
+    candidates.
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
@@ -69,9 +73,7 @@ class RedisStore(BaseStore):
         self._connections: Connections = _connections_for(self._config)
         self._forms = self._no_forms()
         self._evicts = False
-        """Whether its servers evict keys if memory is short, as of the last look at
-        them.
-        """
+        """Whether a server evicted keys under memory pressure at the last check."""
         self._mark = self._marked_in = self._lost = ""
 
     @property
@@ -132,7 +134,7 @@ class RedisStore(BaseStore):
         except (TimeoutError, RedisError) as error:
             if (
                 self._config.tls and await what_answers(*self._config.nodes[0]) == "Redis"
-            ):  # it waits for the end of a line that is no command
+            ):  # the server waits for the end of the line, because TLS is no command
                 raise ConfigError(
                     f"store '{self.name}': the server at {self._config.place} offers no TLS: begin the URL with redis://, or name its TLS port"
                 ) from error
@@ -185,11 +187,10 @@ class RedisStore(BaseStore):
         )
 
     async def _notice_loss(self) -> None:
-        """Look for the mark after an answer that says that nothing is there. Once it is
-        missing, or another, the data that was there is gone.
+        """Check the mark after an empty answer, to notice lost data.
 
-        After a restart of a server that is not durable, of which `epoch` tells, a new
-        mark is made.
+        A missing or different mark means data loss. If a server that is not durable has
+        restarted, `epoch` tells so, and a new mark is made.
         """
         if not self._mark or self._lost:
             return
@@ -201,8 +202,8 @@ class RedisStore(BaseStore):
             self._mark, self._marked_in = await inspection.mark_run(), self._connections.epoch
             return
         self._lost = (
-            f"store '{self.name}': its server was emptied while it was open (FLUSHALL, or an evicted mark): "
-            "what it held is missing; open the memory again to go on without it"
+            f"store '{self.name}': its server lost all data while open (FLUSHALL, or an evicted mark): "
+            "open the memory again to continue without that data"
         )
         log.warning("%s", self._lost)
 
@@ -285,18 +286,17 @@ class RedisStore(BaseStore):
         return deleted
 
     async def _must_scan(self, query: Query, *, deletes: bool = False) -> bool:
-        """Whether to look at all keys: a server that evicts may have dropped an index
-        and kept its records.
+        """Whether to scan all keys, because the server may have evicted an index.
 
-        What deletes, and what asks for whole tenants, does so; a read of a few
-        partitions does not.
+        The records of that index may remain. Deletions and queries for whole tenants
+        scan then. A read of some partitions does not.
         """
         if not self._evicts or (isinstance(query.where, Partitions) and not deletes):
             return False
         return not await Inspection(self.name, self._connections).has_whole_indexes()
 
     async def _again(self, query: Query, matches: Sequence[Match]) -> list[Match]:
-        """What changed between reading and deleting, where it still matches."""
+        """Return values that changed between reading and deleting, and still match."""
         if not matches:
             return []
         values = await self._connections.values([match.entry.address for match in matches])
@@ -325,9 +325,7 @@ class RedisStore(BaseStore):
     async def _with_unlisted(
         self, found: list[tuple[Partition, int]], where: Tenant | Everywhere
     ) -> list[tuple[Partition, int]]:
-        """These partitions, and those whose names the server evicted while it kept
-        their records.
-        """
+        """Add partitions whose names the server evicted while it kept their records."""
         listed, unlisted = {partition for partition, _ in found}, dict[Partition, None]()
         for collection in self._collections.values():
             query = Query(collection, where, roles=frozenset(Role))
@@ -349,7 +347,7 @@ class RedisStore(BaseStore):
     # -- upkeep ------------------------------------------------------------------------
 
     async def _audit(self, repair: bool) -> Audit:
-        """`vacuum` is not offered: Redis gives room back by itself."""
+        """Audit the indexes. There is no `vacuum`: Redis frees memory by itself."""
         look = Look(self._connections, repair=repair)
         problems = await look.look() + await self._forms.differences(drop=repair)
         return Audit(look.checked, tuple(problems))
@@ -365,9 +363,10 @@ class RedisStore(BaseStore):
     async def _quarantine(
         self, address: Address, found: Corrupt, value: bytes, listed: tuple[str, str] = (NOWHERE, "0" * 16)
     ) -> None:
-        """Keep a copy for people to look at and a note in its place, in the indexes
-        where it was listed. A server that takes no writes just now still does not serve
-        it.
+        """Copy a damaged value into quarantine and put a note in its place.
+
+        The note is in the same indexes. If the server accepts no writes now, the value
+        is still not served.
         """
         if is_quarantined(value):
             return
@@ -379,7 +378,7 @@ class RedisStore(BaseStore):
             if self._translate(exc) is None:
                 raise
             log.warning(
-                "store '%s': record %s is corrupt and could not be put into quarantine: %s",
+                "store '%s': record %s is corrupt and could not be moved to quarantine: %s",
                 self.name,
                 found.key.id,
                 exc,
@@ -392,7 +391,7 @@ class RedisStore(BaseStore):
 def _deletion(
     collection: Collection, match: Match, version: int, discard_at: datetime | None, carry: frozenset[str]
 ) -> Call:
-    """A tombstone for what was read, if exactly that still stands there."""
+    """Build a call that replaces exactly the value that was read by a tombstone."""
     address, value = match.entry.address, match.entry.value
     held = (
         held_in(collection, match.found.key, value)

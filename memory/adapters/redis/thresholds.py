@@ -1,6 +1,7 @@
-"""Where the adapter goes on in another step. What is answered does not depend on it,
-and any store reads what one with others stored: tests make all of it tiny. Each is at
-least 1, unless it says that 0 is something.
+"""Batch sizes of the adapter.
+
+Results do not depend on them, and stores with different ones can share data. Tests make
+all of them tiny. Each is at least 1, unless its text allows 0.
 """
 
 from __future__ import annotations
@@ -11,34 +12,37 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     page: int = 500
-    """The most records one step of a script reads from one index."""
+    """Most records that one step of a script reads from one index."""
     beyond: int = 64
-    """So many beyond its limit an unordered question keeps until it sorts them, or as
-    many as its limit where that is more.
+    """Records beyond its limit that an unordered query collects before it sorts.
+
+    If the limit is larger, the limit counts instead.
     """
     least_in_order: int = 8
     least_in_portions: int = 16
-    """The fewest that are read from each of several indexes at first."""
+    """Fewest records that the first read takes from each of several indexes."""
     indexes_at_once: int = 64
-    """Indexes of which one call of a script reads, where the order does not matter."""
+    """Indexes that one script call reads if the order does not matter."""
     answer_bytes: int = 4 * 2**20
-    """About how many bytes of values one call of a script answers with; at least one
-    value from each index it reads.
+    """Approximate bytes of values in the answer of one script call.
+
+    Each index returns at least one value.
     """
     keys_at_once: int = 1_000
-    """Keys that the server looks at in one step where all are gone through."""
+    """Keys that the server examines per step of a full scan."""
     audited_at_once: int = 100
-    """Records compared with their indexes in one call of a script."""
+    """Records that one script call compares with their indexes."""
     members_at_once: int = 500
-    """Members of an index compared with what stands there in one step of a script."""
+    """Index members that one script step compares with the stored records."""
     partitions_at_once: int = 100
-    """Partitions of a bucket looked at in one step of a script."""
+    """Partitions of a bucket that one script step examines."""
     changes_told: int = 250
-    """Changes of a partition that are told at least: whoever has seen fewer of the last
-    reads it anew.
+    """Least number of a partition's last changes that the server can report.
+
+    A process that lacks more of them reads the partition again.
     """
     forgotten_at_once: int = 200
-    """Partitions forgotten in one call of a script."""
+    """Partitions that one script call forgets."""
 
 
 THRESHOLDS = Thresholds()

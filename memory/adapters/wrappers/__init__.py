@@ -1,3 +1,4 @@
-"""What may stand around any store: limits of time, retries, a circuit breaker,
-telemetry. Each is a store again, and the contract runs on it.
+"""Wrappers for any store: timeouts, retries, a circuit breaker, telemetry.
+
+Each wrapper is a store itself and passes the contract suite.
 """

@@ -1,5 +1,6 @@
-"""A store around a store: every method is forwarded by way of one hook, so that a
-wrapper says what it adds and nothing else.
+"""Base class of wrappers: forwards every method of a store through one hook.
+
+A wrapper overrides the hook and adds only its own behaviour.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a store's method: its name, the collections it is about, and the
-    writes of an `apply`.
+    """One call of a store's method.
+
+    `collections` names the collections that it concerns. `writes` holds the writes of
+    an `apply`.
     """
 
     method: str
@@ -34,15 +37,16 @@ class Call:
 
 
 class Wrapper:
-    """A store that is another one, but for what `_call` does around each call. Name,
-    capabilities and epoch are the other's.
+    """Store that forwards every call to another store through `_call`.
+
+    Its name, capabilities and epoch are those of the wrapped store.
     """
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
 
     async def _call(self, call: Call, work: Callable[[], Awaitable[T]]) -> T:
-        """Make the call; `work` does it, each time it is called."""
+        """Make the call. Each call of `work` runs it once."""
         return await work()
 
     @property
@@ -153,6 +157,6 @@ class Wrapper:
 
 
 def _collections(writes: Sequence[Any]) -> tuple[str, ...]:
-    """The names of the collections that writes are about, each once."""
+    """Return the distinct names of the collections that the writes concern."""
     named = (getattr(write, "collection", None) for write in writes)
     return tuple(dict.fromkeys(collection.name for collection in named if collection is not None))

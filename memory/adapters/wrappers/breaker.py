@@ -1,8 +1,7 @@
-"""A circuit breaker: a store that keeps failing is left alone for a while, so that
-callers hear at once what they would have waited for.
+"""Circuit breaker: pauses calls to a store that keeps failing, so callers fail fast.
 
-Nygard, Release It!, chapter 5. The states are the usual three: closed (calls pass),
-open (calls are refused), half open (one call tries).
+See Nygard, Release It!, chapter 5. It has the usual three states. Closed: calls pass.
+Open: calls are refused. Half open: one trial call passes.
 """
 
 from __future__ import annotations
@@ -18,21 +17,23 @@ from memory.ports.store import Health, Store
 T = TypeVar("T")
 
 PASSING = ("open", "close")
-"""Never refused and never counted: who opens or closes a store means it."""
+"""Never refused and never counted: an explicit open or close must reach the store."""
 LATE = 5.0
-"""Seconds. A call that its caller gives up after waiting so long, or longer, was not
-answered: readers have deadlines shorter than a store's own.
+"""Seconds. A call that its caller cancels after this time counts as a failure.
+
+Readers set shorter deadlines than the store itself does.
 """
 
 
 class CircuitBreaker(Wrapper):
-    """After `failures` calls in a row that found the store unavailable, calls are
-    refused as `StoreUnavailable` for `cool_down` seconds.
+    """Refuses calls for `cool_down` seconds after `failures` failed calls in a row.
 
-    Then one call is let through: if it is answered, all are again; if not, the wait
-    begins anew. Any answer counts, also a conflict or a refusal: failures are
-    `StoreUnavailable` and its kinds, and calls given up after `LATE` seconds. `check()`
-    is never refused, and one that finds the store well lets all calls through.
+    Refused calls raise `StoreUnavailable`. After the pause, one trial call passes. If
+    the store answers it, all calls pass again; if not, the next pause begins.
+
+    Only `StoreUnavailable`, its subclasses, and calls cancelled after `LATE` seconds
+    are failures. Any answer is a success, including a conflict or a refusal. `check()`
+    is never refused, and a healthy result closes the circuit.
     """
 
     def __init__(self, inner: Store, failures: int = 5, cool_down: float = 10.0) -> None:
@@ -45,8 +46,10 @@ class CircuitBreaker(Wrapper):
 
     @property
     def state(self) -> str:
-        """'closed' while calls pass, 'open' while they are refused, 'half-open' when
-        the next one is to try.
+        """State of the circuit: 'closed', 'open' or 'half-open'.
+
+        Calls pass while it is closed, and are refused while it is open. When it is
+        half-open, the next call is the trial call.
         """
         if self._refusing_until is None:
             return "closed"
@@ -67,13 +70,13 @@ class CircuitBreaker(Wrapper):
             self._note_failure()
             raise
         except StoreError:
-            self._note_success()  # it refused: it is there
+            self._note_success()  # an answer, although a refusal
             raise
         else:
             self._note_success()
             return answer
         finally:
-            if trying:  # also when the caller gave up
+            if trying:  # also after a cancellation
                 self._trying = False
 
     async def check(self) -> Health:
@@ -83,14 +86,14 @@ class CircuitBreaker(Wrapper):
         return health
 
     def _admit(self) -> bool:
-        """Let a call through or refuse it; whether it is the one that tries."""
+        """Let a call pass or refuse it. Return whether it is the trial call."""
         if self._refusing_until is None:
             return False
         left = self._refusing_until - _now()
         if left > 0 or self._trying:
-            when = f"calls are tried again in {left:.1f} s" if left > 0 else "one call is trying it now"
+            when = f"try again in {left:.1f} s" if left > 0 else "one call is testing it now; try again later"
             raise StoreUnavailable(
-                self.name, f"was unavailable {self._failed} times in a row and is left alone; {when}"
+                self.name, f"was unavailable {self._failed} times in a row, so calls to it are paused; {when}"
             )
         self._trying = True
         return True

@@ -1,9 +1,8 @@
-"""A store that may be away when the others open, and is opened by the first call that
-finds it there.
+"""Store that may be unreachable at startup; a later call opens it.
 
-A team's memory of three stores is not to be kept from starting by one of them. Until
-the store answers, calls to it fail as they would if it had gone down while open; what
-it can do is as claimed, not as found.
+One unreachable store must not keep a memory of several stores from starting. Until the
+store answers, calls to it fail as if it had gone down while open. Until then its
+capabilities are the claimed ones, not the detected ones.
 """
 
 from __future__ import annotations
@@ -20,19 +19,21 @@ from memory.ports.store import Health, Store
 T = TypeVar("T")
 
 AGAIN_AFTER = 5.0
-"""Seconds after a failed attempt to open before a call makes another; calls in between
-fail at once.
+"""Seconds between a failed attempt to open and the next one.
+
+Calls in between fail at once.
 """
 
 
 class DeferredOpen(Wrapper):
-    """Opens even while the store cannot be reached (`StoreUnavailable`); every other
-    failure to open is raised.
+    """Opens even while the store is unreachable (`StoreUnavailable`).
 
-    `on_arrival` is awaited once the store has been opened late, before it is used: what
-    it raises keeps the store out. Where what the store can do turns out other than was
-    claimed, calls that were made on that claim fail as `StoreUnavailable`, to be made
-    again.
+    Every other failure to open is raised.
+
+    `on_arrival` is awaited after a late opening, before the store is used. If it
+    raises, the store stays unavailable. If the detected capabilities differ from the
+    claimed ones, calls made on the claimed ones raise `StoreUnavailable` and can be
+    retried.
     """
 
     def __init__(self, inner: Store) -> None:
@@ -43,11 +44,13 @@ class DeferredOpen(Wrapper):
         self._next_attempt = 0.0
         self._attempting = asyncio.Lock()
         self._opening: asyncio.Task[object] | None = None
-        """Who opens it late just now: `on_arrival` may use the store before others do."""
+        """Task that opens the store late: `on_arrival` may use the store before others
+        do.
+        """
 
     @property
     def away(self) -> str:
-        """Why the store could not be opened yet; empty while it is open."""
+        """Reason why the store could not be opened yet; empty while it is open."""
         return "" if self._away is None else str(self._away)
 
     async def open(self, collections: Sequence[Collection]) -> None:
@@ -65,7 +68,7 @@ class DeferredOpen(Wrapper):
         async with self._attempting:
             self._collections, self._away = None, None
             await self.inner.close()
-            self._attempting = asyncio.Lock()  # of whichever event loop opens it again
+            self._attempting = asyncio.Lock()  # a new lock, because another event loop may open it again
 
     async def check(self) -> Health:
         try:
@@ -81,12 +84,12 @@ class DeferredOpen(Wrapper):
             await self._ensure_open()
             if self.inner.capabilities != claimed:
                 raise StoreUnavailable(
-                    self.name, "was opened just now and differs from what was claimed of it; try again"
+                    self.name, "was opened just now with other capabilities than claimed; try again"
                 )
         return await work()
 
     async def _ensure_open(self) -> None:
-        """Open the store if it is away still; raises while it is."""
+        """Open the store if it is not open yet. Raise if that fails."""
         async with self._attempting:
             if self._collections is None:
                 raise NotOpen(f"store '{self.name}'")
@@ -96,7 +99,7 @@ class DeferredOpen(Wrapper):
             if left > 0:
                 raise StoreUnavailable(
                     self.name,
-                    f"could not be opened ({_problem(self._away)}); it is tried again in {left:.0f} s",
+                    f"could not be opened ({_problem(self._away)}); the next attempt is possible in {left:.0f} s",
                 )
             self._opening = asyncio.current_task()
             try:

@@ -1,17 +1,15 @@
-"""Calls that found a store unavailable are made again, and a write that was carried out
-though its answer was lost is known for what it is.
+"""Retries calls that found the store unavailable, and recognises its own writes.
 
-Every write of the port is repeatable: applied twice, it leaves what applied once it
-leaves. Its outcome is not: the second time its own work stands in the way, and a
-condition that held does not hold any more. So after a call of unknown end, a conflict
-with exactly what the write was to leave is an application. What others changed in
-between is a conflict, as it would have been had they come first.
+Every write of the port is repeatable: applying it twice leaves the same data as once.
+Its outcome is not repeatable. The second attempt meets the result of the first, so its
+condition fails. After a call with an unknown result, a conflict with exactly the
+intended data therefore counts as applied. Changes by others in between are conflicts,
+as if the others had come first.
 
-That holds as long as what others leave in between is still there to be seen. Marks and
-tombstones are forgotten in the end: a process that slept (a laptop, a frozen machine)
-and then repeated a put over the forgotten tombstone of its own record would bring back
-what was deleted. So nothing is repeated once half the life of a mark has passed by the
-clock on the wall, which goes on while a machine sleeps.
+This holds only while marks and tombstones still exist, because they expire. A process
+may sleep (a laptop, a frozen machine) and then repeat a put after the tombstone of its
+own record has expired. That would restore deleted data. So no call is repeated after
+half the life of a mark. The wall clock decides, because it runs while a machine sleeps.
 """
 
 from __future__ import annotations
@@ -33,26 +31,30 @@ from memory.ports.writes import Annotate, Delete, Outcome, Put, RaiseGeneration,
 T = TypeVar("T")
 
 LONGEST = 5.0
-"""Seconds between two attempts, at most."""
+"""Most seconds between two attempts."""
 GIVE_UP_AFTER = timedelta(minutes=30)
-"""Half the life of a mark, unless configured otherwise; see `EngineSettings.mark_life`."""
+"""Half the life of a mark by default; see `EngineSettings.mark_life`."""
 NOT_AGAIN = ("close", "check", "delete_matching", "audit", "vacuum", "forget_partitions")
-"""`check` is to say how things are now; what the others return would be of the last
-attempt only.
-"""
+"""`check` reports the present state; the others would report only the last attempt."""
 
 
 class Retry(Wrapper):
-    """Makes a call up to `attempts` times while it raises an error that says it is
-    retryable; the last one's error is the caller's.
+    """Makes a call up to `attempts` times while it raises a retryable error.
 
-    Between attempts it waits a random time, up to `backoff` seconds at first and twice
-    as long each time ("full jitter", AWS Architecture Blog). Not made again: `check`,
-    `close`, `delete_matching`, a batch that raises a generation by one, which would
-    raise it twice, and one with several writes of one key, whose earlier ones nobody
-    could recognise. An access that is noted again may be counted twice. Nor is a call
-    made again more than `give_up_after` after its first attempt, by `clock`: then its
-    last error is the caller's, and whether it was applied is unknown.
+    The caller gets the error of the last attempt. Between attempts it waits a random
+    time: up to `backoff` seconds at first, and up to twice as long each time ("full
+    jitter", AWS Architecture Blog).
+
+    It never repeats:
+
+    - the methods in `NOT_AGAIN`
+    - a batch that raises a generation by one, because it would raise it twice
+    - a batch with several writes of one key, because the earlier ones cannot be
+      recognised
+    - any call more than `give_up_after` after its first attempt, by `clock`; the caller
+      gets the last error, and the result is unknown
+
+    A repeated access update may be counted twice.
     """
 
     def __init__(
@@ -87,8 +89,9 @@ class Retry(Wrapper):
         raise AssertionError("the last attempt returns or raises")
 
     async def _resolve_outcomes(self, call: Call, outcomes: list[Outcome]) -> list[Outcome]:
-        """The outcomes of a batch that may have been carried out before: what is there
-        already was applied.
+        """Return the outcomes of a batch that may have been applied before.
+
+        Data that is already stored counts as applied.
         """
         known = recognise_own_writes(call.writes, outcomes)
         if not call.together or all(o.applied for o in known):
@@ -96,8 +99,8 @@ class Retry(Wrapper):
         left = {i: write for i, write in enumerate(call.writes) if known[i].status is Status.SKIPPED}
         if not all(known[i].applied for i in range(len(known)) if i not in left):
             return outcomes
-        # What stood in the way is there, by this call or by another's same work. Only
-        # the rest's own application says that it is there too.
+        # The conflicting data exists, written by this call or by an identical one. Only
+        # an application of the rest proves that the rest exists too.
         done = await self.inner.apply(list(left.values()), together=True)
         if not all(o.applied for o in done):
             return outcomes
@@ -117,8 +120,9 @@ def _may_be_repeated(call: Call) -> bool:
 
 
 def recognise_own_writes(writes: Sequence[Write], outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The outcomes of writes of different keys, with every conflict that is the write's
-    own work known for an application.
+    """Treat each conflict with the write's own result as applied.
+
+    The writes must have different keys.
     """
     return [
         outcome if isinstance(write, RaiseGeneration) else _recognise_own_write(write, outcome)
@@ -127,9 +131,7 @@ def recognise_own_writes(writes: Sequence[Write], outcomes: Sequence[Outcome]) -
 
 
 def _recognise_own_write(write: Write, outcome: Outcome) -> Outcome:
-    """The outcome, or that of an application where exactly what the write leaves stands
-    in its way.
-    """
+    """Return "applied" if the conflicting data is exactly what the write leaves."""
     stored = outcome.stored
     if outcome.status is not Status.CONFLICT or stored is None:
         return outcome
@@ -152,16 +154,19 @@ def _recognise_own_write(write: Write, outcome: Outcome) -> Outcome:
 
 
 def _is_there(record: Record, stored: Record) -> bool:
-    """Whether a record that was to be put stands there: it says the same in the same
-    role and tier. What it owes may have been done since.
+    """Whether the record of a put is stored: same content, role and tier.
+
+    Its pending steps may have been completed since.
     """
     born = record if record.generation is not None else replace(record, generation=stored.generation)
     return stored.same_content(born) and stored.role is record.role and stored.tier == record.tier
 
 
 def _is_annotated(write: Annotate, stored: Record) -> bool:
-    """Whether a change of role has been made: the role it starts from is gone, the one
-    it leads to is there, and what it settles is not owed.
+    """Whether a change of role was applied.
+
+    The stored role is the new one, and the steps that it completes are no longer
+    pending.
     """
     if any(step.id in write.settle for step in stored.owed):
         return False

@@ -1,9 +1,9 @@
-"""Spans and metrics of a store's calls for OpenTelemetry, with the names of its
-conventions for generative AI (memory spans, in development).
+"""OpenTelemetry spans and metrics for the calls of a store.
 
-Recorded are names, counts and durations; never a text, an id, a tenant, a scope or a
-query. Whoever runs the process sets up the SDK and where it sends; without one
-OpenTelemetry's own default does nothing.
+Names follow the conventions for generative AI (memory spans, in development). Only
+names, counts and durations are recorded: never a text, an id, a tenant, a scope or a
+query. The operator of the process configures the SDK and its exporters. Without an SDK,
+OpenTelemetry records nothing.
 """
 
 from __future__ import annotations
@@ -42,24 +42,25 @@ OPERATIONS = {
         ("due", "audit", "vacuum", "idle_partitions", "forget_partitions"), "maintain_memory_store"
     ),
 }
-"""The conventions' name for each call; life and upkeep of a store have none there, so
-theirs are ours.
+"""Operation name of each call in the conventions.
+
+They have no names for opening, closing and maintaining a store; those are our own.
 """
 BOUNDARIES = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Seconds. Stores answer faster than the models that the conventions' own boundaries
-are made for.
-"""
+"""Seconds. Stores answer faster than models, for which the conventions chose theirs."""
 
 
 class Telemetry(Wrapper):
-    """One span a call and its duration in the histogram
-    `gen_ai.client.operation.duration`, in seconds; `tiers` are those the store serves.
+    """Records a span and a duration for each call.
 
-    Spans are named and described by `gen_ai.operation.name`, `gen_ai.provider.name`,
+    The histogram `gen_ai.client.operation.duration` is in seconds. `tiers` names the
+    tiers that the store serves.
+
+    Spans have the attributes `gen_ai.operation.name`, `gen_ai.provider.name`,
     `gen_ai.memory.store.id` (the store's name in the configuration),
-    `gen_ai.memory.record.count` and, on failure, `error.type`. Ours beside them:
-    `memory.store.call`, `memory.store.collections`, `memory.store.tiers`, and for
-    writes how many were `memory.store.applied`.
+    `gen_ai.memory.record.count` and, on failure, `error.type`. Our own attributes are
+    `memory.store.call`, `memory.store.collections` and `memory.store.tiers`.
+    `memory.store.applied` counts the applied writes of a call.
     """
 
     def __init__(
@@ -113,9 +114,11 @@ class Telemetry(Wrapper):
 
 
 class DeliveryMetrics:
-    """How far behind their writes deliveries are, by `memory.store.tiers`: how many
-    records wait (`memory.deliveries.queued`), and how long each took from the
-    acknowledgement on, in seconds (`memory.deliveries.delay`).
+    """Metrics of the delay between writes and their deliveries, per tier.
+
+    `memory.deliveries.queued` counts the waiting records. `memory.deliveries.delay` is
+    the time from the acknowledgement to the delivery, in seconds. Both have the
+    attribute `memory.store.tiers`.
     """
 
     def __init__(self, *, meters: MeterProvider | None = None) -> None:
@@ -140,10 +143,12 @@ class DeliveryMetrics:
 
 
 class MaintenanceMetrics:
-    """How rounds of maintenance end in this process: `memory.maintenance.rounds` by
-    `memory.maintenance.outcome`, as `SweepReport.outcome` has it, or "failed". And how
-    many damaged records each store has in quarantine behind the last round that reached
-    every store: `memory.store.quarantined` by `gen_ai.memory.store.id`.
+    """Metrics of maintenance rounds in this process.
+
+    `memory.maintenance.rounds` counts rounds by `memory.maintenance.outcome`: a value
+    of `SweepReport.outcome`, or "failed". `memory.store.quarantined` is the number of
+    damaged records in quarantine by `gen_ai.memory.store.id`, as of the last round that
+    reached every store.
     """
 
     def __init__(self, *, meters: MeterProvider | None = None) -> None:
@@ -163,10 +168,12 @@ class MaintenanceMetrics:
 
 
 class EnrichmentMetrics:
-    """What advisors are asked behind writes, by `memory.enrichment.of` and
-    `gen_ai.request.model`: how long each took in seconds, failed or not
-    (`memory.enrichment.duration`), and where it says so the tokens
-    (`gen_ai.client.token.usage`, by `gen_ai.token.type`).
+    """Metrics of advisor calls that run after writes.
+
+    `memory.enrichment.duration` is the time of each call in seconds, including failed
+    ones. `gen_ai.client.token.usage` counts tokens by `gen_ai.token.type`, if the
+    advisor reports them. Both have the attributes `memory.enrichment.of` and
+    `gen_ai.request.model`.
     """
 
     def __init__(self, *, meters: MeterProvider | None = None) -> None:
@@ -190,7 +197,7 @@ class EnrichmentMetrics:
 
 
 def operation_of(call: Call) -> str:
-    """The name of the memory operation that a call amounts to."""
+    """Return the conventions' name of the memory operation for a call."""
     if call.method != "apply":
         return OPERATIONS[call.method]
     if call.writes and all(isinstance(w, Delete | Purge | Release) for w in call.writes):
@@ -201,7 +208,7 @@ def operation_of(call: Call) -> str:
 
 
 def _describe(span: Span, answer: object) -> None:
-    """How much an answer holds."""
+    """Set the record counts of an answer on the span."""
     if isinstance(answer, int):
         span.set_attribute("gen_ai.memory.record.count", answer)
     elif isinstance(answer, list):

@@ -1,4 +1,4 @@
-"""A limit of time on every call, above whatever limits the adapter itself keeps."""
+"""Time limit for every call, in addition to the adapter's own limits."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from memory.ports.store import Health, Store
 T = TypeVar("T")
 
 UNLIMITED = ("open", "close", "audit", "vacuum")
-"""Migrations take what they take, and so does waiting for calls under way, each of
-which ends in time. Upkeep of a whole store is asked for.
+"""Calls without a limit.
+
+Migrations may take long. `close` waits for running calls, which have limits themselves.
+Maintenance of a whole store is requested explicitly.
 """
 
 
 class Timeout(Wrapper):
-    """A call that takes longer than `seconds` is given up and raises `StoreTimeout`:
-    what a write came to is then unknown.
+    """Cancels a call after `seconds` and raises `StoreTimeout`.
 
-    `check()` says so instead of raising. `open`, `close`, `audit` and `vacuum` are not
-    limited.
+    The result of a cancelled write is unknown. `check()` returns an unhealthy result
+    instead of raising. `open`, `close`, `audit` and `vacuum` have no limit.
     """
 
     def __init__(self, inner: Store, seconds: float) -> None:
@@ -49,4 +50,4 @@ class Timeout(Wrapper):
             return Health(ok=False, detail=str(late))
 
     def _message(self, call: Call) -> str:
-        return f"{call.method} did not end within the {self._seconds:g} s that 'timeout' allows; raise it, or find out what the store is busy with"
+        return f"{call.method} did not end within the {self._seconds:g} s that 'timeout' allows; raise 'timeout', or find out why the store is slow"

@@ -1,4 +1,5 @@
--- Which of some indexes have a member up to a moment, bucket by bucket: asked often, and mostly there is none.
+-- Tells which indexes have a member up to a time, bucket by bucket. It is called often,
+-- and usually there is none.
 
 local indexes, answers = {}, {}
 for i = 1, tonumber(take()) do indexes[i] = {name = take(), to = take()} end

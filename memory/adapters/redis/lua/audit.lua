@@ -1,10 +1,13 @@
--- What is derived from records, compared with them: each stands in just the indexes that its value tells, and indexes name nothing else.
+-- Compares indexes with the records: each record is in exactly the indexes that its
+-- value determines, and indexes have no other members.
 --
--- What expired leaves members behind that are taken out in passing: these are no problem. With REPAIR what differs is set right.
+-- Expired records leave members behind that are removed in passing; these are no
+-- problem. With REPAIR, differences are repaired.
 
 local REPAIR = take() == '1'
 
--- The indexes that are wrong about what stands at an address, by their letters; nothing where nothing stands there, or it cannot be read.
+-- Returns the letters of the indexes that are wrong about the value at an address;
+-- nothing if there is no value or it is unreadable.
 local function record()
   local address, wrong = take_address(), ''
   local stored = parsed(value_at(address))
@@ -26,7 +29,7 @@ local function record()
   if REPAIR and string.find(wrong, 't') then tell(address.bucket, address.collection, partition, {address.id}) end
   local index, collections, forever = partition_index(address, partition), start .. 's:' .. partition, call('PTTL', address.key) == -1
   expect('s', call('SISMEMBER', collections, address.collection) == 1, 'SADD', collections, address.collection)
-  for letter, key in pairs({t = index, s = collections}) do -- it would be gone before what it names
+  for letter, key in pairs({t = index, s = collections}) do -- the index would expire before the records that it names
     expect(letter, not (forever and call('PTTL', key) >= 0), 'PERSIST', key)
   end
   if #named(address.bucket, 'e', address.tenant, partition) == 0 then
@@ -36,7 +39,8 @@ local function record()
   return wrong
 end
 
--- A portion of an index: where the next one begins, and how many members name something that is not there as they say.
+-- Checks a part of an index. Returns where the next part begins, and how many members
+-- name a value that does not match.
 local function members()
   local bucket, index, of, from, count, wrong = take(), take(), take(), take(), tonumber(take()), 0
   local key = index == 'd' and keys_of(bucket) .. 'd' or index_key(bucket, index, of)

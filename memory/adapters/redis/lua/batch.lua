@@ -1,7 +1,9 @@
--- Writes, in order, each under its condition (the table of `memory.ports.writes`); then everything that changed is stored at once.
+-- Applies writes in order, each under its condition (the table of
+-- `memory.ports.writes`), and then stores all changes at once.
 --
--- Nothing is written before every write is judged: `together` keeps nothing by not storing, and a key that may not be touched
--- (a slot on its way to another node) fails the call before the first change.
+-- Nothing is written before every write is decided: `together` then keeps nothing by
+-- not storing. A key that may not be accessed (its slot is moving to another node)
+-- fails the call before the first change.
 
 local TOGETHER, GRACE = take() == '1', tonumber(take())
 local standing, order, partitions, raised = {}, {}, {}, {}
@@ -15,7 +17,7 @@ local function place()
     found = asked
     found.was = parsed(value_at(found))
     if found.was and not found.was.broken and sub(redis.sha1hex(sub(found.was.value, found.was.finish + 1)), 1, 16) ~= found.was.digest then
-      found.was.unreadable = true -- only what the header says is known
+      found.was.unreadable = true -- only the header's data is known
     end
     found.now = found.was
     standing[found.key] = found
@@ -38,7 +40,8 @@ local function stood(status, found)
   return answer(status, 0, found.now and found.now.value)
 end
 
--- Whether exactly what was read stands there still: nothing, what has that checksum, or, where it was not as it was written, what has that digest.
+-- Whether exactly the value that was read is stored: nothing, the value with this
+-- checksum, or, for a damaged value, the one with this digest.
 local function is_what(token, now)
   if token == '' then return now == nil end
   if now == nil then return false end
@@ -46,7 +49,8 @@ local function is_what(token, now)
   return redis.sha1hex(now.value) == token
 end
 
--- `when` is a letter and, for V (AtVersion), the version, the role and, behind '=', the tier it asks for; for S (what was read) its token.
+-- `when` is a letter. V (AtVersion) is followed by the version, the role and, after
+-- '=', the tier. S (the value that was read) is followed by its token.
 local function holds(when, now, version)
   local condition, role, tier = sub(when, 1, 1), sub(when, 21, 21), sub(when, 22)
   if condition == 'L' then return true end
@@ -59,7 +63,8 @@ local function holds(when, now, version)
   return (role == '-' or role == now.role) and (tier == '' or tier == '=' .. now.tier)
 end
 
--- Whether a step is owed there that a write neither owes too nor settles. Of what cannot be read nothing is known to be owed.
+-- Whether there is a pending step that a write neither repeats nor completes. A damaged
+-- value counts as having none.
 local function owes_on(now, owed, settles)
   if now == nil or now.owing ~= 'o' or now.unreadable then return false end
   local too = {}
@@ -74,7 +79,8 @@ end
 
 -- Writes ------------------------------------------------------------------------------------------------------------
 
--- Lets stand what is given, or nothing. A record without a generation gets its partition's; with `fenced` one of an older generation is refused.
+-- Stores the given value, or nothing. A record without a generation gets its
+-- partition's; with `fenced`, an older generation is refused.
 local function write()
   local found, when, kind, head, generation, fenced, tail, tier, owed, content, name, upkeep =
     place(), take(), take(), take(), take(), take() == '1', take(), take(), take(), take(), take(), take() == '1'
@@ -97,7 +103,8 @@ local function write()
   return answer('A', tonumber(generation))
 end
 
--- To the next generation, or at least to `to`; only while it is as `expected`, where that is said.
+-- Raises the generation by one, or at least to `to`; only if it is `expected`, if that
+-- is given.
 local function raise()
   local bucket, tenant, partition, to, expected, name = take(), take(), take(), take(), take(), take()
   local own = partition_at(bucket, partition)
@@ -112,14 +119,16 @@ end
 
 -- Storing -----------------------------------------------------------------------------------------------------------
 
--- When the server may forget it, in ms: not while it owes a step, and of records only cached copies.
+-- Time in ms when the server may drop the value: never with a pending step, and among
+-- records only for cached copies.
 local function deadline(stored)
   if stored.owing == 'o' or stored.expiry == NEVER or (stored.kind == 'r' and stored.role ~= 'c') then return nil end
   local high, low = tonumber(sub(stored.expiry, 1, 8), 16) - 2147483648, tonumber(sub(stored.expiry, 9), 16)
   return math.max(math.ceil((high * 4294967296 + low) / 1000), 0) + GRACE
 end
 
--- What names others lives as long as the longest-lived of them. `lived` is how long it had before this one came.
+-- A set of names lives as long as its longest-lived member. `lived` is its time to live
+-- before this member.
 local function stretch(key, lived, expires)
   if lived == -1 then return end
   if not expires then
@@ -137,14 +146,15 @@ local function add(key, member, expires)
   stretch(key, lived, expires)
 end
 
--- The partition in whose index what stands there is listed, and that whose marks it is among.
+-- The partition whose index lists the value, and the partition whose marks include it.
 local function partitions_of(stored)
   if not stored or stored.partition == NOWHERE then return nil, nil end
   return (stored.kind == 'r' or stored.kind == 'c') and stored.partition or nil, stored.kind == 'm' and stored.partition or nil
 end
 
--- The partitions whose records are not what they were: that in which what stands there is or was a record, but for copies that the server forgets by
--- itself. Of what cannot be read no partition is known: then all of its tenant that are here.
+-- The partitions whose records have changed: those in which the value is or was a
+-- record, except for copies that the server drops by itself. The partition of a damaged
+-- value is unknown, so all partitions of its tenant in this bucket count.
 local function partitions_changed(found)
   local changed = {}
   for _, stored in pairs({was = found.was, now = found.now}) do
@@ -192,7 +202,8 @@ local function store(found)
   end
 end
 
--- On a cluster: reading every key that is about to change fails while their slot moves to another node.
+-- On a cluster, reading every key that is about to change fails while their slot moves
+-- to another node.
 local function touch(found)
   local start = keys_of(found.bucket)
   for _, stored in pairs({found.was or {}, found.now or {}}) do
@@ -205,8 +216,8 @@ local function touch(found)
   end
 end
 
--- Whether a full server has to store this too: it takes no more room than before, or leaves a tombstone or a mark, or it is
--- a small record that deletions need.
+-- Whether a full server must store this, too: it takes no more space than before, is a
+-- tombstone or a mark, or is a small record that deletions need.
 local function frees_room(all)
   for _, found in ipairs(all) do
     local now, was = found.now, found.was
@@ -216,7 +227,7 @@ local function frees_room(all)
   return true
 end
 
--- The ids that are stored, by the partitions that change by it.
+-- The stored ids by the partitions that they change.
 local function changes_in(all)
   local changes = {}
   for _, found in ipairs(all) do
@@ -244,7 +255,8 @@ if not TOGETHER or whole then
       if found.now ~= found.was then touch(found) end
     end
   end
-  -- Redis refuses a script at its memory limit only until the first command that writes. This one needs no memory.
+  -- Redis refuses a script at its memory limit only until its first writing command.
+  -- This command needs no memory.
   if #order > 0 and frees_room(order) then call('DEL', keys_of(order[1].bucket) .. 'none') end
   if #order == 0 and #raised > 0 then call('DEL', keys_of(raised[1].bucket) .. 'none') end
   for _, one in ipairs(raised) do

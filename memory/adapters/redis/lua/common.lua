@@ -1,9 +1,11 @@
--- What all scripts know: the names of keys, the layout of values, and which indexes list what stands somewhere. `keys.py` and `codec.py` say the
--- same of names and values in Python.
+-- Shared by all scripts: names of keys, the layout of values, and the indexes that list
+-- a value. `keys.py` and `codec.py` define the same names and values in Python.
 --
--- Every key of a bucket carries the bucket's hash tag, so a script that is given one bucket touches one slot, whatever else it finds out.
--- ARGV[1] is the prefix of all keys, ARGV[2] says whether this server is the only one, ARGV[3] is what no other call has, ARGV[4] how many changes of
--- a partition are told; each script then takes its arguments in order.
+-- Every key of a bucket has the bucket's hash tag. So a script that gets one bucket
+-- touches one slot, whatever it reads. ARGV[1] is the prefix of all keys. ARGV[2] says
+-- whether this server is the only one. ARGV[3] is unique to the call. ARGV[4] is the
+-- number of changes of a partition that are reported. The script's own arguments
+-- follow.
 
 local PREFIX, ONE_SERVER, ONCE, TOLD, at = ARGV[1], ARGV[2] == '1', ARGV[3], tonumber(ARGV[4]), 4
 local HEAD, NOWHERE, NEVER, AT_ONCE = 170, string.rep('0', 32), string.rep('-', 16), string.rep('0', 16)
@@ -21,7 +23,7 @@ end
 
 -- Keys --------------------------------------------------------------------------------------------------------------
 
--- The beginning of every key of a bucket.
+-- The start of every key of a bucket.
 local function keys_of(bucket)
   return '{' .. PREFIX .. ':' .. bucket .. '}:'
 end
@@ -30,7 +32,7 @@ local function index_key(bucket, index, of)
   return keys_of(bucket) .. index .. ':' .. of
 end
 
--- Where a key's record, mark or tombstone stands.
+-- The key of a record, mark or tombstone.
 local function address_at(bucket, collection, tenant, id)
   return {bucket = bucket, collection = collection, tenant = tenant, id = id, key = index_key(bucket, 'r', collection .. ':' .. tenant .. ':' .. id)}
 end
@@ -39,18 +41,21 @@ local function take_address()
   return address_at(take(), take(), take(), take())
 end
 
--- The key of an index: `of` is the collection and, for the records of a partition (t), that partition.
+-- The key of an index. `of` is the collection and, for the records of a partition (t),
+-- the partition.
 local function partition_index(address, partition)
   return index_key(address.bucket, 't', address.collection .. ':' .. partition)
 end
 
--- The key of a partition's changes (c), by which processes know whether what they keep of its records is current.
+-- The key of a partition's changes (c), which tell processes whether their cached data
+-- is current.
 local function changes_key(bucket, collection, partition)
   return index_key(bucket, 'c', collection .. ':' .. partition)
 end
 
--- On a cluster a slot may be on its way to another node. What is not here may be there then, and only a command on two keys is refused for it: so one
--- is sent before anything is told missing.
+-- On a cluster a slot may be moving to another node. A key that is missing here may be
+-- there, and only a command on two keys is refused then. So the script sends one before
+-- it reports a key as missing.
 local function surely_missing(bucket, key)
   if not ONE_SERVER then call('EXISTS', key, keys_of(bucket) .. 'e') end
   return true
@@ -62,7 +67,8 @@ local function value_at(address)
   return call('GET', address.key) or surely_missing(address.bucket, address.key) and nil
 end
 
--- What a sound value says of itself. `tier` is the size of its tier, the header with tier and steps owed ends at `finish`.
+-- Reads the header of a sound value. `tier` is the size of its tier; the header with
+-- tier and pending steps ends at `finish`.
 local function opened(value, tier, finish)
   return {
     kind = sub(value, 18, 18), role = sub(value, 19, 19), owing = sub(value, 20, 20), version = sub(value, 21, 39), created = sub(value, 59, 74),
@@ -71,7 +77,7 @@ local function opened(value, tier, finish)
   }
 end
 
--- Of what is not as it was written (`broken`) it is known that it is there, and nothing else.
+-- Of a damaged value (`broken`), only its existence is known.
 local function parsed(value)
   if not value then return nil end
   local tier, owed = tonumber(sub(value, 139, 146)), tonumber(sub(value, 147, 154))
@@ -84,9 +90,10 @@ end
 
 -- Indexes -----------------------------------------------------------------------------------------------------------
 
--- The members of indexes that tell of what stands at an address, as pairs of key and member: a partition's records by creation (t), all records (a),
--- marks and tombstones (g) by id, what is due (d), records at home that expire (x) and those at home or arriving in a tier (u) by moment; with these
--- what cannot be read, in the one of no tier.
+-- The index members of the value at an address, as pairs of key and member. By id: a
+-- partition's records by creation (t), all records (a), marks and tombstones (g). By
+-- time: what is due (d), home records that expire (x), and home or arriving records of
+-- a tier (u). Unreadable values are in the index (u) without a tier.
 local function members_of(address, stored)
   local found = {}
   if not stored or stored.broken then return found end
@@ -113,14 +120,14 @@ local function members_of(address, stored)
   return found
 end
 
--- Where what a member of an index names stands: id and tenant are behind a moment, or before everything.
+-- The address that a member names: id and tenant follow a time, or come first.
 local function address_in(bucket, index, collection, member)
   local start = (index == 'a' or index == 'g') and 0 or 16
   return address_at(bucket, index == 'd' and sub(member, 86) or collection, sub(member, start + 37, start + 68), sub(member, start + 1, start + 36))
 end
 
--- Whether the value stands where the member of the index says. What is not as it was written is not judged, nor what is in quarantine and knows no
--- partition: its reader has to learn of it.
+-- Whether the value is where the member says. Damaged values pass, and so do
+-- quarantined ones without a partition, because their readers must see them.
 local function belongs(address, key, member, value)
   local stored = parsed(value)
   if stored.kind == 'c' and stored.partition == NOWHERE then return true end
@@ -132,8 +139,9 @@ end
 
 -- Partitions --------------------------------------------------------------------------------------------------------
 --
--- Of each there are: its generation (p), the collections in which it has records (s), and the keys of its marks (m). It is named among those that have
--- records (e) and those that have a generation (i), by tenant, partition and what both are called.
+-- Each partition has a generation (p), the collections with its records (s), and the
+-- keys of its marks (m). The registries list partitions with records (e) and with a
+-- generation (i), by tenant, partition and their names.
 
 local function generation_of(bucket, partition)
   local key = index_key(bucket, 'p', partition)
@@ -148,7 +156,8 @@ local function unnamed(bucket, registry, tenant, partition)
   call('ZREMRANGEBYLEX', keys_of(bucket) .. registry, '[' .. tenant .. partition, '(' .. tenant .. partition .. '~')
 end
 
--- Whether the partition has records in the address's collection. Where it has none it is not named for them either.
+-- Whether the partition has records in the address's collection. If it has none, its
+-- lists no longer name it.
 local function has_any(address, partition)
   local index = partition_index(address, partition)
   if call('EXISTS', index) == 1 then return true end
@@ -161,13 +170,14 @@ end
 
 -- Changes -----------------------------------------------------------------------------------------------------------
 --
--- A list of the ids that changed last, each behind a stamp. Stamps come from outside and are never the same again: what is kept of a partition under
--- one that is not in its list, because it was flushed, set back or shortened, is known to be old. Copies that the server forgets are in no such list.
+-- A list of the ids that changed last, each after a stamp. Stamps come from outside and
+-- never repeat. Cached data whose stamp is not in the list is outdated, because the
+-- list was flushed, reset or shortened. Copies that the server drops are not listed.
 
 local STAMP, stamped = 12, 0
 
--- What stands under these ids is not what stood there: the last to be said of a partition by one step of a script. Where it has no records left there
--- is no list, nor where the server has no room for it.
+-- Records that these ids of a partition have changed; a script's step calls it last.
+-- There is no list without records, or if the server has no memory for it.
 local function tell(bucket, collection, partition, ids)
   local changes, lived = changes_key(bucket, collection, partition), call('PTTL', index_key(bucket, 't', collection .. ':' .. partition))
   stamped = stamped + 1
@@ -184,7 +194,8 @@ local function tell(bucket, collection, partition, ids)
   end
 end
 
--- The stamp of the last change, and the ids that changed since the one with this stamp, nil where that is not known.
+-- The stamp of the last change, and the ids that changed after the given stamp; nil if
+-- that is unknown.
 local function told_since(bucket, collection, partition, stamp)
   local changes = changes_key(bucket, collection, partition)
   local newest = call('LINDEX', changes, -1) or surely_missing(bucket, changes) and ''

@@ -1,6 +1,7 @@
--- Partitions: which there are, which of them nothing is left of but a generation, and forgetting that.
+-- Lists partitions, finds those that only have a generation, and forgets them.
 
--- Whether the partition has a record. Collections whose records were all forgotten by themselves leave the list while passing.
+-- Whether the partition has a record. Collections whose records have all expired are
+-- removed from the list in passing.
 local function has_records(bucket, tenant, partition)
   local found = false
   for _, collection in ipairs(call('SMEMBERS', index_key(bucket, 's', partition))) do
@@ -18,7 +19,8 @@ local function has_marks(bucket, partition)
   return false
 end
 
--- The names in a registry, from `from` on, with what `judged` says of each, if it says anything; and where the next portion begins.
+-- The names in a registry from `from` on, each with the result of `judged` if there is
+-- one, and where the next part begins.
 local function portion(judged)
   local bucket, registry, from, to, count = take(), take(), take(), take(), tonumber(take())
   local names = call('ZRANGE', keys_of(bucket) .. registry, from, to, 'BYLEX', 'LIMIT', 0, count)
@@ -37,7 +39,8 @@ local function idle()
   end)
 end
 
--- Those of the registry of records (e) that stand in the one of generations (i) too are told by that.
+-- Partitions that are in the registry of records (e) and in that of generations (i) are
+-- reported by the second.
 local function standing()
   return portion(function(bucket, registry, tenant, partition)
     local generation = generation_of(bucket, partition)

@@ -1,4 +1,4 @@
--- How many records of some collections are in quarantine, bucket by bucket.
+-- Counts the quarantined records of some collections, bucket by bucket.
 
 local collections, answers = {}, {}
 for i = 1, tonumber(take()) do collections[i] = take() end

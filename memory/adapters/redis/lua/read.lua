@@ -1,10 +1,12 @@
--- Pages of an index with the values its members lead to, the partitions of a tenant, and single values and generations.
+-- Reads pages of an index with their values, the partitions of a tenant, and single
+-- values and generations.
 --
--- What an index names and is no longer there (it expired) or stands elsewhere is taken out of the index while passing.
+-- Members whose value has expired or moved are removed from the index in passing.
 
 local BUDGET = tonumber(take())
 
--- The answers in pieces, put together once at the end: every copy of a long text keeps the server from other work.
+-- Parts of the answer, joined once at the end: every copy of a long text keeps the
+-- server from other work.
 local pieces, last = {}, 0
 
 local function say(piece)
@@ -13,7 +15,8 @@ local function say(piece)
   return #piece
 end
 
--- Takes a member that leads nowhere, or elsewhere, out of its index; a record's out of both.
+-- Removes a member without a matching value from its index; a record's from both
+-- indexes.
 local function drop(address, index, key, member, partition)
   call('ZREM', key, member)
   if index == 'a' then
@@ -28,13 +31,14 @@ local function drop(address, index, key, member, partition)
   tell(address.bucket, address.collection, partition, {address.id})
 end
 
--- Whether a record stands where the member says: what most members lead to, told without looking at the rest of the value.
+-- Whether a record is where the member says. This is the usual case, decided without
+-- the rest of the value.
 local function is_plain(index, member, partition, value)
   local listed = index == 't' and sub(member, 1, 16) .. partition or index == 'a' and sub(member, 69)
   return listed and sub(value, 18, 18) == 'r' and sub(value, 59, 106) == listed
 end
 
--- Members from `from` to `to`, which says the direction too.
+-- Members from `from` to `to`; the bounds also give the direction.
 local function members_between(bucket, collection, index, partition, from, to, count)
   local key = index == 'd' and keys_of(bucket) .. 'd' or index_key(bucket, index, partition ~= '' and collection .. ':' .. partition or collection)
   local members
@@ -74,7 +78,8 @@ local function page()
   return members_between(take(), take(), take(), take(), take(), take(), tonumber(take()))
 end
 
--- What stands under these ids in the partition, as a page says it, nothing behind the member of those that do not; nil where it is too much at once.
+-- The values under these ids in the partition, in the form of a page, empty for missing
+-- ones; nil if they are too many at once.
 local function changed(bucket, collection, tenant, partition, ids)
   if #ids == 0 then return {} end
   local keys, entries, size = {}, {}, 0
@@ -93,8 +98,10 @@ local function changed(bucket, collection, tenant, partition, ids)
   return entries
 end
 
--- A partition's records as they are kept under a stamp (`tell`): '=' where these are current, '+' and what stands under the ids that changed since,
--- else '*' and the first page of all. Behind the letter stands the stamp to keep them under, noughts where there is none.
+-- A partition's changes since a stamp (`tell`). The answer begins with '=' if the
+-- caller's data is current, or '+' before the values of the changed ids. Otherwise it
+-- begins with '*' before the first page of all. The stamp of the data follows the
+-- letter, zeros if there is none.
 local function since()
   local bucket, collection, tenant, partition, stamp, count = take(), take(), take(), take(), take(), tonumber(take())
   local newest, ids = told_since(bucket, collection, partition, stamp)
@@ -112,7 +119,7 @@ local function since()
   return said + 1 + STAMP
 end
 
--- The partitions of a tenant that have records of the collection in this bucket.
+-- The partitions of a tenant with records of the collection in this bucket.
 local function partitions()
   local bucket, collection, tenant = take(), take(), take()
   local said = 0

@@ -110,7 +110,7 @@ class Uploads:
         Raises:
             QuotaExceeded: there is no room for them, and `refuses` is set. Nothing is
                 stored.
-            Overtaken: the session was erased, or its generation was raised. The chunks
+            StaleGeneration: the session was erased, or its generation was raised. The chunks
                 are deleted again.
         """
         now = self._placement.now()

@@ -191,7 +191,7 @@ async def test_the_model_is_loaded_once_in_a_thread_however_many_ask_at_once(
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (shutil.rmtree, "there is no folder {folder}"),
+        (shutil.rmtree, "the folder {folder} does not exist; name another one"),
         (
             lambda folder: (folder / "onnx" / "model.onnx").unlink(),
             "{folder} has neither onnx/model.onnx nor model.onnx; export the encoder to ONNX",
@@ -199,40 +199,40 @@ async def test_the_model_is_loaded_once_in_a_thread_however_many_ask_at_once(
         (lambda folder: (folder / "tokenizer.json").unlink(), "{folder} has no tokenizer.json"),
         (
             lambda folder: (folder / "onnx" / "model.onnx").write_bytes(b"half"),
-            "{folder} holds no encoder that can be read: ",
+            "cannot load the encoder in {folder}: ",
         ),
         (
             lambda folder: (folder / "tokenizer.json").write_text("{}"),
-            "{folder} holds no encoder that can be read: ",
+            "cannot load the encoder in {folder}: ",
         ),
         (lambda folder: (folder / "config.json").write_text("{"), "{folder}/config.json is not JSON: "),
         (
             lambda folder: make_encoder(folder, files=pooled(pooling_mode="weightedmean")),
-            "asks for weightedmean; what can be done is one of mean, cls, ",
+            "asks for the pooling weightedmean; choose one of mean, cls, ",
         ),
         (
             lambda folder: make_encoder(
                 folder, files=pooled(pooling_mode_cls_token=True, pooling_mode_max_tokens=True)
             ),
-            "asks for cls and max; ",
+            "asks for the pooling cls and max; ",
         ),
         (
             lambda folder: make_encoder(folder, files=pooled(word_embedding_dimension=384)),
-            "config.json says 384 dimensions, and model.onnx makes 8",
+            "config.json says 384 dimensions, but model.onnx makes 8",
         ),
         (
             lambda folder: make_encoder(folder, files=pooled(embedding_dimension=384)),
-            "config.json says 384 dimensions, and model.onnx makes 8",
+            "config.json says 384 dimensions, but model.onnx makes 8",
         ),
         (
             lambda folder: make_encoder(
                 folder, files={"modules.json": [{"type": "sentence_transformers.models.Dense"}]}
             ),
-            "modules.json names Dense, which the model",
+            "modules.json has unsupported steps: Dense; export the model",
         ),
         (
             lambda folder: make_encoder(folder, inputs=("input_ids", "pixels")),
-            "the model asks for pixels; what can be given is input_ids, ",
+            "the model needs the inputs pixels; supported are input_ids, ",
         ),
     ],
     ids=[
@@ -267,7 +267,7 @@ def pooled(**said: Any) -> dict[str, Any]:
 
 async def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(ConfigError, match=r"needs 'onnxruntime'; pip install 'memory-tiers\[encoder\]'"):
+    with pytest.raises(ConfigError, match=r"needs 'onnxruntime'; run pip install 'memory-tiers\[encoder\]'"):
         await Memory(
             f"sqlite:///{tmp_path / 'memory.db'}",
             embedder={"use": "folder", "path": str(make_encoder(tmp_path / "encoder"))},

@@ -278,7 +278,7 @@ async def test_of_what_was_deleted_one_repair_leaves_neither_the_version_before_
     for path, said in before.items():
         path.write_bytes(said)
     (told,) = (await store.audit(repair=True)).problems
-    assert "2 files are left" in told
+    assert "2 files remain" in told
     assert names_in(folder) == [".json"]
     assert (await store.audit()).problems == ()
 
@@ -308,7 +308,7 @@ async def test_bytes_that_no_record_names_are_told_and_swept_and_what_is_named_s
         stray.write_bytes(b"stray")
     file_of(folder, 5).write_bytes(b"unreadable")
     (told,) = (await store.audit(repair=True)).problems
-    assert "4 files are left" in told
+    assert "4 files remain" in told
     assert (await store.audit()).problems == ()
     assert sorted(path.name.partition(".")[0] for path in table_of(folder).glob("*.bytes*")) == [
         id_of(1),

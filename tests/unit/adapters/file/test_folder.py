@@ -139,7 +139,7 @@ async def test_a_link_or_a_pipe_in_the_place_of_a_record_is_not_followed(
     file_of(folder, 1).symlink_to(secret)
     os.mkfifo(file_of(folder, 2))
     file_of(folder, 3).mkdir()
-    for n, problem in ((1, "symbolic link"), (2, "no plain file"), (3, "no plain file")):
+    for n, problem in ((1, "symbolic link"), (2, "not a plain file"), (3, "not a plain file")):
         stored = await fetch_stored(store, n)
         assert isinstance(stored, Corrupt)
         assert problem in stored.problem

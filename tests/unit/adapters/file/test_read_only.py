@@ -90,7 +90,7 @@ async def test_damage_is_served_from_the_version_before_and_left_as_it_is(tmp_pa
 async def test_what_cannot_be_opened_to_read_only_says_why(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name in ("missing", "empty"):
-        with pytest.raises(ConfigError, match=f"{name} is opened to read only, and holds no memory"):
+        with pytest.raises(ConfigError, match=f"{name} is opened to read only, and contains no store"):
             await FileStore(f"file:{tmp_path / name}?mode=ro").open(DECLARED)
     assert os.listdir(tmp_path) == ["empty"]
     store = FileStore(f"file:{tmp_path / 'data'}")
@@ -99,7 +99,7 @@ async def test_what_cannot_be_opened_to_read_only_says_why(tmp_path: Path) -> No
     await store.close()
     (tmp_path / "data" / "staging.d" / "journal.json").write_bytes(_journal(store, tmp_path / "data"))
     with pytest.raises(
-        StoreUnavailable, match="a process died while it changed several files; open it to write once"
+        StoreUnavailable, match="a process died while it changed several files; open it for writing once"
     ):
         await FileStore(f"file:{tmp_path / 'data'}?mode=ro").open(DECLARED)
 

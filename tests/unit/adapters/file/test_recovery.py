@@ -183,7 +183,7 @@ async def test_where_quarantine_has_no_room_what_is_damaged_is_still_not_served(
     for _ in range(2):
         assert isinstance(await fetch_stored(store, 1), Corrupt)
         assert [r.key.id for r in (await store.query(Query(SAMPLES, within(HERE)))).records] == [id_of(2)]
-    assert any("cannot be put into quarantine now" in r.getMessage() for r in caplog.records)
+    assert any("cannot be moved to quarantine now" in r.getMessage() for r in caplog.records)
 
 
 async def test_a_corrupt_file_that_is_written_over_is_kept(store: FileStore, folder: Path) -> None:

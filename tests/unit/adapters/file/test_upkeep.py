@@ -89,7 +89,7 @@ async def test_what_is_kept_in_memory_is_compared_with_the_files_and_dropped_whe
     assert len(await search_hits(store, "common")) == 2
     file_of(folder, 2).unlink()  # as if nobody had said so
     (told,) = await problems(store, repair=repair)
-    assert "in memory is not what is on disk" in told
+    assert "its data in memory differs from the disk" in told
     assert await problems(store) == ()
     assert await hit_ids(store, "common") == {id_of(1)}
 
@@ -105,7 +105,7 @@ async def test_a_partition_that_this_process_does_not_know_of_is_found(
     await other.close()
     (folder.with_name("other") / "acme" / "user%3abob").rename(folder / "acme" / "user%3abob")
     assert await store.get(SAMPLES, [key_of(1)]) != [None]
-    await mended(store, "not among the partitions")
+    await mended(store, "but not in this process's list of partitions")
     assert await hit_ids(store, "common", within(THERE)) == {id_of(1, THERE)}
 
 
@@ -122,7 +122,7 @@ async def test_the_two_copies_of_what_is_counted_are_made_the_same_and_never_go_
         copy.write_bytes(b"{")
     else:
         copy.write_bytes(seal({"tenant": HERE.tenant, "scope": HERE.scope, "generation": 3}))
-    await mended(store, "of the two copies of what is counted there")
+    await mended(store, "one of the two copies of its generation")
     counted = [
         json.loads((copy.with_name(each)).read_text()) for each in ("partition.json", "partition.json.bak")
     ]
@@ -139,7 +139,7 @@ async def test_files_left_of_what_was_deleted_are_removed(store: FileStore, fold
     aside = folder / "quarantine.d" / table_of(folder).relative_to(folder)
     aside.mkdir(parents=True)
     (aside / f"{id_of(1)}.json.corrupt-1").write_bytes(before)
-    await mended(store, "2 files are left of what was deleted")
+    await mended(store, "2 files remain of records that were deleted")
     assert not [file for file in files_below(folder) if b"secret" in file.read_bytes()]
 
 

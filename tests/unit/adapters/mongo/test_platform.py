@@ -59,7 +59,7 @@ async def test_documents_of_another_program_are_skipped_named_and_left(
 async def test_a_replica_set_named_wrongly_is_told_at_once(server: Mongo, database: str, name: str) -> None:
     store = MongoStore(f"mongodb://127.0.0.1:{server.port}/{database}?replicaSet={name}", timeout=120)
     begun = time.monotonic()
-    with pytest.raises(ConfigError, match=f"replicaSet={name}.* is of 'rs0'; correct replicaSet"):
+    with pytest.raises(ConfigError, match=f"replicaSet={name}.* belongs to 'rs0'; correct replicaSet"):
         await store.open(DECLARED)
     assert time.monotonic() - begun < 60, "before the time limit"
 

@@ -319,7 +319,7 @@ async def test_a_record_over_what_a_document_holds_is_rejected_and_its_neighbour
     many_tags = record(3, fields={"tags": ("",) * 1_500_000})
     outcomes = await store.apply([put(record(1)), put(whole), put(many_tags), put(record(4))])
     assert [o.status for o in outcomes] == ["applied", "applied", "rejected", "applied"]
-    assert "MongoDB holds at most" in outcomes[2].reason
+    assert "MongoDB stores at most" in outcomes[2].reason
     assert (await fetch_record(store, 2)).body == whole.body
 
 

@@ -179,7 +179,7 @@ async def test_a_record_at_anothers_point_is_told_and_left_alone(either: QdrantS
     )
     await either._engine.commit([astray])
     told = await either.audit(repair=True)
-    assert told.problems == (f"samples {id_of(1)}: stands at another point than its own",)
+    assert told.problems == (f"samples {id_of(1)}: is at another point than its own",)
     assert await either.audit() == told
 
 

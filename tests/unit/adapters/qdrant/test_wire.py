@@ -348,7 +348,7 @@ OURS: dict[str, Any] = {
         ({}, [], "shard_number=3", "shard_number=3, but the collection 'memory' has 1"),
         ({}, [], "replication_factor=2", "replication_factor=2, but"),
         ({"replication_factor": 3}, [], "write_consistency_factor=2", "write_consistency_factor=2, but"),
-        ({"sparse_vectors": {"text": {}}}, [], "", "was not made by this library"),
+        ({"sparse_vectors": {"text": {}}}, [], "", "was not created by this library"),
     ],
 )
 async def test_what_contradicts_the_collection_is_refused(

@@ -120,8 +120,8 @@ async def test_reads_are_degraded_after_another_program_flushed_the_server(
         evicting.flushall()
         for answer in (await memory.retrieve("user:ada"), await memory.search("heron", scope="user:ada")):
             assert not answer
-            assert [note for note in answer.degraded if "its server was emptied while it was open" in note]
-        assert "its server was emptied while it was open" in caplog.text
+            assert [note for note in answer.degraded if "its server lost all data while open" in note]
+        assert "its server lost all data while open" in caplog.text
         assert [report.ok for report in await memory.admin.check()] == [False]
         await memory.write(TEXT, scope="user:ada")
         assert (await memory.retrieve("user:ada")).degraded, "what was there before is missing all the same"

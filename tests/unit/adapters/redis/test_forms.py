@@ -467,7 +467,7 @@ async def test_the_audit_names_what_is_kept_otherwise_and_lets_go_of_it(
         assert await lanterns(store) == set()
         client.set(name, old)
     problems = (await store.audit()).problems
-    assert problems == ("samples: what the process keeps of a partition is not what the server holds",)
+    assert problems == ("samples: the process's data of a partition differs from the server's data",)
     assert (await store.audit(repair=True)).problems == problems
     assert (await store.audit()).problems == ()
     assert await lanterns(store) == ids(1)

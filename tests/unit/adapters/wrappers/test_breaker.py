@@ -40,7 +40,7 @@ async def test_after_so_many_failures_in_a_row_calls_are_refused_without_asking(
         await fails(store)
     assert store.state == "open"
     await fails(
-        store, match=r"was unavailable 3 times in a row and is left alone; calls are tried again in 10\.0 s"
+        store, match=r"was unavailable 3 times in a row, so calls to it are paused; try again in 10\.0 s"
     )
     assert inner.calls == 3
 
@@ -68,7 +68,7 @@ async def test_a_try_that_fails_begins_the_wait_anew(clock: list[float]) -> None
     await fails(store)
     assert store.state == "open"
     clock[0] += 9
-    await fails(store, match="left alone")
+    await fails(store, match="calls to it are paused")
     clock[0] += 1
     await answers(store)
 
@@ -79,7 +79,7 @@ async def test_only_one_call_tries_at_a_time_and_one_given_up_lets_the_next_try(
     clock[0] += 10
     trying = asyncio.ensure_future(store.get(SAMPLES, [key_of(1)]))
     await asyncio.sleep(0)
-    await fails(store, match="one call is trying it now")
+    await fails(store, match="one call is testing it now")
     trying.cancel()
     with pytest.raises(asyncio.CancelledError):
         await trying
