@@ -56,17 +56,16 @@ from memory.facade.runtime.lifecycle import EngineLifecycle
 from memory.facade.runtime.store_paths import on_the_default_file
 from memory.facade.scoped import ScopedMemory
 from memory.facade.search_options import (
-    SearchBoost,
-    SearchFilter,
+    BrowseOptions,
+    RetrieveOptions,
     SearchOptions,
     least_relevance,
-    preferences,
     search_mode,
+    split_search,
 )
-from memory.facade.write_options import WriteMode, WriteOptions
+from memory.facade.write_options import WriteOptions, split_options
 from memory.orchestrator.conversations.window.reads import reads_of_caller
 from memory.orchestrator.engine import Engine
-from memory.orchestrator.enrichment.conflicts import Resolver
 from memory.orchestrator.entries.browsing import EntryPage
 from memory.orchestrator.entries.derivation import Callback
 from memory.orchestrator.maintenance.sweeps import SweepReport
@@ -74,7 +73,6 @@ from memory.orchestrator.retrieval.search import MixedResult, SearchResult
 from memory.orchestrator.storage.budgets import Allowance
 from memory.orchestrator.storage.deliveries import Consistency
 from memory.orchestrator.trust.gates import RecallGate, WriteGate
-from memory.policies.entry_query import Scalar
 from memory.policies.promotion import Policy
 from memory.policies.window_exit import ELSEWHERE, WindowExitFunction
 from memory.ports.advisor import Advisor, Prompt, Reranker
@@ -411,36 +409,7 @@ class Memory(AsyncContext):
 
     # -- writing -----------------------------------------------------------------------
 
-    async def write(
-        self,
-        content: str = "",
-        *,
-        scope: Scope | str,
-        type: EntryType | str = EntryType.CONTEXT,  # noqa: A002 - the field's own name
-        title: str | None = None,
-        source: str | None = None,
-        tags: Sequence[str] = (),
-        metadata: Metadata | None = None,
-        confidence: float | None = None,
-        created_at: Moment | None = None,
-        expires_at: Moment | timedelta | None = None,
-        conversation_id: str | None = None,
-        number_in_conversation: int | None = None,
-        speaker: str | None = None,
-        artifact_id: str | None = None,
-        agent: str | None = None,
-        run: str | None = None,
-        origins: Sequence[str] = (),
-        key: str | None = None,
-        revive: bool = False,
-        consistency: Consistency | None = None,
-        supersedes: str | Sequence[str] = (),
-        if_exists: Literal["error", "replace"] = "error",
-        detect_conflicts: bool = False,
-        resolve: Resolver | None = None,
-        auto_tag: bool | None = None,
-        auto_supersede: bool | None = None,
-    ) -> Entry:
+    async def write(self, content: str = "", *, scope: Scope | str, **options: Unpack[WriteOptions]) -> Entry:
         """Store one entry, and return it as stored.
 
         The call returns once the entry's primary store has it. From then on, a search
@@ -493,6 +462,12 @@ class Memory(AsyncContext):
         `detect_conflicts`, the advisor supersedes nothing.
 
         Args:
+            content: The text; it may be empty with a title or an artifact.
+            scope: Whom or what the entry belongs to, such as `"user:ada"`.
+            type: The kind of knowledge, `"context"` by default; see `EntryType`.
+            title: A short name, which weighs more in a search than the text.
+            tags: Labels to filter and boost by.
+            metadata: JSON of your own, to filter by.
             source: Where the content comes from.
             confidence: A number from 0 to 1, for promotion rules with
                 `confidence_at_least`. It is stored in `metadata["confidence"]`, and
@@ -522,36 +497,7 @@ class Memory(AsyncContext):
                 would be superseded was retired meanwhile.
             RejectedByGate: The write gate or a blocked source refused the entry.
         """
-        draft = EntryDraft(
-            scope=scope_of(scope),
-            content=content,
-            type=type,
-            title=title,
-            source=source,
-            tags=tags,
-            metadata=metadata,
-            confidence=confidence,
-            created_at=created_at,
-            expires_at=expires_at,
-            conversation_id=conversation_id,
-            number_in_conversation=number_in_conversation,
-            speaker=speaker,
-            artifact_id=artifact_id,
-            agent=agent,
-            run=run,
-            origins=origins,
-            key=key,
-        )
-        mode: WriteMode = {
-            "revive": revive,
-            "consistency": consistency,
-            "supersedes": supersedes,
-            "if_exists": if_exists,
-            "detect_conflicts": detect_conflicts,
-            "resolve": resolve,
-            "auto_tag": auto_tag,
-            "auto_supersede": auto_supersede,
-        }
+        draft, mode = split_options(scope_of(scope), content, options)
         return await self._access.write(draft, mode)
 
     async def write_with_report(
@@ -718,24 +664,7 @@ class Memory(AsyncContext):
             self._engine.accesses.note(self.tenant, [entry.id])
         return None if entry is None else await self._access.with_artifact(entry)
 
-    async def retrieve(
-        self,
-        scope: Scope | str,
-        *,
-        tags: Sequence[str] | None = None,
-        any_tags: Sequence[str] | None = None,
-        types: Sequence[EntryType | str] | None = None,
-        metadata: Mapping[str, Scalar] | None = None,
-        since: Moment | None = None,
-        before: Moment | None = None,
-        limit: int | None = None,
-        order: Literal["newest", "oldest"] = "newest",
-        include_narrower: bool = False,
-        session_id: str | None = None,
-        as_of: Moment | None = None,
-        known_at: Moment | None = None,
-        cursor: str | None = None,
-    ) -> EntryPage:
+    async def retrieve(self, scope: Scope | str, **options: Unpack[RetrieveOptions]) -> EntryPage:
         """List the entries of a scope by age; 20 by default.
 
         The list's `cursor` asks for the next page of the same question; it is None at
@@ -764,39 +693,11 @@ class Memory(AsyncContext):
         Raises:
             StoreUnavailable: No store that was asked answered.
         """
-        asked = self._access.entry_query(
-            scope,
-            tags=tags,
-            any_tags=any_tags,
-            types=types,
-            metadata=metadata,
-            since=since,
-            before=before,
-            limit=limit,
-            unless_told=RETRIEVE_LIMIT,
-            order=order,
-            include_narrower=include_narrower,
-            session_id=session_id,
-            as_of=as_of,
-            known_at=known_at,
-            cursor=cursor,
-        )
+        asked = self._access.entry_query(scope, unless_told=RETRIEVE_LIMIT, **options)
         return await self._engine.browser.browse(asked)
 
     async def browse(
-        self,
-        scope: Scope | str | Sequence[Scope | str] | None = None,
-        *,
-        conversation: str | None = None,
-        types: Sequence[EntryType | str] | None = None,
-        tags: Sequence[str] | None = None,
-        since: Moment | None = None,
-        updated_before: Moment | None = None,
-        as_of: Moment | None = None,
-        known_at: Moment | None = None,
-        include_retired: bool = False,
-        limit: int | None = None,
-        cursor: str | None = None,
+        self, scope: Scope | str | Sequence[Scope | str] | None = None, **options: Unpack[BrowseOptions]
     ) -> EntryPage:
         """List the active entries of the tenant, or of scopes, by their last change.
 
@@ -834,20 +735,7 @@ class Memory(AsyncContext):
             StoreUnavailable: No store that was asked answered.
         """
         asked = self._access.entry_query(
-            scope,
-            limit=limit,
-            unless_told=BROWSE_LIMIT,
-            along="updated_at",
-            conversation=conversation,
-            types=types,
-            tags=tags,
-            since=since,
-            updated_before=updated_before,
-            as_of=as_of,
-            known_at=known_at,
-            include_retired=include_retired,
-            cursor=cursor,
-            anywhere=scope is None,
+            scope, unless_told=BROWSE_LIMIT, along="updated_at", anywhere=scope is None, **options
         )
         return await self._engine.browser.browse(asked)
 
@@ -876,24 +764,8 @@ class Memory(AsyncContext):
         query: str,
         *,
         scope: Scope | str | Sequence[Scope | str],
-        limit: int | None = None,
-        mode: Literal["hybrid", "lexical", "semantic"] = "hybrid",
-        boost: SearchBoost | None = None,
-        filter: SearchFilter | None = None,  # noqa: A002 - the usual word for it
-        min_relevance: float | None = None,
-        since: Moment | None = None,
-        include_narrower: bool = False,
-        session_id: str | None = None,
-        as_of: Moment | None = None,
-        known_at: Moment | None = None,
-        intent: bool = True,
-        age_decay: bool = True,
-        half_life: timedelta | float | None = None,
-        decay_floor: float | None = None,
-        explain: bool = False,
-        expand: bool = False,
-        rerank: bool | Literal["two-stage"] = False,
         messages: bool = False,
+        **options: Unpack[SearchOptions],
     ) -> SearchResult | MixedResult:
         """Return the entries that answer best, of one scope or several.
 
@@ -942,30 +814,8 @@ class Memory(AsyncContext):
                 (`relevance` is None there).
             StoreUnavailable: No store that was asked answered.
         """
-        return await self._access.search(
-            query,
-            scope,
-            limit=limit,
-            mode=mode,
-            filter=filter,
-            min_relevance=min_relevance,
-            preferred=preferences(
-                boost,
-                intent=intent,
-                age_decay=age_decay,
-                half_life=half_life,
-                decay_floor=decay_floor,
-            ),
-            since=since,
-            include_narrower=include_narrower,
-            session_id=session_id,
-            as_of=as_of,
-            known_at=known_at,
-            explain=explain,
-            expand=expand,
-            rerank=rerank,
-            messages=messages,
-        )
+        preferred, others = split_search(options)
+        return await self._access.search(query, scope, preferred=preferred, messages=messages, **others)
 
     async def search_messages(
         self,

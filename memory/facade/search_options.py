@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Literal, TypedDict, get_args
+from typing import Any, Literal, TypedDict, cast, get_args
 
 from memory.domain import validation
 from memory.domain.entry import EntryType
@@ -78,6 +78,39 @@ class SearchOptions(TypedDict, total=False):
     rerank: bool | Literal["two-stage"]
 
 
+class RetrieveOptions(TypedDict, total=False):
+    """The arguments of `retrieve` besides the scope."""
+
+    tags: Sequence[str] | None
+    any_tags: Sequence[str] | None
+    types: Sequence[EntryType | str] | None
+    metadata: Mapping[str, Scalar] | None
+    since: Moment | None
+    before: Moment | None
+    limit: int | None
+    order: Literal["newest", "oldest"]
+    include_narrower: bool
+    session_id: str | None
+    as_of: Moment | None
+    known_at: Moment | None
+    cursor: str | None
+
+
+class BrowseOptions(TypedDict, total=False):
+    """The arguments of `browse` besides the scope."""
+
+    conversation: str | None
+    types: Sequence[EntryType | str] | None
+    tags: Sequence[str] | None
+    since: Moment | None
+    updated_before: Moment | None
+    as_of: Moment | None
+    known_at: Moment | None
+    include_retired: bool
+    limit: int | None
+    cursor: str | None
+
+
 def filter_of(given: SearchFilter | None) -> SearchFilter:
     """Return the filter with every key known. Its values are not checked here."""
     if given is None:
@@ -124,13 +157,23 @@ def metadata_of(field: str, given: Mapping[str, Scalar] | None) -> tuple[tuple[s
     return tuple(checked.items())
 
 
+_PREFERENCES = frozenset({"boost", "intent", "age_decay", "half_life", "decay_floor"})
+
+
+def split_search(options: SearchOptions) -> tuple[Preferences, dict[str, Any]]:
+    """Split the options of a search into checked preferences and all others."""
+    preferred = {name: value for name, value in options.items() if name in _PREFERENCES}
+    others = {name: value for name, value in options.items() if name not in _PREFERENCES}
+    return preferences(**cast("Any", preferred)), others
+
+
 def preferences(
     boost: SearchBoost | None = None,
     *,
-    intent: bool,
-    age_decay: bool,
-    half_life: timedelta | float | None,
-    decay_floor: float | None,
+    intent: bool = True,
+    age_decay: bool = True,
+    half_life: timedelta | float | None = None,
+    decay_floor: float | None = None,
 ) -> Preferences:
     """Check the boosts and the ageing of a search, and return them.
 

@@ -21,21 +21,8 @@ IfExists: TypeAlias = Literal["error", "replace"]
 """The behaviour of a write whose key holds an entry with other content."""
 
 
-class WriteMode(TypedDict, total=False):
-    """The arguments that say how to write an entry; see `Memory.write`."""
-
-    revive: bool
-    consistency: Consistency | None
-    supersedes: str | Sequence[str]
-    if_exists: IfExists
-    detect_conflicts: bool
-    resolve: Resolver | None
-    auto_tag: bool | None
-    auto_supersede: bool | None
-
-
-class WriteOptions(WriteMode, total=False):
-    """All arguments of `write` besides the text and the scope."""
+class EntryFields(TypedDict, total=False):
+    """The arguments that become fields of the entry; see `Memory.write`."""
 
     type: EntryType | str
     title: str | None
@@ -55,6 +42,23 @@ class WriteOptions(WriteMode, total=False):
     key: str | None
 
 
+class WriteMode(TypedDict, total=False):
+    """The arguments that say how to write an entry; see `Memory.write`."""
+
+    revive: bool
+    consistency: Consistency | None
+    supersedes: str | Sequence[str]
+    if_exists: IfExists
+    detect_conflicts: bool
+    resolve: Resolver | None
+    auto_tag: bool | None
+    auto_supersede: bool | None
+
+
+class WriteOptions(EntryFields, WriteMode, total=False):
+    """All arguments of `write` besides the text and the scope."""
+
+
 def check_resolver(resolve: Resolver | None, *, detects: bool) -> None:
     """Raise `InvalidInput` unless `resolve` is None or a function that will be called."""
     if resolve is None:
@@ -65,11 +69,7 @@ def check_resolver(resolve: Resolver | None, *, detects: bool) -> None:
 
 
 def split_options(scope: Scope, content: str, options: WriteOptions) -> tuple[EntryDraft, WriteMode]:
-    """Split the options of a write into a checked draft and the mode.
-
-    Raises `InvalidInput` for a name that `write` does not take.
-    """
-    check_write_names("Memory.write_with_report", options, "wait")
+    """Split the options of a write into a checked draft and the mode."""
     fields = {name: value for name, value in options.items() if name not in WriteMode.__annotations__}
     mode = {name: value for name, value in options.items() if name in WriteMode.__annotations__}
     return EntryDraft(**{**fields, "scope": scope, "content": content}), cast("WriteMode", mode)

@@ -91,6 +91,8 @@ from memory.facade.runtime.access import (
     Scopes,
 )
 from memory.facade.search_options import (
+    BrowseOptions,
+    RetrieveOptions,
     SearchOptions,
 )
 from memory.facade.transfer.backups import Backup
@@ -118,7 +120,6 @@ from memory.orchestrator.tiering.plan import Plan
 from memory.orchestrator.tiering.promotion import PromotionReport
 from memory.orchestrator.trust.gates import RecallGate, WriteGate
 from memory.policies.compaction_thresholds import WindowPolicy
-from memory.policies.entry_query import Scalar
 from memory.policies.list_compaction import CompactionSettings
 from memory.policies.promotion import Policy
 from memory.policies.window_exit import WindowExitFunction
@@ -187,36 +188,7 @@ class BlockingMemory:
     ) -> None: ...
     def for_tenant(self, tenant: str) -> BlockingMemory: ...
     def scoped(self, scope: Scope | str) -> BlockingScopedMemory: ...
-    def write(
-        self,
-        content: str = ...,
-        *,
-        scope: Scope | str,
-        type: EntryType | str = ...,
-        title: str | None = ...,
-        source: str | None = ...,
-        tags: Sequence[str] = ...,
-        metadata: Metadata | None = ...,
-        confidence: float | None = ...,
-        created_at: Moment | None = ...,
-        expires_at: Moment | timedelta | None = ...,
-        conversation_id: str | None = ...,
-        number_in_conversation: int | None = ...,
-        speaker: str | None = ...,
-        artifact_id: str | None = ...,
-        agent: str | None = ...,
-        run: str | None = ...,
-        origins: Sequence[str] = ...,
-        key: str | None = ...,
-        revive: bool = ...,
-        consistency: Consistency | None = ...,
-        supersedes: str | Sequence[str] = ...,
-        if_exists: Literal["error", "replace"] = ...,
-        detect_conflicts: bool = ...,
-        resolve: Resolver | None = ...,
-        auto_tag: bool | None = ...,
-        auto_supersede: bool | None = ...,
-    ) -> Entry: ...
+    def write(self, content: str = ..., *, scope: Scope | str, **options: Unpack[WriteOptions]) -> Entry: ...
     def write_with_report(
         self,
         content: str = ...,
@@ -255,38 +227,9 @@ class BlockingMemory:
     def get(
         self, entry_id: str, *, as_of: Moment | None = ..., known_at: Moment | None = ...
     ) -> Entry | None: ...
-    def retrieve(
-        self,
-        scope: Scope | str,
-        *,
-        tags: Sequence[str] | None = ...,
-        any_tags: Sequence[str] | None = ...,
-        types: Sequence[EntryType | str] | None = ...,
-        metadata: Mapping[str, Scalar] | None = ...,
-        since: Moment | None = ...,
-        before: Moment | None = ...,
-        limit: int | None = ...,
-        order: Literal["newest", "oldest"] = ...,
-        include_narrower: bool = ...,
-        session_id: str | None = ...,
-        as_of: Moment | None = ...,
-        known_at: Moment | None = ...,
-        cursor: str | None = ...,
-    ) -> EntryPage: ...
+    def retrieve(self, scope: Scope | str, **options: Unpack[RetrieveOptions]) -> EntryPage: ...
     def browse(
-        self,
-        scope: Scope | str | Sequence[Scope | str] | None = ...,
-        *,
-        conversation: str | None = ...,
-        types: Sequence[EntryType | str] | None = ...,
-        tags: Sequence[str] | None = ...,
-        since: Moment | None = ...,
-        updated_before: Moment | None = ...,
-        as_of: Moment | None = ...,
-        known_at: Moment | None = ...,
-        include_retired: bool = ...,
-        limit: int | None = ...,
-        cursor: str | None = ...,
+        self, scope: Scope | str | Sequence[Scope | str] | None = ..., **options: Unpack[BrowseOptions]
     ) -> EntryPage: ...
     @overload
     def search(
@@ -347,35 +290,7 @@ class BlockingScopedMemory:
     def __init__(self, access: Access, scope: Scope) -> None: ...
     @property
     def scope(self) -> Scope: ...
-    def write(
-        self,
-        content: str = ...,
-        *,
-        type: EntryType | str = ...,
-        title: str | None = ...,
-        source: str | None = ...,
-        tags: Sequence[str] = ...,
-        metadata: Metadata | None = ...,
-        confidence: float | None = ...,
-        created_at: Moment | None = ...,
-        expires_at: Moment | timedelta | None = ...,
-        conversation_id: str | None = ...,
-        number_in_conversation: int | None = ...,
-        speaker: str | None = ...,
-        artifact_id: str | None = ...,
-        agent: str | None = ...,
-        run: str | None = ...,
-        origins: Sequence[str] = ...,
-        key: str | None = ...,
-        revive: bool = ...,
-        consistency: Consistency | None = ...,
-        supersedes: str | Sequence[str] = ...,
-        if_exists: Literal["error", "replace"] = ...,
-        detect_conflicts: bool = ...,
-        resolve: Resolver | None = ...,
-        auto_tag: bool | None = ...,
-        auto_supersede: bool | None = ...,
-    ) -> Entry: ...
+    def write(self, content: str = ..., **options: Unpack[WriteOptions]) -> Entry: ...
     def write_with_report(
         self,
         content: str = ...,
@@ -383,37 +298,8 @@ class BlockingScopedMemory:
         wait: timedelta | float | str | None = ...,
         **options: Unpack[WriteOptions],
     ) -> WriteReport: ...
-    def retrieve(
-        self,
-        *,
-        tags: Sequence[str] | None = ...,
-        any_tags: Sequence[str] | None = ...,
-        types: Sequence[EntryType | str] | None = ...,
-        metadata: Mapping[str, Scalar] | None = ...,
-        since: Moment | None = ...,
-        before: Moment | None = ...,
-        limit: int | None = ...,
-        order: Literal["newest", "oldest"] = ...,
-        include_narrower: bool = ...,
-        session_id: str | None = ...,
-        as_of: Moment | None = ...,
-        known_at: Moment | None = ...,
-        cursor: str | None = ...,
-    ) -> EntryPage: ...
-    def browse(
-        self,
-        *,
-        conversation: str | None = ...,
-        types: Sequence[EntryType | str] | None = ...,
-        tags: Sequence[str] | None = ...,
-        since: Moment | None = ...,
-        updated_before: Moment | None = ...,
-        as_of: Moment | None = ...,
-        known_at: Moment | None = ...,
-        include_retired: bool = ...,
-        limit: int | None = ...,
-        cursor: str | None = ...,
-    ) -> EntryPage: ...
+    def retrieve(self, **options: Unpack[RetrieveOptions]) -> EntryPage: ...
+    def browse(self, **options: Unpack[BrowseOptions]) -> EntryPage: ...
     @overload
     def search(
         self, query: str, *, messages: Literal[False] = ..., **options: Unpack[SearchOptions]

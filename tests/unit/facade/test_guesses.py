@@ -534,6 +534,8 @@ def public_parameters() -> dict[str, list[Any]]:
                     hints = get_type_hints(method)
                 except NameError:  # a type that only type checkers import
                     hints = {}
+                for options in get_args(hints.get("options")):
+                    hints |= get_type_hints(options)
                 for parameter in inspect.signature(method).parameters:
                     found.setdefault(parameter, []).append(hints.get(parameter))
     return found
