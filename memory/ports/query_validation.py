@@ -1,9 +1,8 @@
-"""What may be asked: limits, orders and filters that every store refuses or answers
-alike.
+"""Checks questions: limits, orders and filters that all stores refuse or answer alike.
 
-`BaseStore` asks here before an adapter is called, so no adapter meets a filter too deep
-to be walked, a value that its field cannot have, or a `StartsWith`, which is asked as a
-range of texts. `memory.ports.contract.refusals` has the table that the contract holds
+`BaseStore` checks before it calls an adapter. So an adapter never gets a filter that is
+too deep, or a value that its field cannot have. It gets a range of texts in place of
+`StartsWith`. `memory.ports.contract.refusals` has the table that the contract holds
 every store to.
 """
 
@@ -42,7 +41,7 @@ from memory.ports.query import (
 from memory.ports.record_validation import id_problem, text_problem, value_problem, vector_problem
 
 MAX_REACH = 16
-"""The farthest that a neighbour may stand."""
+"""The greatest distance of a neighbour."""
 _LAST = "\U0010ffff"
 _UNORDERED = (FieldType.TAGS, FieldType.BYTES)
 
@@ -103,7 +102,7 @@ def check_candidates(asked: Candidates) -> None:
 
 
 def type_of(collection: Collection, field: str) -> FieldType:
-    """The type of a system field or a declared one; another is refused."""
+    """Return the type of a system or declared field; refuse any other field."""
     kind = SYSTEM_TYPES.get(field)
     if kind is not None:
         return kind
@@ -114,14 +113,16 @@ def type_of(collection: Collection, field: str) -> FieldType:
 
 
 def prepare_filter(collection: Collection, part: Condition | None) -> Condition | None:
-    """The filter as adapters are asked it: bounded, of known fields and fit values,
-    without `StartsWith`. Anything else is refused by name.
+    """Return the filter in the form that adapters receive.
+
+    It is bounded, names known fields with valid values, and has no `StartsWith`. Any
+    other filter is refused by name.
     """
     return None if part is None else _Checker(collection).prepare(part, MAX_FILTER_DEPTH)
 
 
 class _Checker:
-    """Walks one filter, counting."""
+    """Walks one filter, and counts its parts and values."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
@@ -199,22 +200,24 @@ class _Checker:
 
 
 def text_range(part: StartsWith) -> Condition:
-    """The texts from the prefix up to the first that is behind all that begin with it,
-    by code points; every text, where there is none behind.
+    """Return the range of texts that begin with the prefix, by code points.
+
+    The range has no upper end if no text sorts behind all of these.
     """
     start, end = Ge(part.field, part.prefix), behind_prefix(part.prefix)
     return start if end is None else And((start, Lt(part.field, end)))
 
 
 def behind_prefix(prefix: str) -> str | None:
-    """The first text behind all that begin with the prefix, by code points; None where
-    there is none behind.
+    """Return the first text that sorts behind all texts with the prefix.
+
+    Texts are compared by code points. None if there is no such text.
     """
     room = prefix.rstrip(_LAST)
     return room[:-1] + _next(room[-1]) if room else None
 
 
 def _next(character: str) -> str:
-    """The character behind this one. Halves of surrogate pairs are none."""
+    """Return the next character, skipping halves of surrogate pairs."""
     code = ord(character) + 1
     return chr(0xE000 if 0xD800 <= code <= 0xDFFF else code)
