@@ -90,8 +90,7 @@ def _calls(store: Store) -> dict[str, Call]:
 
 @asynccontextmanager
 async def _open_with_short_timeouts(harness: Harness, store: Store) -> AsyncIterator[Store]:
-    """Return a store with short timeouts, open connections and the data of `_calls`.
-    """
+    """Return a store with short timeouts, connections and the data of `_calls`."""
     roles = {8: Role.CACHED}
     standing = [
         record(n, body={"n": "old"}, role=roles.get(n, Role.HOME), texts={"content": "lantern"}) for n in HELD
@@ -143,8 +142,7 @@ FAILURES = {"frozen": _freeze, "dead": _take_away}
 
 
 async def _in_time(harness: Harness, what: str, call: Awaitable[object]) -> object:
-    """Return the call's result or error; fail if it exceeds the `patience`.
-    """
+    """Return the call's result or error; fail if it exceeds `patience`."""
     asked = asyncio.ensure_future(call)
     await asyncio.wait([asked], timeout=harness.patience.total_seconds())
     if not asked.done():
