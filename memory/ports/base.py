@@ -241,13 +241,13 @@ class BaseStore(ABC):
         check_limit(query.limit)
         if query.types != {RowType.RECORD} and not isinstance(query.where, Everywhere):
             raise InvalidInput(
-                "types", "marks and tombstones are listed everywhere or not at all: they name no scope"
+                "types", "marks and tombstones name no scope; list them with `where=Everywhere()`"
             )
         if query.select is None:
             return await self._work(self._query(query))
         check_select(query.collection, query.select)
         if query.types != {RowType.RECORD}:
-            raise InvalidInput("select", "marks and tombstones have no heads")
+            raise InvalidInput("select", "marks and tombstones have no heads; ask without `select`")
         page = await self._work(self._query(query))
         if not page.records:
             return page
@@ -317,7 +317,7 @@ class BaseStore(ABC):
         check_limit(limit)
         check_prefix("prefix", prefix)
         if not isinstance(where, Tenant | Everywhere):
-            raise InvalidInput("where", "takes a tenant or everywhere")
+            raise InvalidInput("where", "takes Tenant or Everywhere")
         after = None if cursor is None else decode_partition(cursor)
         found = await self._work(self._partitions(where, prefix, after, limit + 1))
         page = tuple(found[:limit])

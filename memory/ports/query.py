@@ -36,7 +36,7 @@ class Partitions:
         if not self.partitions:
             raise InvalidInput("where", "name at least one partition")
         if len({p.tenant for p in self.partitions}) > 1:
-            raise InvalidInput("where", "partitions of several tenants cannot be asked together")
+            raise InvalidInput("where", "name partitions of one tenant, and ask for each tenant separately")
 
     @property
     def tenant(self) -> str:

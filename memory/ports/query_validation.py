@@ -60,7 +60,7 @@ def check_prefix(name: str, prefix: object) -> None:
 
 def check_order(collection: Collection, order: Sequence[Order]) -> None:
     if len(order) > MAX_ORDERS:
-        raise InvalidInput("order", f"has more than {MAX_ORDERS} fields")
+        raise InvalidInput("order", f"has {len(order)} fields; order by at most {MAX_ORDERS}")
     for by in order:
         if type_of(collection, by.field) in _UNORDERED:
             raise InvalidInput(by.field, "tags and bytes have no order")
@@ -77,28 +77,28 @@ def check_select(collection: Collection, select: object) -> None:
 
 def check_candidates(asked: Candidates) -> None:
     if isinstance(asked.where, Everywhere):
-        raise InvalidInput("where", "takes partitions or a tenant")
+        raise InvalidInput("where", "takes partitions or a tenant, not everywhere")
     check_limit(asked.limit)
     check_select(asked.collection, asked.select)
     if asked.select & {WORDS, VECTOR}:
-        raise InvalidInput("select", "takes fields: counts and vectors have columns of their own")
+        raise InvalidInput("select", "takes fields; counts and vectors have columns of their own")
     if asked.near is not None and (problem := vector_problem(asked.near)):
         raise InvalidInput("vector", problem)
     if asked.dimensions < 0:
-        raise InvalidInput("dimensions", "cannot be fewer than none")
+        raise InvalidInput("dimensions", "must be 0 or more")
     if len(set(asked.counted)) != len(asked.counted):
-        raise InvalidInput("counted", "names a stem twice")
+        raise InvalidInput("counted", "names a stem twice; name each once")
     if len(asked.among) > MAX_LIMIT:
-        raise InvalidInput("among", f"names more than {MAX_LIMIT} records")
+        raise InvalidInput("among", f"names {len(asked.among)} records; name at most {MAX_LIMIT}")
     if problem := next((p for one in asked.among if (p := id_problem(one))), ""):
         raise InvalidInput("among", problem)
     if (around := asked.around) is not None:
         if type_of(asked.collection, around.group) is not FieldType.TEXT or around.group == "id":
-            raise InvalidInput("around", "groups by a text field, and not the id")
+            raise InvalidInput("around", "`group` must be a text field other than the id")
         if type_of(asked.collection, around.number) is not FieldType.INTEGER:
-            raise InvalidInput("around", "numbers by an integer field")
+            raise InvalidInput("around", "`number` must be an integer field")
         if not 1 <= around.reach <= MAX_REACH:
-            raise InvalidInput("around", f"reaches from 1 to {MAX_REACH}")
+            raise InvalidInput("around", f"`reach` must be from 1 to {MAX_REACH}")
 
 
 def type_of(collection: Collection, field: str) -> FieldType:
@@ -133,7 +133,7 @@ class _Checker:
             raise InvalidInput("filter", f"nests deeper than {MAX_FILTER_DEPTH} levels")
         self._parts += 1
         if self._parts > MAX_FILTER_PARTS:
-            raise InvalidInput("filter", f"has more than {MAX_FILTER_PARTS} parts")
+            raise InvalidInput("filter", f"has more than {MAX_FILTER_PARTS} parts; split it")
         match part:
             case And(parts) | Or(parts):
                 made = tuple([self.prepare(p, room - 1) for p in parts])
@@ -158,7 +158,7 @@ class _Checker:
                 type_of(self._collection, field)
             case Has(field, tag):
                 if type_of(self._collection, field) is not FieldType.TAGS:
-                    raise InvalidInput(field, "Has asks for a tags field")
+                    raise InvalidInput(field, "Has needs a tags field; use Eq or In for other fields")
                 self._check_values(field, FieldType.TEXT, (tag,))
             case In(field, values):
                 if not isinstance(values, tuple):
@@ -171,22 +171,22 @@ class _Checker:
                 if kind in _UNORDERED:
                     raise InvalidInput(field, "tags and bytes have no order")
                 if field == "id":
-                    raise InvalidInput(field, "takes Eq and In, no ranges")
+                    raise InvalidInput(field, "ids have no ranges; use Eq or In")
                 self._check_values(field, kind, (value,))
             case _:
-                raise InvalidInput("filter", f"takes parts of filters, not {type(part).__name__}")
+                raise InvalidInput("filter", f"takes conditions such as Eq or And, not {type(part).__name__}")
 
     def _check_prefix(self, field: str, prefix: object) -> None:
         if field == "id" or type_of(self._collection, field) is not FieldType.TEXT:
-            raise InvalidInput(field, "StartsWith asks for a text field, and not the id")
+            raise InvalidInput(field, "StartsWith needs a text field other than the id")
         if prefix is None:
-            raise InvalidInput(field, "StartsWith takes text, not NoneType")
+            raise InvalidInput(field, "StartsWith takes text, not None")
         self._check_values(field, FieldType.TEXT, (prefix,))
 
     def _check_values(self, field: str, kind: FieldType, values: Sequence[object]) -> None:
         self._values += len(values)
         if self._values > MAX_FILTER_VALUES:
-            raise InvalidInput("filter", f"has more than {MAX_FILTER_VALUES} values")
+            raise InvalidInput("filter", f"has more than {MAX_FILTER_VALUES} values; split it")
         if field == "id":
             if problem := next((p for value in values if value is not None and (p := id_problem(value))), ""):
                 raise InvalidInput("filter", problem)
