@@ -147,7 +147,7 @@ class Harness:
         Derived data are words, counts, or a cache that outlives the store. The store is
         closed meanwhile. Only for stores that derive data.
         """
-        raise NotImplementedError(f"{type(self).__name__} derives nothing that could be damaged")
+        raise NotImplementedError(f"{type(self).__name__} must implement damage_derived()")
 
     def another(self, folder: Path) -> Self:
         """Return a harness like this for another store, in an empty folder."""
@@ -166,7 +166,7 @@ class Harness:
         and may be another than before. Implement it if making a store takes long: tests
         then reuse stores.
         """
-        raise NotImplementedError(f"{type(self).__name__} makes each store anew")
+        raise NotImplementedError(f"{type(self).__name__} must implement clear()")
 
     @classmethod
     def has_files(cls) -> bool:
@@ -174,7 +174,7 @@ class Harness:
 
     def files(self, store: Store) -> Sequence[Path]:
         """Return the files and folders with the store's data, readable by the test."""
-        raise NotImplementedError(f"{type(self).__name__} names no files")
+        raise NotImplementedError(f"{type(self).__name__} must implement files()")
 
     @classmethod
     def has_address(cls) -> bool:
@@ -185,7 +185,7 @@ class Harness:
 
         The other process uses the installed adapter for the URL's scheme.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no address")
+        raise NotImplementedError(f"{type(self).__name__} must implement address()")
 
     async def outlast_loss_window(self, store: Store) -> None:
         """Wait until the server's death can lose none of the writes so far.
@@ -271,7 +271,7 @@ class Harness:
 
         Use a small disk, or limit the server's memory.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no small disk")
+        raise NotImplementedError(f"{type(self).__name__} must implement make_with_limited_space()")
 
     async def make_room(self, store: Store) -> None:
         """Give the store of `make_with_limited_space` space again."""

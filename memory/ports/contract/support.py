@@ -77,7 +77,7 @@ def release(n: int = 1, version: int = 1, to: str = "mid", **parts: Any) -> Rele
 async def one(store: Store, write: Write) -> Outcome:
     """Apply one write and return its outcome."""
     outcomes = await store.apply([write])
-    assert len(outcomes) == 1, "apply answers once for each write"
+    assert len(outcomes) == 1, "apply must return one outcome for each write"
     return outcomes[0]
 
 
@@ -99,7 +99,7 @@ async def fetch_stored(
 ) -> Stored | None:
     """Return the stored item of the n-th key."""
     answers = await store.get(collection, [key_of(n, at)])
-    assert len(answers) == 1, "get answers once for each key"
+    assert len(answers) == 1, "get must return one answer for each key"
     return answers[0]
 
 
@@ -108,19 +108,19 @@ async def fetch_record(
 ) -> Record:
     """Return the live record that the n-th key must have."""
     stored = await fetch_stored(store, n, at, collection)
-    assert isinstance(stored, Record), f"a live record must stand here, not {stored}"
+    assert isinstance(stored, Record), f"expected a live record here, got {stored}"
     return stored
 
 
 async def fetch_mark(store: Store, n: int = 1) -> Mark:
     stored = await fetch_stored(store, n)
-    assert isinstance(stored, Mark), f"a mark must stand here, not {stored}"
+    assert isinstance(stored, Mark), f"expected a mark here, got {stored}"
     return stored
 
 
 async def fetch_tombstone(store: Store, n: int = 1) -> Tombstone:
     stored = await fetch_stored(store, n)
-    assert isinstance(stored, Tombstone), f"a tombstone must stand here, not {stored}"
+    assert isinstance(stored, Tombstone), f"expected a tombstone here, got {stored}"
     return stored
 
 
