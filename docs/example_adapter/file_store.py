@@ -1,9 +1,8 @@
-"""A store in under 150 lines of code: one JSON file, written anew at every change.
-The example of docs/adapters.md.
+"""A store in under 150 lines of code: one JSON file, rewritten at every change.
 
-Everything that is decided, filtered, sorted and paged is decided by the library's own
-functions (`memory.ports.batch`, `memory.ports.query_evaluation`): an engine that can do these
-itself is faster, and has to do them to the letter.
+This is the example of docs/adapters.md. The library's own functions decide, filter,
+sort and page (`memory.ports.batch`, `memory.ports.query_evaluation`). An engine that
+can do this itself is faster, and must follow the same rules exactly.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ KINDS: dict[type[Standing], RowType] = {Record: RowType.RECORD, Mark: RowType.MA
 
 
 Text = tuple[str | None, str, int]
-"""What stands under a key: its scope, itself as JSON text (what is read from it is
-nobody else's), and the text's checksum.
-"""
+"""A stored item: its scope, its JSON text, and the text's checksum."""
 Slots = dict[str, dict[Key, Text]]
-"""By collection and key."""
+"""The stored items by collection and key."""
 
 
 class FileStore(BaseStore):
-    """Records in one JSON file, for one process. A call is kept whole or not at all:
-    the file is replaced when its new content is on the disk.
+    """Records in one JSON file, for one process.
+
+    A call is kept whole or not at all: the new file replaces the old one once it is on
+    the disk.
     """
 
     claims = CLAIMS
@@ -140,7 +139,7 @@ class FileStore(BaseStore):
         return StoreError(self.name, f"{self._path}: {error.strerror}") if isinstance(error, OSError) else None
 
     def _matching(self, query: Query) -> tuple[list[Standing], list[Key]]:
-        """What the query asks for, and what it would have to look at and cannot read."""
+        """Return the matching items, and the keys that the query could not read."""
         matching: list[Standing] = []
         corrupt: list[Key] = []
         lets_through = condition(query.filter)
@@ -153,7 +152,7 @@ class FileStore(BaseStore):
         return matching, corrupt
 
     def _idle(self) -> dict[Partition, int]:
-        """The generation of every partition where nothing stands."""
+        """Return the generation of every empty partition."""
         taken = {(key.tenant, scope) for held in self._slots.values() for key, (scope, _, _) in held.items()}
         generations = [(Partition(*json.loads(name)), number) for name, number in self._generations.items()]
         return {p: number for p, number in generations if (p.tenant, p.scope) not in taken}
@@ -162,7 +161,7 @@ class FileStore(BaseStore):
         return {name: dict(held) for name, held in self._slots.items()}, dict(self._generations)
 
     def _keep(self, slots: Slots, generations: dict[str, int]) -> None:
-        """On the disk first, then for readers."""
+        """Write to the disk first, then publish the state to readers."""
         written = {name: {json.dumps([key.tenant, key.id]): text for key, text in held.items()} for name, held in slots.items()}
         beside = self._path.with_suffix(".new")
         with beside.open("w") as file:
@@ -198,7 +197,7 @@ def _is_asked(stands: Standing, query: Query) -> bool:
 
 
 def _held(collection: Collection, stands: Stored | None) -> StoredRow:
-    """What is read under a key, as the resolver takes it."""
+    """Return a stored item in the form that the resolver takes."""
     if isinstance(stands, Corrupt):
         return StoredRow(problem=stands.problem)
     return StoredRow() if stands is None else StoredRow(row_of(collection, stands))

@@ -1,5 +1,6 @@
-"""How the contract gets hold of the example's store: pytest --pyargs
-memory.ports.contract --memory-harness harness:OneFile
+"""The harness of the example's store.
+
+Run it with pytest --pyargs memory.ports.contract --memory-harness harness:OneFile
 """
 
 import json

@@ -1,5 +1,7 @@
-"""How an adapter makes itself known: an object of this type under the entry-point group
-`memory.adapters`, named by its URL scheme.
+"""The registration of an adapter.
+
+An adapter is an `Adapter` object in the entry-point group `memory.adapters`, named by
+its URL scheme.
 """
 
 from __future__ import annotations
@@ -17,11 +19,14 @@ Build = Callable[[str, str, Mapping[str, JsonValue]], Store]
 
 
 def built_by(module: str, store: str, *, for_code: Sequence[str] = ()) -> Build:
-    """A `build` that loads the store's module, and with it the driver, only when a
-    store is built: `store(url, name=…, **options)`.
+    """Return a `build` that imports the store's module when a store is built.
 
-    `for_code` names what else the constructor takes (thresholds, a client): no
-    configuration can give it.
+    The driver is imported then too. The constructor is called as `store(url, name=…,
+    **options)`.
+
+    Args:
+        for_code: Further arguments of the constructor (thresholds, a client) that no
+            configuration can set.
     """
 
     def build(name: str, url: str, options: Mapping[str, JsonValue]) -> Store:
@@ -36,13 +41,15 @@ def built_by(module: str, store: str, *, for_code: Sequence[str] = ()) -> Build:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """What config needs to build a store: its schemes, what it can do at best (readable
-    without the driver), and how.
+    """The schemes, the capabilities and the constructor of an adapter.
 
-    `build(name, url, options)` returns an unopened store; it does no I/O, and refuses a
-    wrong URL or option as `ConfigError`. `extra` is the extra of this distribution that
-    brings the driver. One that is `planned` is announced and not written yet: opening a
-    memory on it says so (B3).
+    The capabilities are the most that it can do, readable without the driver.
+    `build(name, url, options)` returns an unopened store. It does no I/O, and raises
+    `ConfigError` for a wrong URL or option. `extra` names the extra of this
+    distribution that installs the driver.
+
+    An adapter with `planned` is announced but not written yet. Opening a memory on it
+    says so.
     """
 
     schemes: tuple[str, ...]
@@ -51,6 +58,7 @@ class Adapter:
     extra: str = ""
     planned: bool = False
     backup: str = ""
-    """Module with `back_up(store, file, to)` and `restore(store, source, file,
-    replace=)`; empty if the backend has tools of its own.
+    """The name of the module that backs up and restores the store.
+
+    It has `back_up(store, file, to)` and `restore(store, source, file, replace=)`. Empty if the backend has tools of its own.
     """

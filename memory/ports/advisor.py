@@ -1,5 +1,6 @@
-"""Models that advise: one that answers in words, one that scores texts. No answer and
-no write needs them.
+"""Ports for models that advise: one answers in words, one scores texts.
+
+Both are optional: no answer and no write needs them.
 """
 
 from __future__ import annotations
@@ -11,21 +12,25 @@ from typing import Protocol, Self, runtime_checkable
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What an advisor is asked. `system` is ours alone; what users said and what is
-    stored is quoted in `user`.
+    """The question to an advisor.
+
+    `system` holds only texts of this library. `user` quotes users' messages and stored
+    texts.
     """
 
     system: str
     user: str
 
     def to_messages(self) -> list[dict[str, str]]:
-        """The same as a request to a model."""
+        """Return the prompt as the messages of a model request."""
         return [{"role": "system", "content": self.system}, {"role": "user", "content": self.user}]
 
 
 class Advice(str):
-    """An advisor's answer that says what it cost: `Advice(text, input_tokens=120,
-    output_tokens=8)`. A plain `str` will do where nobody counts.
+    """An advisor's answer with its cost in tokens.
+
+    For example `Advice(text, input_tokens=120, output_tokens=8)`. An advisor may return
+    a plain `str` if nobody counts tokens.
     """
 
     __slots__ = ("input_tokens", "output_tokens")
@@ -41,13 +46,14 @@ class Advice(str):
 
 @runtime_checkable
 class Advisor(Protocol):
-    """A language model. It may fail, and answer anything: what is done with its words
-    is decided by who asked.
+    """A language model.
+
+    It may fail, and may answer anything: the caller decides how to use the answer.
     """
 
     @property
     def model(self) -> str:
-        """What answers say they were made with."""
+        """The model's name that answers report."""
         ...
 
     async def advise(self, prompt: Prompt) -> str: ...
@@ -55,15 +61,18 @@ class Advisor(Protocol):
 
 @runtime_checkable
 class Reranker(Protocol):
-    """Scores texts against a question, such as a cross-encoder does."""
+    """Scores texts against a question, as a cross-encoder does."""
 
     @property
     def model(self) -> str:
-        """What answers say they were made with."""
+        """The model's name that answers report."""
         ...
 
     async def score(self, question: str, texts: Sequence[str]) -> Sequence[float]:
-        """One finite number a text, in their order: the higher, the better it answers.
-        Only their order counts.
+        """Score each text; a higher score means a better answer to the question.
+
+        Returns:
+            One finite number for each text, in their order. Only the order of the
+                numbers counts.
         """
         ...

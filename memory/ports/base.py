@@ -1,9 +1,9 @@
-"""What every adapter shares: arguments are checked against the capabilities, driver
-errors are translated, then the adapter does its part.
+"""The base class of adapters.
 
-An adapter subclasses `BaseStore`, claims in one literal, and implements `_open`,
-`_close`, `_check`, `_get`, `_apply`, `_query`, `_count`, `_search`, `_delete_matching`
-and `_translate`.
+It checks arguments against the capabilities, translates the driver's errors, and calls
+the adapter. An adapter subclasses `BaseStore`, sets `claims` to one literal, and
+implements `_open`, `_close`, `_check`, `_get`, `_apply`, `_query`, `_count`, `_search`,
+`_delete_matching` and `_translate`.
 """
 
 from __future__ import annotations
@@ -64,17 +64,16 @@ Question = TypeVar("Question", Query, Search, Candidates)
 
 
 class BaseStore(ABC):
-    """The public half of a store; see `memory.ports.store.Store` for what each method
-    promises.
-    """
+    """The public methods of a store; `memory.ports.store.Store` documents them."""
 
     claims: ClassVar[Capabilities]
-    """What the adapter can do at best, readable without its driver."""
+    """The most that the adapter can do, readable without its driver."""
 
     notes_format: ClassVar[bool] = False
-    """Whether the adapter keeps the note of the format; see `memory.ports.formats`. It
-    then implements `read_format` and `swap_format`, and its `_open` hands the note that
-    it found to `_take_format`, before it changes anything.
+    """Whether the adapter stores the format note; see `memory.ports.formats`.
+
+    Such an adapter implements `_read_format` and `_swap_format`. Its `_open` passes the
+    note that it found to `_take_format` before it changes anything.
     """
 
     def __init__(self, name: str) -> None:
@@ -84,7 +83,7 @@ class BaseStore(ABC):
         self._opened = False
         self._opening = asyncio.Lock()
         self._calls_under_way = 0
-        """Calls under way, for which `close` waits."""
+        """Calls in progress; `close` waits for them."""
         self._at_rest: asyncio.Future[None] | None = None
         self._format: str | None = None
         self._forks = ForkGuard(self)
@@ -103,22 +102,27 @@ class BaseStore(ABC):
 
     @property
     def data_loss(self) -> str:
-        """What is known of data that it lost since it was opened, a sentence for
-        `degraded`; empty where nothing is. No part of the port.
+        """A sentence for `degraded` on data lost since opening; empty if none is known.
+
+        Not part of the port.
         """
         return ""
 
     @property
     def reads_only(self) -> bool:
-        """Whether it is opened to read only, so that nothing is attempted that nobody
-        asked for, such as counts. No part of the port.
+        """Whether the store is open to read only.
+
+        The library then attempts nothing that nobody asked for, such as counts. Not
+        part of the port.
         """
         return False
 
     @property
     def path(self) -> Path | None:
-        """The file or folder that holds it, absolute, which opening makes; None where
-        there is none. No part of the port: for `doctor`.
+        """The absolute path of the file or folder that holds the store.
+
+        Opening creates it. None if there is none. Not part of the port: `doctor` shows
+        it.
         """
         return None
 
@@ -161,7 +165,7 @@ class BaseStore(ABC):
                 self._forks.release()
 
     async def _rest(self) -> None:
-        """Wait for the calls under way."""
+        """Wait for the calls in progress."""
         while self._calls_under_way:
             self._at_rest = asyncio.get_running_loop().create_future()
             await self._at_rest
@@ -173,19 +177,23 @@ class BaseStore(ABC):
     # -- the note of the format, see `memory.ports.formats` ----------------------------
 
     def _take_format(self, note: str | None) -> None:
-        """Take the note as the opening found it. Raises `FormatMismatch` for a newer
-        format.
+        """Keep the note that `_open` found.
+
+        Raises:
+            FormatMismatch: The note has a newer format.
         """
         FormatNote.parse(self.name, note)
         self._format = note
 
     async def read_format(self) -> str | None:
-        """Read the note; None where there is none yet."""
+        """Read the note; None if there is none yet."""
         return await self._translate_errors(self._read_format())
 
     async def swap_format(self, before: str | None, after: str) -> bool:
-        """Replace the note if it still is `before`, in one step beside other processes;
-        whether it was.
+        """Replace the note if it still is `before`, atomically between processes.
+
+        Returns:
+            Whether the note was replaced.
         """
         return await self._translate_errors(self._swap_format(before, after))
 
@@ -233,13 +241,13 @@ class BaseStore(ABC):
         check_limit(query.limit)
         if query.types != {RowType.RECORD} and not isinstance(query.where, Everywhere):
             raise InvalidInput(
-                "types", "marks and tombstones are listed everywhere or not at all: they name no scope"
+                "types", "marks and tombstones name no scope; list them with `where=Everywhere()`"
             )
         if query.select is None:
             return await self._work(self._query(query))
         check_select(query.collection, query.select)
         if query.types != {RowType.RECORD}:
-            raise InvalidInput("select", "marks and tombstones have no heads")
+            raise InvalidInput("select", "marks and tombstones have no heads; ask without `select`")
         page = await self._work(self._query(query))
         if not page.records:
             return page
@@ -309,7 +317,7 @@ class BaseStore(ABC):
         check_limit(limit)
         check_prefix("prefix", prefix)
         if not isinstance(where, Tenant | Everywhere):
-            raise InvalidInput("where", "takes a tenant or everywhere")
+            raise InvalidInput("where", "takes Tenant or Everywhere")
         after = None if cursor is None else decode_partition(cursor)
         found = await self._work(self._partitions(where, prefix, after, limit + 1))
         page = tuple(found[:limit])
@@ -318,9 +326,7 @@ class BaseStore(ABC):
     # -- upkeep ------------------------------------------------------------------------
 
     async def audit(self, *, repair: bool = False) -> Audit:
-        """What the adapter compares; and whatever else cannot be read, which a query
-        for everything meets.
-        """
+        """Run the adapter's audit, and query everything for unreadable records."""
         self._must_be_open()
         found = await self._work(self._audit(repair))
         damaged = await self._damaged_entries() if self.capabilities.tenant_wide else found.damaged
@@ -359,14 +365,17 @@ class BaseStore(ABC):
     async def _open(self, collections: Sequence[Collection]) -> None: ...
 
     def _end_waiting(self) -> None:  # noqa: B027 - for an adapter whose calls queue
-        """Closing begins, and waits for the calls under way. Those that your engine has
-        not begun may end as `NotOpen`.
+        """Handle the start of closing, which waits for the calls in progress.
+
+        Calls that your engine has not begun may end as `NotOpen`.
         """
 
     @abstractmethod
     async def _close(self) -> None:
-        """No call is under way, unless who closes has given up waiting; and none
-        begins.
+        """Close the backend. No call begins any more.
+
+        No call is in progress either, unless the caller of `close` has given up
+        waiting.
         """
 
     @abstractmethod
@@ -380,8 +389,10 @@ class BaseStore(ABC):
 
     @abstractmethod
     async def _query(self, query: Query) -> Page:
-        """With `select`: heads, or records where whole ones are read in any case. Heads
-        are made of those.
+        """Answer a query.
+
+        With `select`, return heads, or whole records if the adapter reads these anyway.
+        `BaseStore` makes heads of them.
         """
 
     @abstractmethod
@@ -391,27 +402,28 @@ class BaseStore(ABC):
         raise Unsupported("lexical" if isinstance(search.by, Words) else "semantic", store=self.name)
 
     async def _candidates(self, asked: Candidates) -> CandidateColumns:
-        """For an adapter without a way to bring them in one trip."""
+        """Answer by several questions, for an adapter without a single request."""
         return await gather(
             self, asked, await self._statistics(asked) if asked.statistics else none_of(asked)
         )
 
     async def _read_format(self) -> str | None:
-        """For an adapter that notes no format."""
+        """Return no note, for an adapter that stores none."""
         return None
 
     async def _swap_format(self, before: str | None, after: str) -> bool:
         return False
 
     async def _statistics(self, asked: Candidates) -> Statistics:
-        """For an adapter that does not keep them."""
+        """Compute the statistics, for an adapter that does not maintain them."""
         return await count_through(self, asked)
 
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
     ) -> DuePage:
-        """For an adapter without a way to find it in one trip. One that has makes its
-        own cursors.
+        """Answer by several queries, for an adapter without a single request.
+
+        An adapter that overrides this makes its own cursors.
         """
         return await due_by_queries(
             self.query, tuple(self._collections.values()), now, limit, cursor, expired
@@ -425,23 +437,27 @@ class BaseStore(ABC):
     async def _partitions(
         self, where: Tenant | Everywhere, prefix: str, after: Partition | None, limit: int
     ) -> Sequence[tuple[Partition, int]]:
-        """The first so many behind `after`, in order, with their generations. For an
-        adapter that claims `tenant_wide`; one whose engine cannot order them gives all
-        it has to `memory.ports.query_evaluation.first_partitions`.
+        """Return the first `limit` partitions behind `after`, with their generations.
+
+        They are ordered. An adapter that claims `tenant_wide` implements this. If its
+        engine cannot order them, pass all of them to
+        `memory.ports.query_evaluation.first_partitions`.
         """
         raise Unsupported("tenant_wide", store=self.name)
 
     async def _audit(self, repair: bool) -> Audit:
-        """For an adapter that derives nothing from its records."""
+        """Return an empty audit, for an adapter without derived data."""
         return Audit()
 
     async def _vacuum(self) -> int:
-        """For an adapter whose backend gives room back by itself."""
+        """Do nothing, for an adapter whose backend frees space by itself."""
         return 0
 
     async def _idle_partitions(self, limit: int) -> list[tuple[Partition, int]]:
-        """For an adapter that keeps nothing of a partition beyond its records, marks
-        and tombstones: only one without generations does.
+        """Return none, for an adapter that keeps nothing of empty partitions.
+
+        Only an adapter without generations keeps nothing of a partition but its
+        records, marks and tombstones.
         """
         return []
 
@@ -450,15 +466,17 @@ class BaseStore(ABC):
 
     @abstractmethod
     def _translate(self, error: Exception) -> Exception | None:
-        """Our error for a driver's, most specific first; None for what is not the
-        driver's.
+        """Return our error for a driver's, the most specific first.
+
+        None if the error is not the driver's.
         """
 
     # -- checks ------------------------------------------------------------------------
 
     async def _work(self, call: Coroutine[Any, Any, T]) -> T:
-        """What the adapter answers to a call, for whose end `close` waits. One that
-        comes too late does not begin.
+        """Run a call of the adapter; `close` waits for its end.
+
+        After `close`, no call begins.
         """
         if not self._opened:
             call.close()
@@ -472,10 +490,10 @@ class BaseStore(ABC):
                 self._at_rest.set_result(None)
 
     async def _translate_errors(self, call: Awaitable[T]) -> T:
-        """What the adapter answers, with our errors for the driver's. A caller that was
-        cancelled meanwhile ends cancelled, whatever a driver made of it:
-        `asyncio.wait_for`, which drivers use, returns or raises something else when
-        both come at once.
+        """Await the adapter and translate the driver's errors into ours.
+
+        A cancelled call always ends cancelled. `asyncio.wait_for`, which drivers use,
+        may return or raise something else if both happen at once.
         """
         task = asyncio.current_task()
         before = task.cancelling() if task else 0
@@ -507,7 +525,7 @@ class BaseStore(ABC):
             raise Unsupported(flag, store=self.name)
 
     def _prepare_question(self, asked: Question) -> Question:
-        """The question as the adapter is asked it: see `memory.ports.query_validation`."""
+        """Check the question and bring it to the form that adapters receive."""
         self._must_be_declared(asked.collection)
         if isinstance(asked.where, Tenant | Everywhere):
             self._must_offer("tenant_wide")
@@ -518,7 +536,7 @@ class BaseStore(ABC):
         return asked if part is asked.filter else replace(asked, filter=part)
 
     def _refusal(self, write: Write) -> str:
-        """Why this store refuses the write whatever it holds; empty when it does not."""
+        """Return why the store always refuses this write; empty if it does not."""
         if not isinstance(write, RaiseGeneration):
             self._must_be_declared(write.collection)
             if not isinstance(write, Put) or not isinstance(write.when, Always):
@@ -528,7 +546,7 @@ class BaseStore(ABC):
         return self._record_refusal(write.record) if isinstance(write, Put) else ""
 
     def _record_refusal(self, record: Record) -> str:
-        """What only this store's limits forbid."""
+        """Return which limit of this store the record exceeds; empty if none."""
         dims = self.capabilities.max_vector_dims
         if dims is not None and record.vector is not None and len(record.vector) // 4 > dims:
             return (
@@ -544,14 +562,15 @@ _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=s
 
 
 def content_bytes(record: Record) -> int:
-    """The size of what a record says, as `Count` tells it."""
+    """The size of a record's content, as `Count` reports it."""
     content = _as_json([dict(record.fields), dict(record.body), dict(record.texts)])
     return len(content.encode("utf-8", "surrogatepass")) + len(record.vector or b"")
 
 
 def record_bytes(record: Record) -> int:
-    """The size of a record as `max_record_bytes` counts it: what it says and what it
-    owes, which may be as much.
+    """The size of a record as `max_record_bytes` counts it.
+
+    That is its content and its pending steps, which may be as large.
     """
     owed = _as_json([[o.id, o.step, dict(o.data)] for o in record.owed]) if record.owed else ""
     return content_bytes(record) + len(owed.encode("utf-8", "surrogatepass"))

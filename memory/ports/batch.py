@@ -1,12 +1,14 @@
-"""The writes of one call, decided in order on what stands under their keys: for every
-adapter that reads, decides and writes back.
+"""Decides the writes of one call in order.
 
-A `WriteResolver` names the rows to read (`reads`), takes them (`take`) and decides one
-write after the other; each sees those before it (`decide`). Then it names the rows to
-store, the last of each key (`changes`), and the generations that were raised. An
-adapter that holds a lock or a transaction reads, decides and stores, and is done.
-`carry_out` is for the others: they store each change on condition that what was read
-still stands, and what others got to first is decided again.
+It serves every adapter that reads, decides and writes back.
+
+A `WriteResolver` names the rows to read (`reads`) and takes them (`take`). It decides
+one write after the other; each sees the earlier ones (`decide`). Then it names the last
+row of each key to store (`changes`), and the raised generations.
+
+An adapter that holds a lock or a transaction reads, decides and stores. The other
+adapters use `carry_out`. It stores each change on condition that the row is as it was
+read. If another client was first, it decides again.
 """
 
 from __future__ import annotations
@@ -34,10 +36,11 @@ Address: TypeAlias = tuple[str, Key]
 
 @dataclass(slots=True)
 class StoredRow:
-    """What an adapter read under a key. `row` of None: nothing stands there, or, with a
-    `problem`, nothing that can be read; then `version` is what can still be told of it.
-    `token` is the adapter's own: by it what stands there is written over, and known
-    again.
+    """The row that an adapter read under a key.
+
+    `row` of None means that nothing is stored or, with a `problem`, that nothing is
+    readable. Then `version` is the version that is still readable. `token` belongs to
+    the adapter: it identifies the stored row, to recognise and overwrite it.
     """
 
     row: Row | None = None
@@ -51,7 +54,7 @@ NOTHING = StoredRow()
 
 @dataclass(slots=True)
 class ResolvedWrite:
-    """The row that a call leaves under a key; None deletes what is there.
+    """The row that a call leaves under a key; None deletes the stored row.
 
     `found_anew`: its words or its vector may differ from the row before.
     """
@@ -62,10 +65,11 @@ class ResolvedWrite:
     row: Row | None
     found_anew: bool
     content: Any = None
-    """What `lay_out` made of the row."""
+    """The result of `lay_out` for the row."""
     born: Partition | None = None
-    """The partition of a record that was put: it may stand there only while that
-    partition's generation is not above the row's.
+    """The partition of a record that was put.
+
+    The record may be stored only while the partition's generation is not above its own.
     """
 
     @property
@@ -75,17 +79,17 @@ class ResolvedWrite:
 
 @dataclass(frozen=True, slots=True)
 class ReadSet:
-    """What is to be read: keys by collection, and partitions whose generations are
-    asked for.
-    """
+    """The keys to read, by collection, and the partitions whose generations to read."""
 
     keys: dict[Collection, list[Key]] = field(default_factory=dict)
     partitions: list[Partition] = field(default_factory=list)
 
 
 LayOut: TypeAlias = Callable[[Collection, Row], Any]
-"""Makes of a row what an adapter stores. Raises `Unstorable` for what it cannot hold:
-that write is rejected, its neighbours are not.
+"""Turns a row into the adapter's stored form.
+
+Raises `Unstorable` for a value that the adapter cannot hold. That write is rejected;
+the others are not.
 """
 
 
@@ -121,17 +125,18 @@ class WriteResolver:
         return ReadSet({collection: list(wanted) for collection, wanted in keys.items()}, list(partitions))
 
     def take(self, held: Mapping[Address, StoredRow], generations: Mapping[Partition, int]) -> None:
-        """What stands there: what is not named is not there, and a partition that is
-        not named has generation 0.
+        """Take the rows and generations that were read.
+
+        A missing key has no row, and a missing partition has generation 0.
         """
         self._held, self._generations = held, dict(generations)
 
     def generation(self, partition: Partition) -> int:
-        """As it was read, or raised by the call itself."""
+        """Return the generation that was read, or raised by the call itself."""
         return self._generations.get(partition, 0)
 
     def decide(self, number: int) -> None:
-        """Decide the write of this number, seeing those that were decided before."""
+        """Decide the write of this number, after the writes decided before."""
         write = self.writes[number]
         try:
             self.outcomes[number] = (
@@ -146,8 +151,9 @@ class WriteResolver:
 
     @property
     def changes(self) -> list[ResolvedWrite]:
-        """What is to be stored, one change a key; what was not there and is not to be
-        is no change.
+        """Return the rows to store or delete, one for each key.
+
+        A key that had no row and gets none is left out.
         """
         return [
             c for c in self._changes.values() if c.row is not None or c.held.row is not None or c.held.problem
@@ -175,7 +181,7 @@ class WriteResolver:
     def _become(
         self, address: Address, collection: Collection, decision: Decision, born: Partition | None
     ) -> None:
-        """Take in what a write leaves. Where it cannot be laid out nothing has changed."""
+        """Apply a decision. If the row cannot be laid out, nothing has changed."""
         before = self._changes.get(address)
         held = self._held.get(address, NOTHING) if before is None else before.held
         if decision.leaves is None:
@@ -193,28 +199,31 @@ class WriteResolver:
 
 
 def slot_of(collection: Collection, key: Key, held: StoredRow) -> Slot:
-    """What was read, to be decided on."""
+    """Return the row that was read as a slot to decide on."""
     if held.problem:
         return Slot.of(collection, Row(key.tenant, key.id, "", 0), held.problem, held.version)
     return EMPTY if held.row is None else Slot.of(collection, held.row)
 
 
 def partition_of(write: Write) -> Partition | None:
-    """The partition whose generation the write asks for or raises."""
+    """Return the partition whose generation the write needs or raises."""
     if isinstance(write, RaiseGeneration):
         return write.partition
     return write.record.partition if isinstance(write, Put) else None
 
 
 class WriteCollision(Exception):
-    """Undoes a transaction that others got in the way of: nothing of it was kept, and
-    it may be done again at once.
+    """Rolls back a transaction that collided with other clients.
+
+    Nothing of it was kept, and it may be repeated at once.
     """
 
 
 class BatchRollback(PicklableException):
-    """Undoes a batch that was to be kept whole: a lock or a transaction is left without
-    storing anything. `outcomes` is what the call answers.
+    """Rolls back a batch that is kept whole or not at all.
+
+    It leaves a lock or a transaction without storing anything. `outcomes` is the answer
+    of the call.
     """
 
     def __init__(self, outcomes: list[Outcome]) -> None:
@@ -223,60 +232,70 @@ class BatchRollback(PicklableException):
 
 
 def as_skipped(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """What a call that is kept whole or not at all answers where one of its writes
-    failed.
-    """
+    """Return the outcomes of a call with `together` in which one write failed."""
     return [Outcome(Status.SKIPPED) if o.applied else o for o in outcomes]
 
 
-# -- on condition that what was read still stands --------------------------------------
+# -- on condition that the rows are unchanged ------------------------------------------
 
 
 class Backend(Protocol):
-    """What `carry_out` asks of an adapter."""
+    """The methods of an adapter that `carry_out` needs."""
 
     atomic: bool
-    """Whether a turn is a transaction: where others were first anywhere, all of it is
-    undone and decided again.
+    """Whether a turn is a transaction.
+
+    If another client was first at any row, all of it is undone and decided again.
     """
     fenced: bool
-    """Whether a change that brings a record of a generation that has been raised cannot
-    come to stand: else it is looked for and taken back.
+    """Whether the backend prevents records of a generation that was since raised.
+
+    Otherwise `carry_out` looks for them and takes them back.
     """
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Around one reading, deciding and storing: a lock, a transaction that is
-        undone by what is raised within, or nothing.
+        """Enclose one round of reading, deciding and storing.
 
-        Raises `WriteCollision` where others got in the way.
+        It is a lock, a transaction that an exception rolls back, or nothing.
+
+        Raises:
+            WriteCollision: Another client got in the way.
         """
         ...
 
     def lay_out(self, collection: Collection, row: Row) -> Any: ...
 
     async def read(self, reads: ReadSet) -> tuple[Mapping[Address, StoredRow], Mapping[Partition, int]]:
-        """What stands under the keys, and the partitions' generations."""
+        """Read the rows under the keys, and the partitions' generations."""
         ...
 
     async def raise_generations(self, raised: Mapping[Partition, int]) -> set[Partition]:
-        """Set these generations, each over the one that was read: those that others
-        have set first.
+        """Set these generations, each on condition that it is as it was read.
+
+        Returns:
+            The partitions whose generation another client has set first.
         """
         ...
 
     async def store(self, changes: Sequence[ResolvedWrite]) -> set[Address]:
-        """Let each change stand in the place of exactly what was read: those where
-        something else stands by now.
+        """Store each change, on condition that the row is exactly as it was read.
+
+        Returns:
+            The addresses that hold another row by now.
         """
         ...
 
     async def generations(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """The generations as they are now; only where not `fenced`."""
+        """Read the current generations. Only used if not `fenced`."""
         ...
 
     async def take_back(self, changes: Sequence[ResolvedWrite]) -> set[Address]:
-        """Let stand what stood before, where the change still stands: those that were
-        taken back; only where not `fenced`.
+        """Restore the row before each change, if the change is still stored.
+
+        Only used if not `fenced`.
+
+        Returns:
+            The addresses that were restored.
         """
         ...
 
@@ -284,8 +303,10 @@ class Backend(Protocol):
 async def carry_out(
     store: str, backend: Backend, writes: Sequence[Write], *, together: bool, patience: float
 ) -> list[Outcome]:
-    """What became of each write. Raises `StoreUnavailable` where others kept getting
-    there first for `patience` seconds.
+    """Apply the writes and return their outcomes.
+
+    Raises:
+        StoreUnavailable: Other clients were first for `patience` seconds.
     """
     outcomes: dict[int, Outcome] = {}
     left: dict[int, Write] = dict(enumerate(writes))
@@ -298,7 +319,7 @@ async def carry_out(
                 if lost and backend.atomic:
                     raise WriteCollision
         except WriteCollision:
-            pass  # all of it again
+            pass  # decide all of it again
         else:
             if not backend.fenced:
                 lost |= await _taken_back(store, backend, desk, stored, together)
@@ -311,14 +332,17 @@ async def carry_out(
         rounds += 1
         if time.monotonic() > late:
             raise StoreUnavailable(store, "others kept changing what the call is about; try again")
-        await asyncio.sleep(random.uniform(0, min(0.002 * 2 ** min(rounds, 10), 0.1)))  # noqa: S311 - so that the two do not meet again
+        await asyncio.sleep(random.uniform(0, min(0.002 * 2 ** min(rounds, 10), 0.1)))  # noqa: S311 - so that the two do not collide again
 
 
 async def _round(
     desk: WriteResolver, backend: Backend, together: bool
 ) -> tuple[list[ResolvedWrite], set[Address | Partition]]:
-    """Read, decide, store: what was stored, and what others got to first, with
-    everything that was decided on it.
+    """Read, decide and store once.
+
+    Returns:
+        The stored changes, and the rows and generations at which other clients were
+            first, with the rows that depend on them.
     """
     desk.take(*await backend.read(desk.reads))
     async for number in iterate_cooperatively(desk.writes):
@@ -339,10 +363,14 @@ async def _round(
 async def _taken_back(
     store: str, backend: Backend, desk: WriteResolver, stored: Sequence[ResolvedWrite], together: bool
 ) -> set[Address]:
-    """What was stored under a generation that others have raised meanwhile, and no
-    longer stands. A call that is kept whole goes whole; where others went on from it
-    only what is void goes, and how the call ended is unknown; where nothing void stands
-    any more it was before the erasure.
+    """Take back changes under a generation that was raised meanwhile.
+
+    A call with `together` is taken back as a whole. If other clients continued from it,
+    only the void changes are taken back, and the outcome of the call is unknown. If no
+    void change is stored any more, the call happened before the erasure.
+
+    Returns:
+        The addresses that were restored.
     """
     known = {c.born: desk.generation(c.born) for c in stored if c.born is not None}
     if not known:
@@ -373,7 +401,7 @@ async def _taken_back(
 
 
 def _touches(write: Write, lost: set[Address | Partition]) -> bool:
-    """Whether the write was decided on something that others got to first."""
+    """Return whether the write depends on a row or generation that was lost."""
     if not isinstance(write, RaiseGeneration) and (write.collection.name, write.key) in lost:
         return True
     return partition_of(write) in lost

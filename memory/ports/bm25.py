@@ -1,6 +1,4 @@
-"""BM25F over arrays: the arithmetic of `memory.ports.text` for many records at once,
-whoever ranks them.
-"""
+"""BM25F over arrays: the arithmetic of `memory.ports.text` for many records."""
 
 from __future__ import annotations
 
@@ -16,15 +14,15 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 
 def norms(lengths: npt.NDArray[Any], average: float) -> Scores:
-    """What the length of each record does to the weight of its words."""
+    """Return each record's length normalisation of its word counts."""
     return np.asarray(K1 * (1 - B + B * lengths / average)) if average else np.full(len(lengths), K1)
 
 
 def rarities(documents: int, containing: Ints) -> Scores:
-    """What each of several words tells, see `memory.ports.text.rarity`."""
+    """Return each word's rarity; see `memory.ports.text.rarity`."""
     return np.asarray(np.log1p((documents - containing + 0.5) / (containing + 0.5)))
 
 
 def term_scores(rarity: float | Scores, frequencies: Scores, norm: Scores) -> Scores:
-    """What a word adds to the scores of records that hold it so often."""
+    """Return a word's contribution to the scores of records with these frequencies."""
     return np.asarray(rarity * frequencies * (K1 + 1) / (frequencies + norm))

@@ -1,5 +1,6 @@
-"""Candidates of a store that has no way of its own to bring them in one trip: gathered
-by its questions and searches, and laid out as columns.
+"""Candidates by several questions, for a store without a single request for them.
+
+It gathers them by the store's queries and searches, and lays them out as columns.
 """
 
 from __future__ import annotations
@@ -36,14 +37,17 @@ if TYPE_CHECKING:
     from memory.ports.candidates import Floats
 
 PLACES_ASKED = 300
-"""Places that one question asks for: of as many groups, a filter has three parts for
-each.
+"""The most places in one question.
+
+For places in as many groups, a filter has three parts for each.
 """
 
 
 async def gather(store: Store, asked: Candidates, statistics: Statistics) -> CandidateColumns:
-    """The candidates, by the store's own searches where it has an index, else by
-    looking through all there is. The statistics are the store's.
+    """Gather the candidates by the store's own searches, or by a full scan.
+
+    It scans all records of the question if the store has no index. The statistics are
+    the store's.
     """
     select = head_fields(asked)
     found: dict[str, Head] = {}
@@ -84,8 +88,9 @@ async def _scan_heads(
     parts: Sequence[Condition | None],
     is_chosen: Callable[[Head], bool],
 ) -> dict[str, Head]:
-    """The chosen heads, by id, of what these filters let through. A store without
-    filters is asked for all there is.
+    """Return the chosen heads, by id, among the records that pass these filters.
+
+    A store without filters is asked for all its records.
     """
     chosen: dict[str, Head] = {}
     for part in parts:
@@ -95,7 +100,7 @@ async def _scan_heads(
 
 
 async def count_through(store: Store, asked: Candidates) -> Statistics:
-    """The statistics, by looking through the words of all there is."""
+    """Compute the statistics by reading the words of all records."""
     documents, words, containing = 0, 0, dict.fromkeys(asked.counted, 0)
     query = replace(
         _query(asked, head_fields(replace(asked, near=None, around=None, select=frozenset()))), filter=None
@@ -110,14 +115,14 @@ async def count_through(store: Store, asked: Candidates) -> Statistics:
 
 
 def head_fields(asked: Candidates) -> frozenset[str]:
-    """What heads have to carry for the answer."""
+    """Return the fields that heads must carry for the answer."""
     beside = frozenset({asked.around.group, asked.around.number}) if asked.around is not None else frozenset()
     words = frozenset({WORDS}) if asked.collection.texts else frozenset()
     return asked.select | beside | words | (frozenset({VECTOR}) if asked.width else frozenset())
 
 
 Place = tuple[str, str, int]
-"""Where a record stands: its scope, its group, its number."""
+"""The place of a record: its scope, its group, its number."""
 
 
 def place_of(head: Head, around: Neighbourhood) -> Place | None:
@@ -126,12 +131,12 @@ def place_of(head: Head, around: Neighbourhood) -> Place | None:
 
 
 def neighbours(heads: Iterable[Head], around: Neighbourhood) -> frozenset[Place]:
-    """The places beside these that none of them has."""
+    """Return the neighbouring places of these heads, without their own places."""
     return beside({place for head in heads if (place := place_of(head, around)) is not None}, around.reach)
 
 
 def beside(there: Set[Place], reach: int) -> frozenset[Place]:
-    """The places within reach of these that are none of them."""
+    """Return the places within `reach` of the given ones, without these."""
     around = {
         (scope, group, number + step) for scope, group, number in there for step in range(-reach, reach + 1)
     }
@@ -141,7 +146,7 @@ def beside(there: Set[Place], reach: int) -> frozenset[Place]:
 
 
 def asking_for(wanted: Iterable[Place], around: Neighbourhood) -> Iterator[Condition]:
-    """The questions for these places, of so many each."""
+    """Yield conditions for these places, several places in each."""
     places = sorted({(group, number) for _, group, number in wanted})
     for start in range(0, len(places), PLACES_ASKED):
         groups: dict[str, list[int]] = {}
@@ -173,7 +178,7 @@ def _search(asked: Candidates, by: Words | Near, select: frozenset[str]) -> Sear
 
 
 async def measure_heads(asked: Candidates, heads: Sequence[Head], statistics: Statistics) -> CandidateColumns:
-    """The heads as columns. They carry what `selected` names."""
+    """Lay out the heads as columns. They carry the fields of `head_fields`."""
     import numpy as np
 
     counts = np.zeros((len(heads), len(asked.counted)))
@@ -199,7 +204,7 @@ async def measure_heads(asked: Candidates, heads: Sequence[Head], statistics: St
 
 
 def stack_vectors(vectors: Sequence[bytes | None], dimensions: int) -> Floats:
-    """Packed vectors as rows; zeros for what is none of these dimensions."""
+    """Return packed vectors as rows; zeros for a vector of other dimensions."""
     import numpy as np
 
     size = 4 * dimensions

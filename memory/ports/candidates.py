@@ -1,9 +1,9 @@
-"""Candidates: what a store is asked before ranking, and what it answers, as columns.
+"""Candidates: the question to a store before ranking, and its answer as columns.
 
-One call asks for the best by words and by meaning, and for what stands beside these;
-the answer has for each what ranking needs: its head, the counts of the question's
-words, its length, its vector. No text is cut at query time, and no row is read twice
-before the ranking has chosen.
+One call asks for the best records by words and by meaning, and for their neighbours.
+The answer has everything that ranking needs of each: its head, the counts of the
+question's words, its length and its vector. No text is split into words at query time.
+No row is read twice before the ranking has chosen.
 
 Clauses (`memory.ports.contract.clauses`): candidates.*.
 """
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """What stands beside a candidate: records of the same `group` (a text field) whose
-    `number` (an integer field) is at most `reach` away.
+    """The neighbours of a candidate in its group.
 
-    Of records in one place of one group, which ought to be one, all may come or the one
-    that was found.
+    They have the same `group` (a text field), and their `number` (an integer field) is
+    at most `reach` away. Records that share one place of one group should not exist. If
+    they do, the answer may hold all of them, or only the one that was found.
     """
 
     group: str
@@ -43,17 +43,20 @@ class Neighbourhood:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The best `limit` by the words of `text`, the best `limit` by meaning, those that
-    `among` names, and what stands `around` any of them.
+    """The best records by words and by meaning, the named ones, and their neighbours.
 
-    Each way finds what `Store.search` finds by it, ranked the same; a blank `text` and
-    a `near` of None (packed float32) ask for nothing that way. A store without an index
-    for a way looks through all there is. All that is answered lies in `where`, is in
-    one of these roles and passes the filter, also what `among` names and what stands
-    around; each record comes once. `counted` are the stems (see
-    `memory.ports.text.words`) whose counts the answer has. `select` names declared and
-    system fields. Vectors come of the dimensions of `near`; where that is None, of
-    `dimensions`.
+    `text` asks for the best `limit` by words, `near` (packed float32) for the best
+    `limit` by meaning. `among` names records, and `around` asks for the neighbours of
+    all of these. A blank `text` or a `near` of None asks for nothing that way. Each way
+    finds and ranks the same records as `Store.search`. A store without an index for a
+    way scans all its records.
+
+    All records of the answer lie in `where`, are in one of these roles and pass the
+    filter. That includes the named ones and the neighbours. Each record comes once.
+
+    `counted` are the stems to count (see `memory.ports.text.words`). `select` names
+    declared and system fields. Vectors have the dimensions of `near`, or `dimensions`
+    if that is None.
     """
 
     collection: Collection
@@ -69,8 +72,9 @@ class Candidates:
     select: frozenset[str] = frozenset()
     dimensions: int = 0
     statistics: bool = True
-    """Whether the answer's are asked for. They are nought otherwise, for who has them
-    from another store.
+    """Whether to compute the statistics.
+
+    Without it they are zero, for a caller that has them from another store.
     """
 
     @property
@@ -81,9 +85,11 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Of the records of the asked partitions and roles, whatever the filter: how many
-    there are, how many words they have in all (unweighted), and how many of them hold
-    each counted stem, all of which are named. Those of several stores add up.
+    """Word statistics of the asked partitions and roles, before the filter.
+
+    They are the number of records, their total of words (unweighted), and the number of
+    records that hold each counted stem. Every counted stem is named. Statistics of
+    several stores can be added.
     """
 
     documents: int = 0
@@ -97,19 +103,19 @@ class Statistics:
 
 
 def none_of(asked: Candidates) -> Statistics:
-    """The statistics of no records."""
+    """Return the statistics of no records."""
     return Statistics(containing=dict.fromkeys(asked.counted, 0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateColumns:
-    """Candidates as columns, one place a record, in no order.
+    """Candidates as columns, one row for each record, in no order.
 
-    `counts` has a row a record and a column a counted stem, summed under the weights of
-    the text parts as `memory.ports.lexical` has them; `lengths` are unweighted numbers
-    of words. `vectors` has a row a record, not normalised, of the dimensions asked for:
-    zeros where a record has no vector of these. `fields` has a list for each selected
-    name, None where a record has no value.
+    `counts` has a column for each counted stem. The counts are summed under the weights
+    of the text parts, as in `memory.ports.lexical`. `lengths` are unweighted numbers of
+    words. `vectors` are not normalised and have the requested dimensions; a record
+    without such a vector has zeros. `fields` has a list for each selected name, with
+    None for a missing value.
     """
 
     ids: Sequence[str]
@@ -128,8 +134,9 @@ class CandidateColumns:
 
 
 def concatenate(parts: Sequence[CandidateColumns]) -> CandidateColumns:
-    """The columns of several answers to one question, one behind the other. Who asks
-    stores that may have the same record takes each once.
+    """Join the columns of several answers to one question.
+
+    If several stores may have the same record, the caller removes duplicates.
     """
     import numpy as np
 
@@ -150,7 +157,7 @@ def concatenate(parts: Sequence[CandidateColumns]) -> CandidateColumns:
 
 
 def take_rows(of: CandidateColumns, rows: Sequence[int]) -> CandidateColumns:
-    """These rows alone, in this order."""
+    """Return only these rows, in this order."""
     return CandidateColumns(
         [of.ids[row] for row in rows],
         [of.scopes[row] for row in rows],
@@ -166,7 +173,7 @@ def take_rows(of: CandidateColumns, rows: Sequence[int]) -> CandidateColumns:
 
 
 def with_vectors(of: CandidateColumns, vectors: Mapping[int, bytes]) -> CandidateColumns:
-    """The columns with other vectors in these rows."""
+    """Return the columns with other vectors in these rows."""
     import numpy as np
 
     if not vectors:

@@ -1,5 +1,6 @@
-"""What a store can do and what a tier needs: one type for both (architecture, sentence
-2).
+"""The capabilities of stores and the needs of tiers: one type for both.
+
+See docs/architecture.md, sentence 2.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from datetime import timedelta
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """Flags are off by default; what is not claimed is refused by name. Limits of None
-    mean no limit of the store's own.
+    """A store's capabilities, or a tier's needs.
+
+    Flags are off by default. A call that needs an unclaimed flag is refused by the
+    flag's name. A limit of None means that the store sets no limit.
 
     As a need, a set flag must be claimed, and a limit must be at least as large.
     """
@@ -19,71 +22,69 @@ class Capabilities:
     durable: bool = False
     """An acknowledged write survives the death of the process and of the server."""
     shared: bool = False
-    """Many processes may hold the same store open at once and see each other's
-    acknowledged writes.
-    """
+    """Processes may share the open store and see each other's acknowledged writes."""
     ttl: bool = False
-    """The store itself forgets, some time after `expires_at` or `discard_at`, CACHED
-    copies, marks and tombstones that owe nothing.
+    """The store itself deletes expired CACHED copies, marks and tombstones.
 
-    Records in other roles it never forgets: an expired one may have kept versions,
-    relations or replicas elsewhere, which its deletion takes along.
+    It deletes them some time after `expires_at` or `discard_at`, if no step of theirs
+    is pending. It never deletes records in other roles. An expired record may have kept
+    versions, relations or replicas elsewhere, and its deletion removes these too.
     """
     conditional: bool = False
-    """`Absent`, `AtVersion` and `Newer` are decided by the store in one step, also
-    against other clients.
-    """
+    """Conditions other than `Always` are decided atomically between clients."""
     atomic: bool = False
-    """A call of `apply` is kept whole or not at all when it is cut off, and
-    `together=True` is honoured.
-    """
+    """An interrupted call of `apply` is kept whole or not at all; `together` works."""
     filter: bool = False
-    """Filters are applied by the store, not by the caller on what comes back."""
+    """The store itself applies filters; the caller does not filter the results."""
     order: bool = False
     """Queries may be ordered by declared and system fields."""
     tenant_wide: bool = False
-    """A whole `Tenant`, and for maintenance `Everywhere`, can be asked."""
+    """Questions may cover a whole `Tenant`, and for maintenance `Everywhere`."""
     lexical: bool = False
-    """`Search` by `Words`."""
+    """The store answers a `Search` by `Words`."""
     semantic: bool = False
-    """`Search` by `Near`."""
+    """The store answers a `Search` by `Near`."""
     tenant_statistics: bool = False
-    """Ranking by words uses the asked partitions' own statistics: other tenants' data
-    changes nothing (D65).
+    """Ranking by words uses only the statistics of the searched partitions.
+
+    Other tenants' data change nothing.
     """
     fenced: bool = False
-    """Once a raised generation is acknowledged, and for as long as it is kept (see
-    `durable`), no record of a lower one comes to stand any more, whoever dies or
-    freezes in the middle of bringing it.
+    """No record of a lower generation appears after a raised one is acknowledged.
 
-    Without it, a writer that dies between its write and its second look may leave one
-    standing; an erasure is then repeated (`delete_matching` of what is of a lower
-    generation) for as long as a call from before it may still arrive.
+    This holds for as long as the generation is kept (see `durable`), even if a writer
+    dies or freezes in the middle of a write.
+
+    Without it, a writer that dies between its write and its second check may leave such
+    a record. An erasure is then repeated: `delete_matching` deletes records of a lower
+    generation. It is repeated for as long as a call from before the erasure may still
+    arrive.
     """
     max_record_bytes: int | None = None
-    """The largest record, in bytes of its content and of what it owes as JSON in UTF-8
-    with the vector's bytes added.
+    """The largest record in bytes.
+
+    It counts the content and the pending steps as JSON in UTF-8, and adds the vector's
+    bytes.
     """
     max_batch: int | None = None
-    """The most writes one `apply` takes."""
+    """The most writes that one `apply` takes."""
     max_vector_dims: int | None = None
     """The most dimensions a vector may have."""
     loss_window: timedelta | None = None
-    """Where not `durable`: how much acknowledged work the server's death may cost; None
-    means all of it.
+    """How much acknowledged work the server's death may cost, if not `durable`.
+
+    None means all of it.
     """
 
     def missing(self, need: Capabilities) -> list[str]:
-        """The names of what `need` asks for and this does not offer, in declaration
-        order; empty when it will do.
-        """
+        """Return the names of the needs that are not offered, in declaration order."""
         return [name for name in (*FLAGS, *LIMITS) if not _offers(getattr(self, name), getattr(need, name))]
 
 
 HOME_NEEDS = Capabilities(conditional=True, filter=True, order=True, tenant_wide=True)
-"""What a store must do to be the home of records, durability aside."""
+"""The needs of a tier that is home to records, apart from durability."""
 CACHE_NEEDS = Capabilities(conditional=True, tenant_wide=True)
-"""What a store must do to keep the copies that a short tier reads."""
+"""The needs of a store for the copies that a short tier reads."""
 
 FLAGS = tuple(f.name for f in fields(Capabilities) if f.type == "bool")
 LIMITS = tuple(f.name for f in fields(Capabilities) if f.name.startswith("max_"))

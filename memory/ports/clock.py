@@ -1,4 +1,4 @@
-"""The one clock, injected everywhere."""
+"""The clock that every component gets by injection."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What stands under a key as JSON and back: for adapters that keep text, and for steps
-that carry a record with them.
+"""Stored items as JSON and back.
+
+Adapters that store text use this, and so do steps that carry a record.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from memory.ports.record import (
 
 
 def to_json(standing: Standing) -> dict[str, JsonValue]:
-    """Everything it says, bookkeeping too. Moments are microseconds since 1970, bytes
-    base64.
+    """Return the whole item as JSON, including bookkeeping.
+
+    Moments are microseconds since 1970, and bytes are base64.
     """
     base = {"tenant": standing.key.tenant, "id": standing.key.id, "version": standing.version}
     owed = [[step.id, step.step, dict(step.data)] for step in standing.owed]
@@ -71,8 +73,10 @@ def to_json(standing: Standing) -> dict[str, JsonValue]:
 
 
 def from_json(collection: Collection, data: Mapping[str, JsonValue]) -> Standing:
-    """What `to_json` was given. Raises `KeyError`, `TypeError` or `ValueError` for
-    anything else.
+    """Return the item that `to_json` encoded.
+
+    Raises:
+        KeyError, TypeError, ValueError: The data are not an encoded item.
     """
     key, owed = Key(data["tenant"], data["id"]), tuple(PendingStep(*step) for step in data["owed"])
     if data["kind"] == RowType.MARK:
@@ -83,7 +87,7 @@ def from_json(collection: Collection, data: Mapping[str, JsonValue]) -> Standing
 
 
 def record_from_json(collection: Collection, data: Mapping[str, JsonValue]) -> Record:
-    """The record that `to_json` was given."""
+    """Return the record that `to_json` encoded."""
     types = {f.name: f.type for f in collection.fields}
     return Record(
         key=Key(data["tenant"], data["id"]),
@@ -125,7 +129,7 @@ def _plain(value: FieldValue) -> JsonValue:
 
 
 def _field_value(kind: FieldType | None, value: JsonValue) -> FieldValue:
-    """The value of a field; one that is declared elsewhere only stays as JSON has it."""
+    """Decode the value of a field. Undeclared fields keep their JSON value."""
     if value is None:
         return None
     if kind is FieldType.TIME:

@@ -1,5 +1,6 @@
-"""Collections: the kinds of record there are, and what each declares so that an adapter
-can make real columns and indexes of it.
+"""Collections: the kinds of records, with the fields and indexes they declare.
+
+Adapters make real columns and indexes of these.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from memory.domain.errors import ConfigError
 class FieldType(StrEnum):
     TEXT = "text"
     INTEGER = "integer"  # 64 bit
-    REAL = "real"  # finite, 64 bit; the sign of nought may be lost
+    REAL = "real"  # finite, 64 bit; the sign of zero may be lost
     BOOLEAN = "boolean"
     TIME = "time"  # UTC, microseconds
     TAGS = "tags"  # a tuple of strings
@@ -24,11 +25,11 @@ class FieldType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A declared field: filterable always, and served by an index where `indexed`.
+    """A declared field: always filterable, and served by an index if `indexed`.
 
-    A record without a `required` one is rejected, so that an index can bring records in
-    its order. The fields of a collection whose records are there already may grow by
-    others, not by a required one; see `Store.open`.
+    A record without a `required` field is rejected, so that an index can list records
+    in the field's order. A collection with stored records may later gain fields, but no
+    required one; see `Store.open`.
     """
 
     name: str
@@ -39,27 +40,29 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """A part of the record found by words, with its weight in ranking (D55)."""
+    """A part of the record for search by words, with its weight in ranking."""
 
     name: str
     weight: float
 
 
 LARGE_AT_ONCE = 8
-"""Records that may be large."""
+"""How many records to read at once if they may be large."""
 LISTED = frozenset({"created_at", "updated_at"})
-"""The moments that every record has, whatever is declared."""
+"""The times that every record has, apart from declared fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """One kind of record. The name is a legal SQL identifier; `vector` says whether its
-    records may carry one.
+    """One kind of record.
 
-    `indexes` are those over several fields: one serves questions that name its first
-    field, and what they ask of the others, an order by one too. `orders` are system
-    fields of `LISTED`: an index brings all records of a tenant in the order of each, as
-    of a required field.
+    The name is a legal SQL identifier. `vector` says whether its records may carry a
+    vector.
+
+    `indexes` are indexes over several fields. An index serves questions that name its
+    first field, and their conditions on its other fields. It also serves an order by
+    one of them. `orders` are system fields of `LISTED`. An index lists all records of a
+    tenant in the order of each, as for a required field.
     """
 
     name: str
@@ -69,8 +72,9 @@ class Collection:
     indexes: tuple[tuple[str, ...], ...] = ()
     orders: tuple[str, ...] = ()
     upkeep: bool = dataclasses.field(default=False, compare=False)
-    """Its records are small, and deletions need them: a store that is full keeps room
-    for them if it can.
+    """Whether a full store should keep room for its records, if it can.
+
+    They are small, and deletions need them.
     """
     weights: Mapping[str, float] = dataclasses.field(init=False, repr=False, compare=False)
     """The weight of each text part, by its name."""
@@ -84,7 +88,7 @@ class Collection:
         object.__setattr__(self, "required", tuple([f.name for f in self.fields if f.required]))
         if undeclared := {name for index in self.indexes for name in index} - self._fields.keys():
             raise ConfigError(
-                f"collection '{self.name}': an index names '{min(undeclared)}', which is none of its fields"
+                f"collection '{self.name}': an index names '{min(undeclared)}', which is not one of its fields"
             )
         if unlisted := set(self.orders) - LISTED:
             raise ConfigError(
@@ -92,12 +96,13 @@ class Collection:
             )
 
     def __hash__(self) -> int:
-        return hash(self.name)  # asked with every record; equal collections have equal names
+        return hash(self.name)  # called for every record; equal collections have equal names
 
     @property
     def leading(self) -> frozenset[str]:
-        """The fields that indexes over several begin with: an adapter that has none of
-        those gives each of these one of its own.
+        """The first fields of the indexes over several fields.
+
+        An adapter without such indexes gives each of these fields its own index.
         """
         return frozenset(index[0] for index in self.indexes)
 
@@ -105,7 +110,8 @@ class Collection:
         return self._fields.get(name)
 
     def at_once(self, most: int) -> int:
-        """How many records to read at once where so many might be gone through: few
-        where each may have a MiB of bytes.
+        """Return how many records to read at once when up to `most` may be scanned.
+
+        It is few if a record may hold a MiB of bytes.
         """
         return min(most, LARGE_AT_ONCE) if any(f.type is FieldType.BYTES for f in self.fields) else most

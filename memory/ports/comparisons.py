@@ -1,5 +1,6 @@
-"""What a field may be compared with, whatever the engine beneath would make of it: the
-types of system fields, and which values are of a type.
+"""The values that a field may be compared with, on every engine.
+
+This module has the types of system fields, and checks whether a value has a type.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ SYSTEM_TYPES: dict[str, FieldType] = {
 
 
 def suits(kind: FieldType, value: FieldValue) -> bool:
-    """Whether the value is of the field's type, numbers aside: these compare with each
-    other, whatever type the field has.
+    """Return whether the value has the field's type.
+
+    Any number suits any numeric field, because numbers compare with each other.
     """
     match kind:
         case FieldType.TEXT:
@@ -35,8 +37,9 @@ def suits(kind: FieldType, value: FieldValue) -> bool:
 
 
 def comparable(value: float) -> float:
-    """A number to compare with. One that 64 bits cannot hold compares like the nearest
-    real number does.
+    """Return the number to compare with.
+
+    A number that does not fit into 64 bits compares like the nearest real number.
     """
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return float("inf") if value > 0 else float("-inf")

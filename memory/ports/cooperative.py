@@ -1,4 +1,4 @@
-"""Going through many things without holding the event loop."""
+"""Iterates over many items without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import TypeVar
 T = TypeVar("T")
 
 AT_A_TIME = 4
-"""Things between which nobody else has a turn: the largest entries take some 5 ms each."""
+"""The items between two pauses. The largest entries take some 5 ms each."""
 
 
 async def iterate_cooperatively(things: Iterable[T], at_a_time: int = AT_A_TIME) -> AsyncIterator[T]:
-    """The things, in order; other tasks have a turn after every few, unless that was
-    all. By number, not by time: the same run goes the same way again. What is asked for
-    meanwhile may have changed in between: what must not is to be kept from changing.
+    """Yield the items in order, and let other tasks run after every few.
+
+    There is no pause after the last item. The pauses depend on numbers of items, not on
+    time, so the same run repeats the same way. State may change during a pause, and the
+    caller must protect it where needed.
     """
     for number, thing in enumerate(things):
         if number and number % at_a_time == 0:

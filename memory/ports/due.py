@@ -1,5 +1,6 @@
-"""What in a store waits for maintenance, and the answer to that by queries, for stores
-that have no quicker way.
+"""Rows that await maintenance, and how to find them by queries.
+
+The queries are for stores that have no faster way.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ LEFT = frozenset({RowType.MARK, RowType.TOMBSTONE})
 class DueReason(StrEnum):
     """Why a row is due."""
 
-    OWES = "owes"  # a record at home or arriving, a mark or a tombstone, that owes a step
-    ARRIVING = "arriving"  # a copy that a move brought and nobody has told that it has arrived
-    EXPIRED = "expired"  # a record at home whose `expires_at` lies before the moment asked for
-    DISCARD = "discard"  # a mark or a tombstone whose `discard_at` has passed, and which owes nothing
+    OWES = "owes"  # a HOME or ARRIVING record, a mark or a tombstone, with a pending step
+    ARRIVING = "arriving"  # a copy that a move stored and that was not yet confirmed
+    EXPIRED = "expired"  # a HOME record whose `expires_at` is before the given moment
+    DISCARD = "discard"  # a mark or tombstone past its `discard_at`, without pending steps
 
 
 @dataclass(frozen=True, slots=True)
 class DueRow:
-    """What stands under a key and why it is due. `tier` of a record is its own, else
-    empty.
+    """A stored item that is due, and why.
+
+    `tier` is that of a record, and empty for other items.
     """
 
     collection: Collection
@@ -41,7 +43,7 @@ class DueRow:
 
 @dataclass(frozen=True, slots=True)
 class DuePage:
-    """Some of what is due, in no order; `cursor` is None once all has been told."""
+    """A part of the due rows, in no order; `cursor` is None on the last page."""
 
     rows: tuple[DueRow, ...] = ()
     cursor: str | None = None
@@ -55,8 +57,9 @@ async def due_by_queries(
     cursor: str | None,
     expired: Mapping[Collection, datetime],
 ) -> DuePage:
-    """What `Store.due` asks for, question by question until there are so many rows.
-    Each question is one that stores answer by an index.
+    """Answer `Store.due` with one query after the other until `limit` rows are found.
+
+    Stores answer each query by an index.
     """
     questions = [
         question
@@ -81,7 +84,10 @@ async def due_by_queries(
 def _questions(
     collection: Collection, now: datetime, expired: datetime | None
 ) -> Iterator[tuple[DueReason, Query | None]]:
-    """Always as many, so that a cursor counts them; None for one that is not asked."""
+    """Yield the queries; None in place of one that is not asked.
+
+    Their number is constant, so a cursor can count them.
+    """
     owing, over = Eq("owing", True), Lt("discard_at", now)
     yield DueReason.OWES, _records(collection, owing, Role.HOME, Role.ARRIVING)
     yield DueReason.OWES, Query(collection, Everywhere(), owing, types=LEFT)
@@ -102,14 +108,12 @@ def _row(collection: Collection, why: DueReason, found: Head | Standing) -> DueR
 
 
 def cursor_at(number: int, inner: str | None, of: int) -> str | None:
-    """The cursor that goes on with this one of so many questions, from its own cursor
-    on.
-    """
+    """Return the cursor that continues with this query, from its own cursor on."""
     return None if number >= of else f"{number}:{inner or ''}"
 
 
 def place_of(cursor: str | None, of: int) -> tuple[int, str | None]:
-    """The question that a cursor goes on with, and that question's own cursor."""
+    """Return the query that a cursor continues with, and that query's own cursor."""
     number, colon, inner = (cursor or "0:").partition(":")
     if not (
         colon and number.isascii() and number.isdecimal() and len(number) < 10 and int(number) < max(of, 1)

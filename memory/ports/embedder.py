@@ -1,4 +1,4 @@
-"""Turning text into vectors."""
+"""The embedder port: turns text into vectors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What makes vectors comparable: stored with them, and checked when a store is
-    opened again.
+    """The properties that make vectors comparable.
+
+    They are stored with the vectors, and checked when a store is opened again.
     """
 
     model: str
@@ -20,7 +21,7 @@ class Fingerprint:
 
     @property
     def digest(self) -> str:
-        """What stands beside each vector."""
+        """The short form that is stored with each vector."""
         return blake2b(str(self).encode(), digest_size=6).hexdigest()
 
     def __str__(self) -> str:
@@ -29,21 +30,24 @@ class Fingerprint:
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Makes one vector a text. The same text always gives the same vector; vectors are
-    finite and, for a text with words, not all zero.
+    """Makes one vector for each text.
+
+    The same text always gives the same vector. Vectors are finite, and not all zero for
+    a text with words.
     """
 
     async def fingerprint(self) -> Fingerprint:
-        """What the vectors are made with; may load the model to find out. Always the
-        same for one embedder.
+        """Return the fingerprint of the vectors; may load the model to find out.
+
+        It is always the same for one embedder.
         """
         ...
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Packed float32 vectors (see `pack_vector`), of length 1, in the order of the
-        texts. An empty list gives an empty list.
+        """Embed the texts as packed float32 vectors of length 1, in the texts' order.
 
-        A text that has no vector (nothing the model knows) gives empty bytes: it is not
-        found by meaning.
+        See `pack_vector`. An empty list gives an empty list. A text without a vector,
+        of which the model knows nothing, gives empty bytes. Search by meaning does not
+        find it.
         """
         ...

@@ -1,4 +1,4 @@
-"""Refuses to use in a forked child what the parent process opened.
+"""Refuses to use a parent process's open resources in a forked child.
 
 A child of `fork` has the parent's connections, event loops and locks, but none of its
 threads. Using them hangs, or takes bytes from the parent's sockets.
@@ -14,9 +14,7 @@ from memory.domain.errors import ForkedProcess
 
 
 class ForkGuard:
-    """Remembers which process opened `owner`, and raises `ForkedProcess` in every other
-    one.
-    """
+    """Raises `ForkedProcess` in every process that did not open `owner`."""
 
     __slots__ = ("__weakref__", "_owner", "_process")
 
@@ -51,8 +49,9 @@ class ForkGuard:
 
 
 def keep_alive(thing: object) -> None:
-    """Never destroy the thing while this process lives: its destructor would harm what
-    another owner uses.
+    """Keep the object alive until the process ends.
+
+    Its destructor would damage resources that another owner uses.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
@@ -61,10 +60,10 @@ _GUARDS: WeakSet[ForkGuard] = WeakSet()
 
 
 def _keep_inherited() -> None:
-    """Keep everything that was inherited alive until the child ends.
+    """Keep all inherited objects alive until the child ends.
 
     A destructor in the child would remove sockets from the parent's epoll, which both
-    processes share, or close a SQLite connection of the parent's.
+    processes share. It could also close a SQLite connection of the parent.
     """
     for guard in list(_GUARDS):
         keep_alive(guard)

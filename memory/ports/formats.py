@@ -1,10 +1,10 @@
-"""The format of stored data: one number for the whole library, noted in every store,
-and the upgrades between formats.
+"""The format of stored data, and the upgrades between formats.
 
-A store notes its format where its adapter keeps the layout number. A store without the
-note was written before formats had numbers, and has format 1. Stored strings (names of
-collections, fields, kinds, steps, keys) change only together with `FORMAT` and an
-`Upgrade`; `tests/unit/stored/test_stored_strings.py` freezes them.
+The whole library has one format number, noted in every store. A store keeps the note
+beside the adapter's layout number. A store without the note was written before formats
+had numbers, and has format 1. Stored strings (names of collections, fields, kinds,
+steps, keys) change only together with `FORMAT` and an `Upgrade`.
+`tests/unit/stored/test_stored_strings.py` freezes them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ FORMAT = 1
 """The format that this version of the library reads and writes."""
 
 LEASE, LOOK_EVERY, REPORT_EVERY = 30.0, 1.0, 10.0
-"""Seconds: a lease of an upgrade that nobody renews for so long is over; waiters look
-at it, and a long upgrade logs its progress, so often.
+"""Seconds after which an upgrade's lease ends if nobody renews it.
+
+Waiting processes check the lease at this interval. A long upgrade logs its progress at
+the same interval.
 """
 
 
@@ -36,10 +38,10 @@ at it, and a long upgrade logs its progress, so often.
 class Upgrade:
     """Brings a store to format `to` from the format before it.
 
-    `run` gets the open store, and a function that it calls with the number of records
-    done so far. It may be cut off at any point and is then run again from its
-    beginning, so each of its steps must be idempotent. It names stored strings
-    literally: the declarations in the code change with later versions.
+    `run` gets the open store and a callback for the number of records done so far. An
+    interrupted run starts again from its beginning, so each of its steps must be
+    idempotent. It names stored strings literally, because the declarations in the code
+    change in later versions.
     """
 
     to: int
@@ -47,16 +49,16 @@ class Upgrade:
 
 
 UPGRADES: tuple[Upgrade, ...] = ()
-"""One for every format after the first, in order."""
+"""The upgrades in order, one for every format after the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormatNote:
-    """The note in a store: its format, and while it is being upgraded to which, by
-    whom, and how often that was renewed.
+    """The note in a store: its format, and the state of a running upgrade.
 
-    As text `1`, `1 to 2` (an upgrade was interrupted) or `1 to 2 5f0c2a1b 7` (an
-    upgrade is running).
+    During an upgrade it has the target format, the process that upgrades, and the
+    number of renewals. As text it is `1`, `1 to 2` (an upgrade was interrupted) or `1
+    to 2 5f0c2a1b 7` (an upgrade is running).
     """
 
     format: int = 1
@@ -66,8 +68,10 @@ class FormatNote:
 
     @classmethod
     def parse(cls, store: str, text: str | None) -> Self:
-        """Read a note. Raises `FormatMismatch` for a format that this version does not
-        know.
+        """Parse a note.
+
+        Raises:
+            FormatMismatch: This version does not know the format.
         """
         number, _, to, holder, renewed = [*(text or "1").split(), "", "", "", "", ""][:5]
         try:
@@ -88,12 +92,12 @@ class FormatNote:
 
 
 def current_note() -> str:
-    """The note of a store that is made now."""
+    """Return the note of a new store."""
     return str(FormatNote(FORMAT))
 
 
 class FormatStore(Protocol):
-    """A store that notes its format; `BaseStore` is one."""
+    """A store with a format note; `BaseStore` is one."""
 
     @property
     def name(self) -> str: ...
@@ -110,11 +114,13 @@ class FormatStore(Protocol):
 
 
 async def bring_up_to_date(store: FormatStore, found: str | None) -> None:
-    """Note the format where none is noted, and run the upgrades that are missing.
-    `found` is the note as of the opening.
+    """Note the format if none is noted, and run the missing upgrades.
 
-    Of several processes one upgrades, and the others wait for it. One that died is
-    replaced once its lease is over.
+    One of several processes upgrades, and the others wait for it. If it dies, another
+    takes over once its lease ends.
+
+    Args:
+        found: The note at opening.
     """
     if found is None and not store.reads_only:
         found = await _write_note(store)
@@ -129,8 +135,10 @@ async def bring_up_to_date(store: FormatStore, found: str | None) -> None:
 
 
 async def _write_note(store: FormatStore) -> str | None:
-    """Note format 1. A store that takes no writes just now (full, a standby, missing
-    rights) stays without the note.
+    """Note format 1.
+
+    A store that accepts no writes at the moment (full, a standby, missing rights) stays
+    without the note.
     """
     try:
         await store.swap_format(None, str(FormatNote()))
@@ -141,8 +149,10 @@ async def _write_note(store: FormatStore) -> str | None:
 
 
 async def _is_over(store: FormatStore, text: str | None) -> bool:
-    """Whether nobody renewed a lease for its length. Of a store that has one opener at
-    a time it is that of a dead one.
+    """Return whether nobody renewed the lease for its length.
+
+    A store with one opener at a time does not wait: its lease belongs to a dead
+    process.
     """
     until = time.monotonic() + LEASE
     if store.capabilities.shared:
@@ -155,7 +165,7 @@ async def _is_over(store: FormatStore, text: str | None) -> bool:
 
 
 class _Run:
-    """One run of an upgrade, with the lease held."""
+    """One run of an upgrade, which holds the lease."""
 
     def __init__(self, store: FormatStore, note: FormatNote) -> None:
         self._store = store
@@ -164,8 +174,9 @@ class _Run:
         self._reported = time.monotonic()
 
     async def to_the_end(self) -> None:
-        """Run the upgrade, and raise the number last. Where it is cut off, the next
-        opening runs it again at once.
+        """Run the upgrade, and raise the format number last.
+
+        If it is interrupted, the next opening runs it again at once.
         """
         upgrade = next(one for one in UPGRADES if one.to == self._note.to)
         log.info(

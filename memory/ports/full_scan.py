@@ -1,4 +1,4 @@
-"""Everything a question finds, page by page: `query` answers `MAX_LIMIT` at most."""
+"""Reads all results of a query, page by page; one page has at most `MAX_LIMIT`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from memory.ports.store import Store
 
 
 async def scan(store: Store, query: Query, page: int = 500) -> AsyncIterator[Page]:
-    """Every page of the query, of `page` records each, from its cursor on.
+    """Yield every page of the query, of `page` records each, from its cursor on.
 
-    No snapshot: each page is read only once the one before it has been dealt with, and
-    is of its own moment. What stays as it is comes exactly once.
+    This is no snapshot. Each page is read after the caller has processed the one
+    before, and shows that moment. A row that does not change comes exactly once.
     """
     async for found in follow(store.query, replace(query, limit=page)):
         yield found
 
 
 async def follow(ask: Callable[[Query], Awaitable[Page]], query: Query) -> AsyncIterator[Page]:
-    """The same for whoever has more to do around each question."""
+    """Yield the pages like `scan`, through a query function of the caller."""
     while True:
         found = await ask(query)
         yield found

@@ -1,5 +1,6 @@
-"""Heads of records in hand: what `select` names, and nothing else. For adapters that
-read whole records, and for cutting what others selected.
+"""Heads of records: the values that `select` names, and nothing else.
+
+For adapters that read whole records, and for reducing larger heads.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from memory.ports.query_evaluation import value_of
 from memory.ports.record import Record
 
 BESIDE = frozenset({WORDS, VECTOR})
-"""What is named as fields are and is none."""
+"""Names that `select` accepts beside fields."""
 
 
 def head_of(collection: Collection, record: Record, select: Set[str], words: bytes | None = None) -> Head:
-    """The record's head with exactly what is named. `words` are its packed words, where
-    they are known: else its texts are cut.
+    """Return the record's head with exactly the selected values.
+
+    `words` are its packed words if known. Otherwise its texts are split into words.
     """
     fields = {name: value for name in select - BESIDE if (value := value_of(record, name)) is not None}
     return Head(
@@ -36,7 +38,7 @@ def head_of(collection: Collection, record: Record, select: Set[str], words: byt
 
 
 def cut(head: Head, select: Set[str]) -> Head:
-    """The head with no more than what is named."""
+    """Return the head reduced to the selected values."""
     fields = {name: value for name, value in head.fields.items() if name in select}
     return replace(
         head,

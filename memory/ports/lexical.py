@@ -1,8 +1,8 @@
-"""A record's words as one column of bytes: how many there are, and how often each of
-their stems stands in which part of the text.
+"""A record's words packed as bytes: their number, and the counts of each stem.
 
-Made from the texts once, it ranks the record for any question without cutting a text
-again. Words are cut and stemmed by `memory.ports.text`.
+The counts are separate for each part of the text. They are made from the texts once,
+and rank the record for any question. Words are split and stemmed by
+`memory.ports.text`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from memory.ports.collections import Collection
 from memory.ports.text import cut_to_index, stem
 
 LONGEST = 128
-"""Characters of a token. A longer stem is told by its digest: no text is refused for
-its words.
+"""The most characters of a token.
+
+A digest replaces a longer stem, so no text is refused for its words.
 """
 NO_WORDS = b"0"
-"""Those of no texts."""
+"""The packed words of a record without texts."""
 _BITS = 60
-"""Of one integer, shared by the counts of a word in each part."""
+"""The bits of one integer that the counts of a word in each part share."""
 
 
 @lru_cache(maxsize=65_536)
 def token(stem: str) -> str:
-    """A stem as it is kept. No stem has a '#' in it."""
+    """Return the stored form of a stem. No stem contains a '#'."""
     return (
         stem
         if len(stem) <= LONGEST
@@ -39,13 +40,14 @@ def token(stem: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def _token_of(word: str) -> str:
-    """The token of a folded word."""
+    """Return the token of a folded word."""
     return token(stem(word))
 
 
 def index(collection: Collection, texts: Mapping[str, str]) -> bytes:
-    """The texts' words, packed. The same texts give the same bytes, in whatever order
-    they come.
+    """Pack the words of the texts.
+
+    The same texts give the same bytes in any order.
     """
     bits = _bits(collection)
     most = 2**bits - 1
@@ -65,8 +67,9 @@ def index(collection: Collection, texts: Mapping[str, str]) -> bytes:
 
 
 def _pack(total: int, counted: Mapping[str, int]) -> bytes:
-    """The number of words, and behind semicolons each number of counts with the tokens
-    that have it. A token has letters and digits alone.
+    """Pack the number of words, and the tokens grouped by equal counts.
+
+    The groups are separated by semicolons. A token has only letters and digits.
     """
     alike: dict[int, list[str]] = {}
     for found, numbers in counted.items():
@@ -77,12 +80,12 @@ def _pack(total: int, counted: Mapping[str, int]) -> bytes:
 
 
 def length(packed: bytes) -> int:
-    """The number of words over all parts."""
+    """Return the number of words over all parts."""
     return int(packed.partition(b";")[0])
 
 
 def packed_counts(packed: bytes) -> dict[str, int]:
-    """How often each token stands in which part, in one number each: see `weighed`."""
+    """Return each token's counts in all parts as one number; see `weighted_sum`."""
     held: dict[str, int] = {}
     for line in packed.decode().split(";")[1:]:
         numbers, *alike = line.split(" ")
@@ -91,9 +94,7 @@ def packed_counts(packed: bytes) -> dict[str, int]:
 
 
 def weighted_sum(collection: Collection, numbers: Any) -> Any:
-    """Such a number's counts, summed under the parts' weights; also of a whole array at
-    once.
-    """
+    """Return the weighted sum of the counts in one number or an array of them."""
     bits = _bits(collection)
     most = 2**bits - 1
     return sum(
@@ -103,8 +104,9 @@ def weighted_sum(collection: Collection, numbers: Any) -> Any:
 
 
 def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[str, float]:
-    """How often each of these stems stands in the texts, summed under the parts'
-    weights; those that do not are left out.
+    """Return how often each of these stems occurs, summed under the parts' weights.
+
+    Stems that do not occur are left out.
     """
     named = {stem: b" %b " % token(stem).encode("utf-8", "surrogatepass") for stem in stems}
     found: dict[str, float] = {}
@@ -118,22 +120,21 @@ def counts(collection: Collection, packed: bytes, stems: Several[str]) -> dict[s
 
 
 def weighted_counts(collection: Collection, packed: bytes) -> dict[str, float]:
-    """Every token of the texts, and how often it stands in them, summed under the
-    parts' weights.
-    """
+    """Return how often every token occurs, summed under the parts' weights."""
     counted = packed_counts(packed)
     weights = {numbers: float(weighted_sum(collection, numbers)) for numbers in set(counted.values())}
     return {found: weights[numbers] for found, numbers in counted.items()}
 
 
 def tokens(packed: bytes) -> list[str]:
-    """The distinct tokens, for an index."""
+    """Return the distinct tokens, for an index."""
     return list(packed_counts(packed))
 
 
 def truncate(packed: bytes, most: int) -> bytes:
-    """About so many bytes of it at most, its first tokens with their counts. The length
-    stays.
+    """Shorten the packed words to about `most` bytes.
+
+    It keeps the first tokens with their counts, and the length.
     """
     room, kept = most - 64, dict[str, int]()
     for word, numbers in packed_counts(packed).items():

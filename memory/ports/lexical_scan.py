@@ -1,4 +1,4 @@
-"""Found by words among what is in hand: for stores without an index of words."""
+"""Search by words over loaded heads, for stores without an index of words."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from memory.ports.text import bm25_scores, query_words
 
 
 async def rank_by_words(heads: Sequence[Head], collection: Collection, text: str, limit: int) -> list[Hit]:
-    """What a store with an index would answer to `Words`, from heads with their words,
-    weighed by these heads' statistics.
+    """Rank heads with their words as a store with an index would for `Words`.
+
+    The statistics are those of these heads.
     """
     wanted = query_words(text)
     counted = [

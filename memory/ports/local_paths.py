@@ -1,12 +1,14 @@
-"""Where on this machine a store's URL points: one rule for every adapter that keeps a
-file or a folder.
+"""The local path of a store's URL: one rule for all adapters with a file or folder.
 
-    scheme:path               the path as it is, relative to the working directory or absolute
-    scheme:///path            absolute, as RFC 8089 has it for `file:`; more slashes add nothing, and `~` is the user's folder
-    sqlite:///path            SQLite alone: the path as it is, as everybody writes it since SQLAlchemy; absolute with four slashes
+    scheme:path               the path as it is, relative to the working directory or
+        absolute
+    scheme:///path            absolute, as RFC 8089 has it for `file:`; more slashes add
+        nothing, and `~` is the user's folder
+    sqlite:///path            SQLite alone: the path as it is, as everybody writes it
+        since SQLAlchemy; absolute with four slashes
 
 So `scheme:folder/name`, `scheme:/srv/name`, `scheme:~/name` and `scheme:////srv/name`
-mean the same everywhere, and only three slashes do not.
+mean the same on every adapter. Only three slashes differ.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ LOCAL_SCHEMES = ("sqlite", "file", "qdrant+edge")
 
 
 def local_path(url: str) -> str | None:
-    """The path that the URL names, its percent signs as they are and options left out;
-    None where it names none, or another machine.
+    """Return the path that the URL names; None if it names none or another machine.
+
+    Percent signs stay as they are, and options are left out.
     """
     scheme, colon, rest = url.partition(":")
     place = rest.partition("?")[0]
@@ -38,12 +41,14 @@ def local_path(url: str) -> str | None:
 
 
 def absolute_path(given: str | PathLike[str]) -> Path:
-    """The path in the working directory of this moment, `~` being the user's folder: it
-    stays the same when the process changes its directory.
+    """Return the absolute path, resolved against the current working directory.
+
+    `~` is the user's folder. The path stays the same when the process changes its
+    directory.
     """
     return Path(given).expanduser().absolute()
 
 
 def local_url(scheme: str, path: str) -> str:
-    """The URL of an absolute path."""
+    """Return the URL of an absolute path."""
     return f"{scheme}:///{path}" if scheme == "sqlite" else f"{scheme}://{path}"

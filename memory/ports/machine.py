@@ -1,5 +1,6 @@
-"""What embedded stores say of the machine they run on, where they do not wait for its
-disk.
+"""The run and the disk delay of this machine, for embedded stores.
+
+Stores that do not wait for the disk report these.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from datetime import timedelta
 from pathlib import Path
 
 WRITTEN_BACK = timedelta(seconds=35)
-"""By when Linux has written to the disk what it was given, as it is set up by default:
-after 30 seconds, looked at every 5.
+"""How long Linux may take to write data to the disk by default.
+
+It writes data after 30 seconds, and looks every 5 seconds.
 """
 
 
 def run_of_the_machine() -> str:
-    """Names the time since the machine was started."""
+    """Return an id of the machine's current run, since its start."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:  # pragma: no cover - elsewhere than on Linux

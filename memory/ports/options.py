@@ -1,8 +1,7 @@
-"""What a store may be told, as the query part of its URL or a configuration says it:
-one model a kind of store.
+"""Options of stores, from the query part of a URL or from the configuration.
 
-Errors name the store and the option, and say what it may be. A URL is never repeated:
-it may hold a password.
+There is one model for each kind of store. Errors name the store and the option, and say
+which values it accepts. They never repeat a URL, which may hold a password.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from memory.ports.record import JsonValue
 
 
 def _number(value: object) -> object:
-    """True is no number."""
+    """Reject booleans as numbers."""
     if isinstance(value, bool):
         raise ValueError
     return value
@@ -30,7 +29,7 @@ def _uppercase(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
-# What options are made of: the description is what an error says an option may be.
+# The description of each type is the accepted value in error messages.
 _Text = Annotated[str, Field(min_length=1)]
 _Count = Annotated[int, BeforeValidator(_number), Field(ge=1, lt=10_000)]
 _A_TEXT, _A_COUNT = "a text that is not empty", "a whole number from 1 to 9999"
@@ -60,17 +59,16 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class StoreOptions:
-    """Where a store is and how it is used: the base of a frozen pydantic dataclass. Its
-    secrets are declared with `repr=False`.
+    """The address and the options of a store: the base of a frozen pydantic dataclass.
 
-    Fields named in `where` follow from the URL, or are for code alone, and are no
-    options.
+    Its secrets are declared with `repr=False`. Fields named in `where` follow from the
+    URL, or are for code alone, and are no options.
     """
 
     __slots__ = ()
     where: ClassVar[frozenset[str]] = frozenset()
     product: ClassVar[str]
-    """What a store of this kind is called in messages."""
+    """The name of this kind of store in messages."""
 
     @classmethod
     def read(
@@ -83,12 +81,14 @@ class StoreOptions:
         among: Collection[str] | None = None,
         **found: Any,
     ) -> Self:
-        """The options of the URL's query part and those given apart, beside what else
-        was found in the URL, which both overrule. Where both name an option they must
-        agree.
+        """Read the options from the URL's query part and from the configuration.
 
-        `spelled` has other names of options; `among` names those that count here, where
-        not all do.
+        Both override the values that were otherwise found in the URL. An option that
+        both name must have the same value in both.
+
+        Args:
+            spelled: Other names of options.
+            among: The options that are accepted here, if not all are.
         """
         in_url = {spelled.get(name, name): value for name, value in parse_qsl(query, keep_blank_values=True)}
         apart = {spelled.get(name, name): value for name, value in options.items()}
@@ -108,7 +108,7 @@ class StoreOptions:
 
     @classmethod
     def names(cls) -> frozenset[str]:
-        """The options there are."""
+        """Return the names of the options."""
         return frozenset(cls._fields().keys() - cls.where)
 
     @classmethod
@@ -117,7 +117,7 @@ class StoreOptions:
 
     @classmethod
     def _describe_error(cls, error: ValidationError) -> str:
-        """The first thing that is wrong. What a secret is, is not told."""
+        """Describe the first error, without the value of a secret."""
         first = error.errors(include_url=False, include_context=False)[0]
         name = str(first["loc"][0])
         field = cls._fields()[name]
@@ -126,7 +126,7 @@ class StoreOptions:
 
 
 def _agree(in_url: str, apart: JsonValue) -> bool:
-    """Whether an option of a URL, which is text, says what one given apart says."""
+    """Return whether an option in a URL, which is text, equals the configured one."""
     if isinstance(apart, bool):
         return in_url.lower() == str(apart).lower()
     try:
@@ -140,8 +140,9 @@ def wrong(store: str, problem: str) -> ConfigError:
 
 
 class ServerUrl:
-    """The parts of the URL of one server:
-    `scheme://user:password@host:port/path?options`.
+    """The parts of a server's URL.
+
+    The form is `scheme://user:password@host:port/path?options`.
     """
 
     def __init__(self, store: str, product: str, schemes: tuple[str, ...], url: str) -> None:
@@ -168,12 +169,12 @@ class ServerUrl:
 
     @property
     def query_options(self) -> dict[str, str]:
-        """The options of the query part, as they are written."""
+        """Return the options of the query part, as they are written."""
         return dict(parse_qsl(self.query, keep_blank_values=True))
 
     @property
     def host_and_credentials(self) -> dict[str, str]:
-        """Host, user and password, as far as the URL names them."""
+        """Return host, user and password, as far as the URL names them."""
         parts = self._parts
         named = {
             "host": parts.hostname,

@@ -1,5 +1,6 @@
-"""Candidates from the scored forms of the asked partitions: ranked over arrays,
-filtered from the best down.
+"""Candidates from in-memory indexes of the asked partitions.
+
+Records are ranked over arrays, and filtered from the best down.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ if TYPE_CHECKING:
     from memory.ports.candidates import Floats, Ints, Scores
 
 _SLACK = 1e-5
-"""Cosines in single precision that are so near each other may change places once
-computed exactly.
+"""Cosines in single precision that are this close may change places.
+
+The exact computation decides their order.
 """
 
 
 def candidates_of(asked: Candidates, forms: Sequence[PartitionIndex]) -> CandidateColumns:
-    """What the question asks for of these forms' records, all of which lie in its
-    partitions.
+    """Return the candidates among these indexes' records.
+
+    All records of the indexes lie in the question's partitions.
     """
     pool = _Pool(asked, forms)
     found = dict.fromkeys([*pool.by_words(), *pool.by_meaning(), *pool.by_id()])
@@ -38,15 +41,16 @@ def candidates_of(asked: Candidates, forms: Sequence[PartitionIndex]) -> Candida
 
 
 def nearest(asked: Candidates, forms: Sequence[PartitionIndex]) -> list[str]:
-    """The ids of the best by meaning among these forms' records, all of which lie in
-    its partitions; best first.
+    """Return the ids of the best records by meaning, best first.
+
+    All records of the indexes lie in the question's partitions.
     """
     pool = _Pool(asked, forms)
     return [pool.record(place).key.id for place in pool.by_meaning()]
 
 
 class _Pool:
-    """The forms' places behind each other."""
+    """The places of all indexes, one index after the other."""
 
     def __init__(self, asked: Candidates, forms: Sequence[PartitionIndex]) -> None:
         self._asked = asked
@@ -62,11 +66,13 @@ class _Pool:
         self._documents, self._words = int(self._there.sum()), int(self._lengths[self._there].sum())
         self._lets_through = condition(asked.filter)
 
-    # -- who ---------------------------------------------------------------------------
+    # -- which records -----------------------------------------------------------------
 
     def by_words(self) -> list[int]:
-        """Weighed by all records there are, before the filter: what it hides still
-        tells how rare a word is.
+        """Return the best places by words.
+
+        All records count for the statistics, before the filter: a hidden record still
+        shows how rare a word is.
         """
         scores, matched = np.zeros(len(self._there)), np.zeros(len(self._there), np.bool_)
         average = self._words / self._documents if self._documents else 0.0
@@ -129,9 +135,10 @@ class _Pool:
         slack: float = 0.0,
         exactly: Callable[[Sequence[int]], Sequence[float]] | None = None,
     ) -> list[int]:
-        """The best `limit` that the filter lets through, ties by id: most pass, so
-        little more than these are looked at. Scores are within half of `slack` of what
-        `exactly` tells.
+        """Return the best `limit` places that pass the filter, ties by id.
+
+        Most places pass, so it examines few more than these. Scores are within half of
+        `slack` of the result of `exactly`.
         """
         limit = self._asked.limit
         looked = limit + limit // 4
@@ -158,10 +165,10 @@ class _Pool:
         return bool(self._there[place]) and self._lets_through(self.record(place))
 
     def record(self, place: int) -> Record:
-        """Of a place where one stands."""
+        """Return the record at an occupied place."""
         return cast("Record", self._records[place])
 
-    # -- what --------------------------------------------------------------------------
+    # -- their columns -----------------------------------------------------------------
 
     def measure(self, places: Sequence[int]) -> CandidateColumns:
         asked, counted = self._asked, self._asked.counted
@@ -187,7 +194,7 @@ class _Pool:
         )
 
     def _postings(self, stem: str) -> tuple[Ints, Scores]:
-        """The places of the asked roles whose records hold it, and how often."""
+        """Return the places in the asked roles that hold the stem, and its counts."""
         parts = [(start, *form.postings(stem)) for start, form in self._forms]
         places, frequencies = (
             np.concatenate([start + at for start, at, _ in parts]),

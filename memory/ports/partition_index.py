@@ -1,9 +1,10 @@
-"""The records of one partition in the form that answers `Candidates`: which words stand
-where, lengths, vectors, and what filters ask for.
+"""An in-memory index of one partition that answers `Candidates`.
 
-A process keeps it beside a store that has no index of its own, and changes it record by
-record (`put`, `drop`). What was changed or left keeps its place, empty, until the form
-is `worn` and better made anew: postings and vectors only grow.
+It holds postings of words, lengths, vectors, and the values that filters need.
+
+A process keeps it beside a store without an index of its own, and updates it record by
+record (`put`, `drop`). A replaced or removed record leaves its place empty, because
+postings and vectors only grow. Once the index `is_worn`, it is better to rebuild it.
 """
 
 from __future__ import annotations
@@ -33,23 +34,25 @@ _CODES = {role: code for code, role in enumerate(Role)}
 _GONE = len(_CODES)
 _OWES = (PendingStep("", ""),)
 _FORM_BYTES, _RECORD_BYTES, _WORD_BYTES, _POSTING_BYTES = 2_000, 1_400, 200, 20
-"""About what one takes in memory."""
+"""The approximate bytes of one record in memory."""
 
 
 class PartitionIndex:
-    """The records of one partition. None of its methods waits: it changes for nobody in
-    the middle of a question.
+    """The records of one partition.
+
+    No method awaits, so the index never changes in the middle of a question.
     """
 
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
         self.records: list[Record | None] = []
-        """By place, without bodies, texts, vectors and what they owe; None where
-        nothing stands any more.
+        """The records by place, without bodies, texts, vectors and pending steps.
+
+        None marks an empty place.
         """
         self.vectors: list[bytes | None] = []
         self.bytes = _FORM_BYTES
-        """About what all of it takes in memory."""
+        """The approximate bytes of the whole index in memory."""
         self._places: dict[str, int] = {}
         self._roles, self._lengths = array("b"), array("q")
         self._words: dict[str, array[int]] = {}
@@ -57,19 +60,20 @@ class PartitionIndex:
         self._beside: dict[tuple[str, str], dict[Place, list[int]]] = {}
 
     def __len__(self) -> int:
-        """How many places there are, the empty ones counted."""
+        """Return the number of places, including empty ones."""
         return len(self.records)
 
     @property
     def is_worn(self) -> bool:
-        """Whether more has left it than stands in it."""
+        """Whether more records have left the index than it holds."""
         return len(self.records) > 2 * len(self._places) + 64
 
     # -- changing ----------------------------------------------------------------------
 
     def put(self, record: Record, words: bytes | None) -> None:
-        """The record stands, in place of what was kept of its id. `words` are its
-        packed words, None of a collection without texts.
+        """Add the record, in place of an earlier one with its id.
+
+        `words` are its packed words; None for a collection without texts.
         """
         self.drop(record.key.id)
         place = len(self.records)
@@ -101,7 +105,7 @@ class PartitionIndex:
             _list(places, kept, group, number, place)
 
     def drop(self, record_id: str) -> None:
-        """Nothing stands under the id any more, if anything did."""
+        """Remove the record with this id, if there is one."""
         place = self._places.pop(record_id, None)
         if place is not None:
             self.records[place] = self.vectors[place] = None
@@ -113,18 +117,19 @@ class PartitionIndex:
         return self._places.get(record_id)
 
     def role_mask(self, roles: frozenset[Role]) -> Mask:
-        """Of each place whether a record of these roles stands there."""
+        """Return for each place whether it holds a record of these roles."""
         wanted = np.zeros(_GONE + 1, np.bool_)
         wanted[[_CODES[role] for role in roles]] = True
         return wanted[np.array(self._roles, np.int8)]
 
     def lengths(self) -> Ints:
-        """Of each place how many words its record has or had."""
+        """Return for each place the number of words of its current or former record."""
         return np.array(self._lengths, np.int64)
 
     def postings(self, stem: str) -> tuple[Ints, Scores]:
-        """The places whose records hold or held the stem, and how often, summed under
-        the parts' weights.
+        """Return the stem's places, and its counts summed under the parts' weights.
+
+        Places whose record has left are included.
         """
         postings = self._words.get(lexical.token(stem))
         if postings is None:
@@ -133,8 +138,9 @@ class PartitionIndex:
         return pairs[:, 0], lexical.weighted_sum(self.collection, pairs[:, 1])
 
     def cosines(self, near: bytes) -> tuple[Ints, Floats]:
-        """The places whose records have or had a vector of these dimensions, and its
-        cosine to this one, in single precision.
+        """Return the places with a vector of these dimensions, and their cosines.
+
+        The cosines are in single precision. Places whose record has left are included.
         """
         compared = self._compared.get(len(near) // 4)
         if compared is None:
@@ -142,8 +148,9 @@ class PartitionIndex:
         return np.array(compared.places, np.int64), compared.units.cosines(near)
 
     def beside(self, around: Neighbourhood) -> Mapping[Place, list[int]]:
-        """The places of the records, by where they stand among others of their group;
-        of some nothing stands there any more.
+        """Return the index places of the records by their place in a group.
+
+        Places whose record has left are included.
         """
         by = (around.group, around.number)
         if by not in self._beside:
@@ -154,8 +161,9 @@ class PartitionIndex:
         return self._beside[by]
 
     def content(self) -> dict[str, Any]:
-        """Everything it would answer, by id: two forms of the same records say the
-        same, however they came to be.
+        """Return everything that the index holds, by id.
+
+        Two indexes of the same records return the same, independent of their history.
         """
         said: dict[str, Any] = {}
         for record_id, place in self._places.items():
@@ -179,14 +187,14 @@ class PartitionIndex:
 
 
 class _Vectors(NamedTuple):
-    """Those of one length, and the places of their records."""
+    """The vectors of one dimension, and the places of their records."""
 
     places: array[int]
     units: UnitVectors
 
 
 def stands_at(record: Record, group: str, number: str) -> Place | None:
-    """Where the record stands among others of its group."""
+    """Return the record's place in its group."""
     of, at = value_of(record, group), value_of(record, number)
     return (record.scope, of, at) if isinstance(of, str) and isinstance(at, int) else None
 

@@ -1,5 +1,6 @@
-"""Damaged rows: they are moved out of the way as they are found, so that limits and
-statistics are of what can be read, and every reader is told.
+"""Moves damaged rows aside when a read finds them.
+
+Limits and statistics then cover only readable rows, and every reader is informed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ T = TypeVar("T")
 Found = TypeVar("Found")
 
 ROUNDS = 8
-"""How often one reading is done again."""
+"""How often one read is repeated."""
 
 log = logging.getLogger(__name__)
 
@@ -21,11 +22,11 @@ async def sound(
     read: Callable[[], Awaitable[tuple[T, Sequence[Found]]]],
     quarantine: Callable[[Sequence[Found]], Awaitable[bool]],
 ) -> T:
-    """What `read` answers: the answer, and what it met that is damaged and still in its
-    place. That is quarantined and the reading done again.
+    """Read, move damaged rows to the quarantine, and read again.
 
-    Where it cannot be quarantined, or others damage rows as quickly, the last answer
-    counts: a damaged row is never served.
+    `read` returns its answer and the damaged rows that are still in their place. The
+    last answer counts if they cannot be quarantined, or if new damage appears as fast.
+    A damaged row is never served.
     """
     for _ in range(ROUNDS):
         answer, damaged = await read()
@@ -40,8 +41,10 @@ async def try_quarantine(
     damaged: Sequence[Found],
     translate: Callable[[Exception], Exception | None],
 ) -> bool:
-    """Whether `move` could take them out of the way. It cannot on a full disk or a
-    standby, which is logged; what is no driver's error is raised.
+    """Return whether `move` could move the rows aside.
+
+    It cannot on a full disk or a standby, which is logged. An error that is not the
+    driver's is raised.
     """
     try:
         await move(damaged)

@@ -1,8 +1,7 @@
-"""How stores are asked: where to look, filters, order, keyset cursors, counts and
-searches.
+"""Questions to stores: partitions, filters, order, cursors, counts and searches.
 
-A `Query` or `Search` names partitions or one whole tenant; without either it cannot be
-built. `Everywhere` is for maintenance alone: no facade call produces one.
+A `Query` or `Search` must name partitions or one whole tenant. `Everywhere` is for
+maintenance alone: no facade call produces one.
 
 Clauses (`memory.ports.contract.clauses`): query.*, filter.*, search.*, lexical.*,
 semantic.*, isolation.where, everywhere.all, refused.questions.
@@ -37,7 +36,7 @@ class Partitions:
         if not self.partitions:
             raise InvalidInput("where", "name at least one partition")
         if len({p.tenant for p in self.partitions}) > 1:
-            raise InvalidInput("where", "partitions of several tenants cannot be asked together")
+            raise InvalidInput("where", "name partitions of one tenant, and ask for each tenant separately")
 
     @property
     def tenant(self) -> str:
@@ -77,7 +76,7 @@ class Eq:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """The field's value is one of these; of none, always false."""
+    """The field's value is one of these; false if there are none."""
 
     field: str
     values: tuple[FieldValue, ...]
@@ -109,7 +108,7 @@ class Ge:
 
 @dataclass(frozen=True, slots=True)
 class Has:
-    """The tags field contains this whole tag, case-sensitively (D53)."""
+    """The tags field contains this whole tag, case-sensitively."""
 
     field: str
     tag: str
@@ -124,14 +123,14 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All hold; of none, true."""
+    """All parts hold; true if there are none."""
 
     parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Any holds; of none, false."""
+    """Any part holds; false if there are none."""
 
     parts: tuple[Condition, ...]
 
@@ -143,10 +142,10 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
-    """The text begins with these characters, each as it is; with none of them, the
-    field has a value. Of text fields, the id aside.
+    """The text field begins with exactly these characters.
 
-    No adapter knows it: `BaseStore` asks for the range of texts instead. See
+    With no characters, it holds if the field has a value. It does not apply to the id.
+    Adapters never receive it: `BaseStore` replaces it by a range of texts. See
     `memory.ports.query_validation`.
     """
 
@@ -159,11 +158,11 @@ Condition: TypeAlias = Eq | In | Lt | Le | Gt | Ge | Has | IsNull | StartsWith |
 MAX_FILTER_DEPTH = 32
 MAX_FILTER_PARTS = 1_000
 MAX_FILTER_VALUES = 100_000
-"""The most levels, parts and values in all that a filter has."""
+"""The most levels, parts and values of a whole filter."""
 
 
 def all_of(*parts: Condition | None) -> Condition | None:
-    """The conjunction of what is given, None where nothing is."""
+    """Return the conjunction of the given conditions; None if there are none."""
     kept = tuple(p for p in parts if p is not None)
     return None if not kept else kept[0] if len(kept) == 1 else And(kept)
 
@@ -171,8 +170,9 @@ def all_of(*parts: Condition | None) -> Condition | None:
 SYSTEM_FIELDS = frozenset(
     "id scope version created_at updated_at expires_at generation role tier owing discard_at accesses accessed_at".split()
 )
-"""Fields every record has: usable in filters and orders beside the declared ones.
-`owing` is true where steps are owed.
+"""The fields of every record, usable in filters and orders beside the declared ones.
+
+`owing` is true if steps are pending.
 """
 
 
@@ -180,7 +180,7 @@ SYSTEM_FIELDS = frozenset(
 
 
 class RowType(StrEnum):
-    """What stands under a key."""
+    """The type of a stored row."""
 
     RECORD = "record"
     MARK = "mark"
@@ -196,30 +196,37 @@ class Order:
 HOMES = frozenset({Role.HOME})
 WORDS = "#words"
 VECTOR = "#vector"
-"""Named in `select` as fields are: a record's counted words, as `memory.ports.lexical`
-packs them, and its vector.
+"""Names for `select`, beside fields.
+
+They stand for a record's counted words, as `memory.ports.lexical` packs them, and its
+vector.
 """
 MAX_LIMIT = 10_000
-"""The most that one question answers. Who wants all there is walks the pages:
-`memory.ports.full_scan`.
+"""The most rows of one answer.
+
+To read all rows, walk the pages with `memory.ports.full_scan`.
 """
 MAX_ORDERS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Records of one collection in these roles, ordered, a page at a time.
+    """A question for the records of one collection in these roles, page by page.
 
-    The id is the last sort key, in the direction of the last order given, so that every
-    order is total. Missing values sort before all others ascending and after all others
-    descending. `cursor` continues after the record it was made from: no record is lost
-    or repeated under ties and concurrent inserts (D52). `limit` is from 1 to
-    `MAX_LIMIT`; counting and deleting take no notice of it, `order` and `cursor`. With
-    `select` the page has heads instead of records, each with exactly what is named:
-    declared fields, system fields, `WORDS`, `VECTOR`. Heads are not held against a
-    record's checksum: who needs to be sure reads the record by its key. With `types` of
-    marks or tombstones (under `Everywhere` only) the filter may use `id`, `version`,
-    `owing` and `discard_at`.
+    The id is the last sort key, in the direction of the last given order, so every
+    order is total. Missing values sort first in ascending order and last in descending
+    order. `cursor` continues after the record it was made from. Ties and concurrent
+    inserts lose or repeat no record.
+
+    `limit` is from 1 to `MAX_LIMIT`. Counting and deleting ignore `limit`, `order` and
+    `cursor`.
+
+    With `select`, the page has heads instead of records. Each head has exactly the
+    named values: declared fields, system fields, `WORDS`, `VECTOR`. Heads are not
+    verified against a record's checksum. To be sure, read the record by its key.
+
+    `types` of marks or tombstones need `Everywhere`. The filter may then use `id`,
+    `version`, `owing` and `discard_at`.
     """
 
     collection: Collection
@@ -235,8 +242,9 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What tells a record's copy from others, and what was asked for besides: of
-    `fields` those named that have a value.
+    """The identity of a record's copy, and the selected values.
+
+    `fields` holds the selected fields that have a value.
     """
 
     key: Key
@@ -256,10 +264,10 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a query found, in order; `cursor` is None on the last page. `corrupt` names
-    records that were passed over as unreadable.
+    """The results of a query, in order; `cursor` is None on the last page.
 
-    `heads` instead of `records` where the query selects.
+    `corrupt` names the records that were skipped as unreadable. A query with `select`
+    fills `heads` instead of `records`.
     """
 
     records: tuple[Stored, ...] = ()
@@ -270,9 +278,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many records match and what they take, in bytes as near as the store can
-    tell.
-    """
+    """The number of matching records and their bytes, as near as the store can tell."""
 
     records: int
     bytes: int
@@ -280,12 +286,11 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Found by words: any record holding at least one of the text's content words, best
-    first.
+    """Search by words: records with any content word of the text, best first.
 
-    The text is never syntax: quotes, operators, wildcards and NUL are just characters
-    (D62). Analysis is that of `memory.ports.text` unless the adapter documents its own
-    table (D57). A text without any word finds nothing.
+    The text is never syntax: quotes, operators, wildcards and NUL are just characters.
+    Words are analysed as in `memory.ports.text`, unless the adapter documents its own
+    table. A text without any word finds nothing.
     """
 
     text: str
@@ -293,8 +298,9 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """Found by meaning: the records whose vectors have the highest cosine similarity to
-    this one (packed float32, same dimensions).
+    """Search by meaning: the highest cosine similarity to this vector.
+
+    The vector is packed float32 with the same dimensions as the records' vectors.
     """
 
     vector: bytes
@@ -302,15 +308,14 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The best `limit` records, from 1 to `MAX_LIMIT`, of one collection by words or by
-    meaning, among those the filter lets through.
+    """A search for the best records of one collection that pass the filter.
 
-    Hits carry heads with what `select` names, as in `Query`. It spares stores from
-    reading, checking and sending fifty records of which ten are shown; who shows them
-    reads them by key.
+    `limit` is from 1 to `MAX_LIMIT`. Hits carry heads with the values that `select`
+    names, as in `Query`. So a store need not read, check and send fifty records if ten
+    are shown. The caller reads those by key.
 
     A search may be approximate. An engine may miss a record that matches, for example
-    while it moves records between its files. `get` and `query` never do.
+    while it moves records between its files. `get` and `query` never miss one.
     """
 
     collection: Collection
@@ -324,8 +329,9 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """The head of a found record and its score: higher is better. Scores of one search
-    compare with each other, and for `Near` are cosines.
+    """The head of a found record and its score; higher is better.
+
+    Scores of one search are comparable. For `Near` they are cosines.
     """
 
     head: Head
@@ -334,8 +340,9 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPage:
-    """Partitions and the generation of each, ordered by tenant and scope; `cursor` is
-    None on the last page.
+    """Partitions with their generations, ordered by tenant and scope.
+
+    `cursor` is None on the last page.
     """
 
     partitions: tuple[tuple[Partition, int], ...] = ()
@@ -347,8 +354,9 @@ class PartitionPage:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a page ended: the sort values and the id of its last record. The same on
-    every adapter, so that pages of several stores merge.
+    """The end of a page: the sort values and the id of its last record.
+
+    It is the same on every adapter, so pages of several stores can be merged.
     """
 
     values: tuple[FieldValue, ...] = field(default=())
@@ -356,8 +364,10 @@ class Position:
 
 
 def encode_cursor(values: Sequence[FieldValue], record_id: str) -> str:
-    """An opaque cursor. It holds sort values, without the sign of nought, which a store
-    may have lost, and an id, no text of the record.
+    """Encode an opaque cursor from sort values and an id.
+
+    It holds no text of the record. It drops the sign of zero, which a store may have
+    lost.
     """
     return _opaque(
         [
@@ -371,13 +381,15 @@ def encode_cursor(values: Sequence[FieldValue], record_id: str) -> str:
 
 
 def encode_partition(partition: Partition) -> str:
-    """The cursor of a page of partitions that ends here."""
+    """Encode the cursor of a page of partitions that ends here."""
     return _opaque([partition.tenant, partition.scope])
 
 
 def decode_partition(cursor: str) -> Partition:
-    """The partition behind which such a cursor goes on; another cursor is refused as
-    `InvalidInput`.
+    """Return the partition after which this cursor continues.
+
+    Raises:
+        InvalidInput: It is a cursor of another kind.
     """
     try:
         tenant, scope = _read(cursor)
@@ -403,8 +415,10 @@ def _read(cursor: str) -> list[Any]:
 
 
 def decode_cursor(cursor: str, order: Sequence[Order]) -> Position:
-    """The position a cursor holds. One that was not made for this order is refused as
-    `InvalidInput`.
+    """Return the position that a cursor holds.
+
+    Raises:
+        InvalidInput: The cursor was not made for this order.
     """
     try:
         values, record_id = _read(cursor)

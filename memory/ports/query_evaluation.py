@@ -1,8 +1,7 @@
-"""Filters, order and keyset pages over what is in hand, by the letter of
-`memory.ports.query`.
+"""Filters, order and keyset pages over loaded rows, exactly as `memory.ports.query`.
 
-For adapters whose engine cannot do a part of it, and for whoever merges the pages of
-several stores.
+For adapters whose engine lacks a part of it, and for merging the pages of several
+stores.
 """
 
 from __future__ import annotations
@@ -44,11 +43,12 @@ from memory.ports.record import Corrupt, FieldValue, Partition, Record, Standing
 
 S = TypeVar("S", bound=Standing | Head)
 Predicate: TypeAlias = Callable[[Standing], bool]
-"""Whether a filter holds for what stands under a key."""
+"""Returns whether a filter holds for a stored item."""
 
 _HASHED = frozenset({str, int, float, bool, bytes, datetime})
-"""Types, themselves and not what derives from them, of which equal values have equal
-hashes, also across types.
+"""Types of which equal values have equal hashes, also across types.
+
+Subclasses do not count.
 """
 
 _COMPARISONS: dict[type[Condition], Callable[[Any, Any], bool]] = {
@@ -61,8 +61,9 @@ _COMPARISONS: dict[type[Condition], Callable[[Any, Any], bool]] = {
 
 
 def value_of(standing: Standing | Head, field: str) -> FieldValue:
-    """The value of a declared or system field, None where it is missing; of a head,
-    what it was asked for.
+    """Return the value of a declared or system field; None if it is missing.
+
+    A head has only the values that were selected.
     """
     if isinstance(standing, Head):
         return standing.key.id if field == "id" else standing.fields.get(field)
@@ -70,7 +71,7 @@ def value_of(standing: Standing | Head, field: str) -> FieldValue:
 
 
 def reader(field: str) -> Callable[[Standing], FieldValue]:
-    """Reads that field of whatever stands under a key."""
+    """Return a function that reads this field of any stored item."""
     if field == "id":
         return lambda standing: standing.key.id
     if field == "owing":
@@ -81,13 +82,14 @@ def reader(field: str) -> Callable[[Standing], FieldValue]:
 
 
 def lets_through(part: Condition | None, standing: Standing) -> bool:
-    """Whether the filter holds for one. Who asks of many makes the `condition` once."""
+    """Return whether the filter holds for one item; for many, call `condition` once."""
     return condition(part)(standing)
 
 
 def condition(part: Condition | None) -> Predicate:
-    """What tells whether the filter holds: two-valued, a comparison with a missing
-    value is false. Made once, it is asked of any number.
+    """Compile the filter to a function for any number of items.
+
+    It is two-valued: a comparison with a missing value is false.
     """
     match part:
         case None:
@@ -127,8 +129,10 @@ def _has(read: Callable[[Standing], FieldValue], tag: str) -> Predicate:
 
 
 def _is_one_of(read: Callable[[Standing], FieldValue], values: tuple[FieldValue, ...]) -> Predicate:
-    """Looked up where equal values surely have equal hashes, one after the other
-    elsewhere: the meaning is that of `value in values`.
+    """Return a predicate with the meaning of `value in values`.
+
+    It uses a hash lookup if equal values surely have equal hashes. Otherwise it
+    compares one value after the other.
     """
     looked_up = frozenset(v for v in values if type(v) in _HASHED)
     others = tuple(v for v in values if type(v) not in _HASHED)
@@ -160,7 +164,7 @@ def _compares(compare: Callable[[Any, Any], bool], field: str, wanted: FieldValu
 
 
 def page_of(matching: Sequence[S], query: Query) -> tuple[list[S], str | None]:
-    """The asked page of what matches, in order, and the cursor behind it."""
+    """Return the requested page of the matches, in order, and its cursor."""
     if query.cursor is not None:
         position = decode_cursor(query.cursor, query.order)
         matching = [s for s in matching if is_after(s, position, query.order)]
@@ -181,8 +185,10 @@ def page_of(matching: Sequence[S], query: Query) -> tuple[list[S], str | None]:
 
 
 def page_and_next(matching: Sequence[Standing], query: Query) -> list[Standing]:
-    """The page of these, and the first behind it, which tells that another follows:
-    whatever is found beside them, the rest is on no page of it.
+    """Return the page's rows and the first row after them.
+
+    The extra row shows that another page follows. Rows from another source may be
+    merged with these: all other rows lie behind the page.
     """
     page, cursor = page_of(matching, query)
     if cursor is None:
@@ -194,11 +200,11 @@ def page_and_next(matching: Sequence[Standing], query: Query) -> list[Standing]:
 def merge_pages(
     pages: Sequence[tuple[Sequence[S | Corrupt], str | None]], query: Query
 ) -> tuple[list[S], str | None]:
-    """One page of the pages (records or heads, and cursor) that several stores gave for
-    one query. Heads tell the values of the order.
+    """Merge the pages that several stores returned for one query into one page.
 
-    Nothing behind the end of a page that has more behind it: what its store would give
-    next may come before.
+    Each page has records or heads, and a cursor. Heads must have the values of the
+    order. If a store has more pages, the result holds nothing behind the end of its
+    page, because the store's next row may sort earlier.
     """
     ends = [cursor for _, cursor in pages if cursor is not None]
     positions = [decode_cursor(end, query.order) for end in ends]
@@ -215,7 +221,7 @@ def merge_pages(
 
 
 def position_of(standing: Standing | Head, order: Sequence[Order]) -> Position:
-    """Where it stands in this order."""
+    """Return the item's position in this order."""
     return Position(tuple(value_of(standing, o.field) for o in order), standing.key.id)
 
 
@@ -224,7 +230,7 @@ def _sortable(value: FieldValue) -> tuple[bool, Any]:
 
 
 def sort_rows(standings: Sequence[S], order: Sequence[Order]) -> list[S]:
-    """In the order asked, the id last."""
+    """Sort by the order, with the id last."""
     inorder = sorted(
         standings, key=lambda s: (s.key.id, s.key.tenant), reverse=bool(order) and order[-1].descending
     )
@@ -259,8 +265,9 @@ def first_partitions(
     after: Partition | None,
     limit: int,
 ) -> list[tuple[Partition, int]]:
-    """Of these partitions, in no order, what a store's `_partitions` answers: the first
-    so many behind `after`, each once.
+    """Return the first `limit` of these partitions behind `after`, each once.
+
+    It answers a store's `_partitions`. The given partitions may be in any order.
     """
 
     def counts(partition: Partition) -> bool:

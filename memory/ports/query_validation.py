@@ -1,9 +1,8 @@
-"""What may be asked: limits, orders and filters that every store refuses or answers
-alike.
+"""Checks questions: limits, orders and filters that all stores refuse or answer alike.
 
-`BaseStore` asks here before an adapter is called, so no adapter meets a filter too deep
-to be walked, a value that its field cannot have, or a `StartsWith`, which is asked as a
-range of texts. `memory.ports.contract.refusals` has the table that the contract holds
+`BaseStore` checks before it calls an adapter. So an adapter never gets a filter that is
+too deep, or a value that its field cannot have. It gets a range of texts in place of
+`StartsWith`. `memory.ports.contract.refusals` has the table that the contract holds
 every store to.
 """
 
@@ -42,7 +41,7 @@ from memory.ports.query import (
 from memory.ports.record_validation import id_problem, text_problem, value_problem, vector_problem
 
 MAX_REACH = 16
-"""The farthest that a neighbour may stand."""
+"""The greatest distance of a neighbour."""
 _LAST = "\U0010ffff"
 _UNORDERED = (FieldType.TAGS, FieldType.BYTES)
 
@@ -61,7 +60,7 @@ def check_prefix(name: str, prefix: object) -> None:
 
 def check_order(collection: Collection, order: Sequence[Order]) -> None:
     if len(order) > MAX_ORDERS:
-        raise InvalidInput("order", f"has more than {MAX_ORDERS} fields")
+        raise InvalidInput("order", f"has {len(order)} fields; order by at most {MAX_ORDERS}")
     for by in order:
         if type_of(collection, by.field) in _UNORDERED:
             raise InvalidInput(by.field, "tags and bytes have no order")
@@ -78,32 +77,32 @@ def check_select(collection: Collection, select: object) -> None:
 
 def check_candidates(asked: Candidates) -> None:
     if isinstance(asked.where, Everywhere):
-        raise InvalidInput("where", "takes partitions or a tenant")
+        raise InvalidInput("where", "takes partitions or a tenant, not everywhere")
     check_limit(asked.limit)
     check_select(asked.collection, asked.select)
     if asked.select & {WORDS, VECTOR}:
-        raise InvalidInput("select", "takes fields: counts and vectors have columns of their own")
+        raise InvalidInput("select", "takes fields; counts and vectors have columns of their own")
     if asked.near is not None and (problem := vector_problem(asked.near)):
         raise InvalidInput("vector", problem)
     if asked.dimensions < 0:
-        raise InvalidInput("dimensions", "cannot be fewer than none")
+        raise InvalidInput("dimensions", "must be 0 or more")
     if len(set(asked.counted)) != len(asked.counted):
-        raise InvalidInput("counted", "names a stem twice")
+        raise InvalidInput("counted", "names a stem twice; name each once")
     if len(asked.among) > MAX_LIMIT:
-        raise InvalidInput("among", f"names more than {MAX_LIMIT} records")
+        raise InvalidInput("among", f"names {len(asked.among)} records; name at most {MAX_LIMIT}")
     if problem := next((p for one in asked.among if (p := id_problem(one))), ""):
         raise InvalidInput("among", problem)
     if (around := asked.around) is not None:
         if type_of(asked.collection, around.group) is not FieldType.TEXT or around.group == "id":
-            raise InvalidInput("around", "groups by a text field, and not the id")
+            raise InvalidInput("around", "`group` must be a text field other than the id")
         if type_of(asked.collection, around.number) is not FieldType.INTEGER:
-            raise InvalidInput("around", "numbers by an integer field")
+            raise InvalidInput("around", "`number` must be an integer field")
         if not 1 <= around.reach <= MAX_REACH:
-            raise InvalidInput("around", f"reaches from 1 to {MAX_REACH}")
+            raise InvalidInput("around", f"`reach` must be from 1 to {MAX_REACH}")
 
 
 def type_of(collection: Collection, field: str) -> FieldType:
-    """The type of a system field or a declared one; another is refused."""
+    """Return the type of a system or declared field; refuse any other field."""
     kind = SYSTEM_TYPES.get(field)
     if kind is not None:
         return kind
@@ -114,14 +113,16 @@ def type_of(collection: Collection, field: str) -> FieldType:
 
 
 def prepare_filter(collection: Collection, part: Condition | None) -> Condition | None:
-    """The filter as adapters are asked it: bounded, of known fields and fit values,
-    without `StartsWith`. Anything else is refused by name.
+    """Return the filter in the form that adapters receive.
+
+    It is bounded, names known fields with valid values, and has no `StartsWith`. Any
+    other filter is refused by name.
     """
     return None if part is None else _Checker(collection).prepare(part, MAX_FILTER_DEPTH)
 
 
 class _Checker:
-    """Walks one filter, counting."""
+    """Walks one filter, and counts its parts and values."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
@@ -132,7 +133,7 @@ class _Checker:
             raise InvalidInput("filter", f"nests deeper than {MAX_FILTER_DEPTH} levels")
         self._parts += 1
         if self._parts > MAX_FILTER_PARTS:
-            raise InvalidInput("filter", f"has more than {MAX_FILTER_PARTS} parts")
+            raise InvalidInput("filter", f"has more than {MAX_FILTER_PARTS} parts; split it")
         match part:
             case And(parts) | Or(parts):
                 made = tuple([self.prepare(p, room - 1) for p in parts])
@@ -157,7 +158,7 @@ class _Checker:
                 type_of(self._collection, field)
             case Has(field, tag):
                 if type_of(self._collection, field) is not FieldType.TAGS:
-                    raise InvalidInput(field, "Has asks for a tags field")
+                    raise InvalidInput(field, "Has needs a tags field; use Eq or In for other fields")
                 self._check_values(field, FieldType.TEXT, (tag,))
             case In(field, values):
                 if not isinstance(values, tuple):
@@ -170,22 +171,22 @@ class _Checker:
                 if kind in _UNORDERED:
                     raise InvalidInput(field, "tags and bytes have no order")
                 if field == "id":
-                    raise InvalidInput(field, "takes Eq and In, no ranges")
+                    raise InvalidInput(field, "ids have no ranges; use Eq or In")
                 self._check_values(field, kind, (value,))
             case _:
-                raise InvalidInput("filter", f"takes parts of filters, not {type(part).__name__}")
+                raise InvalidInput("filter", f"takes conditions such as Eq or And, not {type(part).__name__}")
 
     def _check_prefix(self, field: str, prefix: object) -> None:
         if field == "id" or type_of(self._collection, field) is not FieldType.TEXT:
-            raise InvalidInput(field, "StartsWith asks for a text field, and not the id")
+            raise InvalidInput(field, "StartsWith needs a text field other than the id")
         if prefix is None:
-            raise InvalidInput(field, "StartsWith takes text, not NoneType")
+            raise InvalidInput(field, "StartsWith takes text, not None")
         self._check_values(field, FieldType.TEXT, (prefix,))
 
     def _check_values(self, field: str, kind: FieldType, values: Sequence[object]) -> None:
         self._values += len(values)
         if self._values > MAX_FILTER_VALUES:
-            raise InvalidInput("filter", f"has more than {MAX_FILTER_VALUES} values")
+            raise InvalidInput("filter", f"has more than {MAX_FILTER_VALUES} values; split it")
         if field == "id":
             if problem := next((p for value in values if value is not None and (p := id_problem(value))), ""):
                 raise InvalidInput("filter", problem)
@@ -199,22 +200,24 @@ class _Checker:
 
 
 def text_range(part: StartsWith) -> Condition:
-    """The texts from the prefix up to the first that is behind all that begin with it,
-    by code points; every text, where there is none behind.
+    """Return the range of texts that begin with the prefix, by code points.
+
+    The range has no upper end if no text sorts behind all of these.
     """
     start, end = Ge(part.field, part.prefix), behind_prefix(part.prefix)
     return start if end is None else And((start, Lt(part.field, end)))
 
 
 def behind_prefix(prefix: str) -> str | None:
-    """The first text behind all that begin with the prefix, by code points; None where
-    there is none behind.
+    """Return the first text that sorts behind all texts with the prefix.
+
+    Texts are compared by code points. None if there is no such text.
     """
     room = prefix.rstrip(_LAST)
     return room[:-1] + _next(room[-1]) if room else None
 
 
 def _next(character: str) -> str:
-    """The character behind this one. Halves of surrogate pairs are none."""
+    """Return the next character, skipping halves of surrogate pairs."""
     code = ord(character) + 1
     return chr(0xE000 if 0xD800 <= code <= 0xDFFF else code)

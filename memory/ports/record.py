@@ -1,8 +1,7 @@
-"""What stores keep: records, and the marks and tombstones that stand where a record
-was.
+"""Stored items: records, and the marks and tombstones that replace them.
 
 A record is addressed by `Key(tenant, id)` and belongs to a `Partition(tenant, scope)`.
-Adapters see only what is in this file: they know nothing of entries, conversations or
+Adapters see only the types of this file. They know nothing of entries, conversations or
 policies.
 """
 
@@ -17,37 +16,40 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 JsonValue: TypeAlias = Any
-"""None, bool, int (64 bit), float (finite), str (NUL is a character, half of a
-surrogate pair is none), or lists and string-keyed dicts of these, at most `MAX_DEPTH`
-deep. A tuple is no list.
+"""None, bool, 64-bit int, finite float, str, or lists and string-keyed dicts of these.
+
+A string may contain NUL, but no half of a surrogate pair. The nesting is at most
+`MAX_DEPTH` deep. Tuples are not allowed.
 """
 
 MAX_DEPTH = 64
-"""Levels of lists and dicts in a body, a note or the data of a step, the outermost
-counted. The door lets through 32; what carries a whole record along (a step that owes
-it) adds some.
+"""The most levels of lists and dicts in a body, a note or the data of a step.
+
+The outermost level counts. Validation accepts 32 levels from callers. A step that
+carries a whole record adds some.
 """
 
 MAX_GENERATION = 2**53
-"""Generations count erasures of one partition, and every engine counts that far
-exactly.
+"""The highest generation, which every engine counts exactly.
+
+A generation counts the erasures of one partition.
 """
 
 FieldValue: TypeAlias = str | int | float | bool | datetime | bytes | tuple[str, ...] | None
-"""The value of one declared field; datetimes are UTC with microseconds, in the years 1
-to 9999 there; tags are tuples of strings. An integer in a field of real numbers is one
-that 64 bits of those hold exactly.
+"""The value of one declared field.
+
+Datetimes are UTC with microseconds, in the years 1 to 9999 of UTC. Tags are tuples of
+strings. An integer in a field of real numbers must be exact as a 64-bit float.
 """
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Partition:
-    """One tenant's one scope: the unit of isolation, of generations and of ranking
-    statistics.
+    """One scope of a tenant: the unit of isolation, generations and statistics.
 
-    `scope` is the scope's canonical text (see `memory.domain.scope`); stores treat it
-    as opaque bytes: case, accents, trailing spaces and glob characters all tell two
-    partitions apart.
+    `scope` is the scope's canonical text (see `memory.domain.scope`). Stores treat it
+    as opaque bytes: case, accents, trailing spaces and glob characters distinguish
+    partitions.
     """
 
     tenant: str
@@ -56,9 +58,11 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
-    """The address of a record. `id` is a UUID made for its partition, whose digest it
-    carries (`memory.domain.ids`): what stands under a key is never of another scope. A
-    foreign id reads as not found.
+    """The address of a record.
+
+    `id` is a UUID made for its partition, and carries the partition's digest
+    (`memory.domain.ids`). So one key never belongs to two scopes. An id of another
+    partition reads as not found.
     """
 
     tenant: str
@@ -66,7 +70,7 @@ class Key:
 
 
 class Role(StrEnum):
-    """What a live copy is, in the store that holds it."""
+    """The role of a live copy in the store that holds it."""
 
     HOME = "home"  # the copy that decides conflicts
     REPLICA = "replica"  # a whole copy for searching; hits on it are hydrated from home
@@ -76,11 +80,13 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingStep:
-    """One step that remains to be done for a record: set in the same write as the
-    record, settled when done, never overwritten (see `writes`).
+    """One step that remains to be done for a record.
 
-    `id` is unique in its holder. `step` names what is to be done (the orchestrator's
-    business), `data` is JSON that it needs. Stores keep all three untouched.
+    The write of the record sets it. It is removed when it is done, and never
+    overwritten (see `writes`).
+
+    `id` is unique in its holder. `step` names the action, which only the orchestrator
+    interprets. `data` is the action's JSON. Stores keep all three unchanged.
     """
 
     id: str
@@ -92,16 +98,18 @@ class PendingStep:
 class Record:
     """One live copy of a record.
 
-    Content is what the record says: everything from `scope` to `generation`.
-    Bookkeeping is the rest: it may change without a new version (see `Annotate`).
+    The fields from `scope` to `generation` are content. The others are bookkeeping,
+    which may change without a new version (see `Annotate`).
 
-    `version` is a positive integer that only grows: writers take `max(stored + 1, now
+    `version` is a positive integer that only grows. Writers take `max(stored + 1, now
     in microseconds since 1970)`. `expires_at` hides the record from readers strictly
-    after that moment (A34); a store only keeps it. `texts` maps the collection's text
-    parts to what is found by words; `vector` is packed little-endian float32 (see
-    `pack_vector`). A field of None is the same as no field: stores may hand out either.
-    `generation` of None in a `Put` means "the partition's current one"; stored records
-    always have a number.
+    after that moment; a store only keeps the value. `texts` maps the collection's text
+    parts to the texts that word search indexes. `vector` is packed little-endian
+    float32 (see `pack_vector`).
+
+    A field of None is the same as no field, and stores may return either. `generation`
+    of None in a `Put` means the partition's current generation. Stored records always
+    have a number.
     """
 
     key: Key
@@ -130,9 +138,7 @@ class Record:
         return Partition(self.key.tenant, self.scope)
 
     def same_content(self, other: Record) -> bool:
-        """Whether both copies say the same: every content field equal, bookkeeping
-        aside.
-        """
+        """Return whether all content fields are equal, apart from bookkeeping."""
         return (
             self.key == other.key
             and self.scope == other.scope
@@ -150,11 +156,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Stands where a record was before it moved on: its home is now tier `to`. Never
-    carries text.
+    """Replaces a record that moved on: its home is now tier `to`.
 
-    Kept at least until `discard_at`, and for good while it owes a step or `discard_at`
-    is None.
+    A mark never carries text. It is kept at least until `discard_at`. It is kept for
+    good while a step is pending or `discard_at` is None.
     """
 
     key: Key
@@ -167,12 +172,11 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """Stands where a record was before it was deleted: id, version and nothing of what
-    it said.
+    """Replaces a deleted record: it keeps the id and version, and none of the content.
 
-    `note` is small JSON the deleter leaves (such as a digest), never text of the
-    record. Kept at least until `discard_at`, and for good while it owes a step or
-    `discard_at` is None.
+    `note` is small JSON that the deleter leaves, such as a digest, never text of the
+    record. A tombstone is kept at least until `discard_at`. It is kept for good while a
+    step is pending or `discard_at` is None.
     """
 
     key: Key
@@ -184,8 +188,9 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Corrupt:
-    """Stands where a record cannot be read: its checksum fails. The store serves its
-    neighbours.
+    """Replaces a record that cannot be read, because its checksum fails.
+
+    The store still serves the other records.
     """
 
     key: Key
@@ -193,10 +198,10 @@ class Corrupt:
 
 
 Standing: TypeAlias = Record | Mark | Tombstone
-"""What can stand under a key and be read."""
+"""A readable stored item."""
 
 Stored: TypeAlias = Standing | Corrupt
-"""What `Store.get` finds under a key."""
+"""Anything that `Store.get` may find under a key."""
 
 
 def _non_null_fields(fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
@@ -204,8 +209,9 @@ def _non_null_fields(fields: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
 
 
 def pack_vector(values: Sequence[float]) -> bytes:
-    """A vector as stored: little-endian float32, four bytes a dimension. Callers check
-    that it is finite and not all zero.
+    """Pack a vector as little-endian float32, four bytes a dimension.
+
+    Callers check that it is finite and not all zero.
     """
     packed = array.array("f", values)
     if sys.byteorder == "big":
@@ -214,8 +220,9 @@ def pack_vector(values: Sequence[float]) -> bytes:
 
 
 def unpack_vector(packed: bytes) -> list[float]:
-    """The numbers of a packed vector, for adapters whose engine takes lists. Numpy
-    users read the bytes as dtype '<f4'.
+    """Return the numbers of a packed vector, for adapters whose engine takes lists.
+
+    Numpy users read the bytes as dtype '<f4'.
     """
     values = array.array("f", packed)
     if sys.byteorder == "big":

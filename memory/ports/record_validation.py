@@ -1,10 +1,12 @@
-"""What no store keeps, whatever its engine could: wrong types, numbers and moments out
-of range, half characters, what is no JSON.
+"""Checks for values that no store accepts, independent of its engine.
 
-Each check says what is wrong, naming the field and the limit and never the value; an
-empty answer is a good one. `BaseStore` asks before any adapter is called, so that every
-store refuses the same; `memory.ports.contract.refusals` lists it all, and the contract
-holds every store to it.
+These are wrong types, numbers and moments out of range, halves of surrogate pairs, and
+values that are not JSON.
+
+Each check returns a problem that names the field and the limit, never the value. An
+empty string means that there is none. `BaseStore` checks before it calls an adapter, so
+every store refuses the same. `memory.ports.contract.refusals` lists all cases, and the
+contract holds every store to them.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _HALF = "holds half of a surrogate pair, which is no character"
 
 
 def write_problem(write: Write) -> str:
-    """Why no store carries this write out, capabilities and limits aside."""
+    """Return why no store accepts this write, apart from capabilities and limits."""
     match write:
         case Put():
             return record_problem(write.collection, write.record)
@@ -69,7 +71,7 @@ def write_problem(write: Write) -> str:
 
 
 def record_problem(collection: Collection, record: Record) -> str:
-    """Why no store keeps this record."""
+    """Return why no store accepts this record."""
     for name, value in record.fields.items():
         if value is not None and (problem := _field(collection, name, value)):
             return problem
@@ -99,8 +101,9 @@ def record_problem(collection: Collection, record: Record) -> str:
 
 
 def vector_problem(packed: object) -> str:
-    """Why this is no vector to store or search by. NaN and infinity poison rankings,
-    zero has no direction.
+    """Return why this vector cannot be stored or searched by.
+
+    NaN and infinity would break rankings; a zero vector has no direction.
     """
     import numpy
 
@@ -125,7 +128,7 @@ def _field(collection: Collection, name: str, value: Any) -> str:
 
 
 def value_problem(kind: FieldType, name: str, value: Any) -> str:
-    """Why no field of this type has the value, in a record or to be compared with."""
+    """Return why a field of this type cannot have, or be compared with, the value."""
     if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind is not FieldType.BOOLEAN):
         return f"field '{name}' takes {kind}, not {type(value).__name__}"
     if kind is FieldType.TEXT:
@@ -158,7 +161,7 @@ def _real(name: str, value: float) -> str:
 
 
 def _system(record: Record) -> str:
-    """The parts that every record has."""
+    """Check the parts that every record has."""
     moments = (
         _moment("created_at", record.created_at, needed=True)
         or _moment("updated_at", record.updated_at, needed=True)
@@ -201,8 +204,9 @@ def _owed_problem(owed: object) -> str:
 
 
 def _place(key: Key, scope: str) -> str:
-    """An id carries its partition, so that what stands under it is never of another
-    one.
+    """Check that the id was made for this partition.
+
+    An id carries its partition, so no key belongs to two partitions.
     """
     if names := text_problem("tenant", key.tenant) or text_problem("scope", scope):
         return names
@@ -215,7 +219,7 @@ def _key(key: Key) -> str:
 
 
 def id_problem(value: object) -> str:
-    """Why nothing can stand under this id."""
+    """Return why this cannot be an id."""
     return "" if is_id(value) else "id: takes a UUID made for a partition"
 
 
@@ -223,8 +227,9 @@ def id_problem(value: object) -> str:
 
 
 def text_problem(name: str, value: object) -> str:
-    """Why this is no text. NUL is a character as any other; half of a surrogate pair is
-    none.
+    """Return why this is not a valid text.
+
+    NUL is a normal character; half of a surrogate pair is not allowed.
     """
     if isinstance(value, str):
         return "" if value.isascii() or _is_whole(value) else f"{name}: {_HALF}"
@@ -264,7 +269,7 @@ def _role(value: object, *, needed: bool = False) -> str:
 
 
 def _moment(name: str, at: object, *, needed: bool = False) -> str:
-    """Within the years 1 to 9999 as UTC counts them, whatever its own zone does."""
+    """Check that the time lies within the years 1 to 9999 of UTC, in any time zone."""
     if at is None and not needed:
         return ""
     if not isinstance(at, datetime):
@@ -281,7 +286,7 @@ def _moment(name: str, at: object, *, needed: bool = False) -> str:
 
 
 def _json(name: str, value: object) -> str:
-    """A string-keyed mapping of JSON values."""
+    """Check a string-keyed mapping of JSON values."""
     if not isinstance(value, Mapping):
         return f"{name}: takes a mapping, not {type(value).__name__}"
     return _json_mapping(name, value, MAX_DEPTH - 1) if value else ""
@@ -293,8 +298,8 @@ def _json_mapping(name: str, value: Mapping[Any, Any], room: int) -> str:
             return f"{name}: a key is text, not {type(key).__name__}"
         if not key.isascii() and not _is_whole(key):
             return f"{name}: {_HALF}"
-        # The commonest are told here: a call for each would cost more than the rest of
-        # the check.
+        # The most common values are checked inline: a call for each would cost more
+        # than the rest of the check.
         if type(inner) is str and inner.isascii():
             continue
         if problem := _json_value(name, inner, room):

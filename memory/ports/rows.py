@@ -1,8 +1,8 @@
-"""The one form below the port: what stands under a key as a flat row, made and read
-here, so that an adapter only lays its columns out.
+"""Flat rows: the common stored form below the port.
 
-Moments are microseconds since 1970, truth is 0 or 1, what is JSON in a record is text,
-written once. Nothing in a row belongs to a caller.
+This module encodes a stored item as a row and decodes it. An adapter only lays out the
+columns. Moments are microseconds since 1970, booleans are 0 or 1, and JSON is text that
+is written once. A row shares no object with a caller.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ from memory.ports.record import (
 
 RECORD, MARK, TOMBSTONE = RowType.RECORD.value, RowType.MARK.value, RowType.TOMBSTONE.value
 CORRUPT = "corrupt"
-"""The type of the bare row that an adapter leaves where it has moved a damaged one into
-its quarantine. It says key and version, nothing else.
+"""The type of the bare row that replaces a damaged one.
+
+The adapter has moved the damaged row into its quarantine. The bare row has only key and
+version.
 """
 
 _ROLES = {role.value: role for role in Role}
@@ -47,8 +49,9 @@ cached_moment = lru_cache(maxsize=4096)(
 
 
 class Row(NamedTuple):
-    """What stands under a key. What its type does not have is None, and 0 or empty
-    where that cannot be.
+    """The item under a key as a flat row.
+
+    Columns that its type does not have are None, or 0 or empty if None is not possible.
     """
 
     tenant: str
@@ -56,11 +59,11 @@ class Row(NamedTuple):
     type: str
     version: int
     scope: str | None = None
-    """None of a tombstone: it names no scope."""
+    """None for a tombstone, which names no scope."""
     generation: int = 0
     role: str | None = None
     tier: str | None = None
-    """Of a mark: the tier that the record moved to."""
+    """The tier that the record moved to; for marks only."""
     created_at: int | None = None
     updated_at: int | None = None
     expires_at: int | None = None
@@ -71,19 +74,22 @@ class Row(NamedTuple):
     epoch: str | None = None
     previous: int | None = None
     owed: str | None = None
-    """JSON of `[[id, step, data], …]`; None where nothing is owed."""
+    """JSON of `[[id, step, data], …]`; None if no step is pending."""
     note: str | None = None
     body: str | None = None
-    """JSON; None where it is empty."""
+    """JSON; None if it is empty."""
     fields: Mapping[str, Any] = {}
-    """Fields that have a value: texts, integers (truth, moments), real numbers, bytes,
-    and tags as tuples of texts.
+    """Fields that have a value.
+
+    They are texts, integers (also for booleans and moments), real numbers, bytes, and
+    tags as tuples of texts.
     """
     texts: Mapping[str, str] = {}
     vector: bytes | None = None
     words: bytes | None = None
-    """The texts' words as `memory.ports.lexical` packs them; None of a collection
-    without texts. Derived: no checksum covers it.
+    """The words of the texts, as `memory.ports.lexical` packs them.
+
+    None for a collection without texts. They are derived: no checksum covers them.
     """
 
     @property
@@ -95,11 +101,12 @@ class Row(NamedTuple):
 
 
 def row_of(collection: Collection, standing: Standing, words: bytes | None = None) -> Row:
-    """The row of what is to stand under a key, which the port's checks have let through
-    (`memory.ports.record_validation`).
+    """Encode an item that the port's checks have accepted.
 
-    `words` are those of the same texts, where they are known: they are counted
-    otherwise.
+    The checks are in `memory.ports.record_validation`.
+
+    Args:
+        words: The packed words of the same texts, if known. Otherwise they are counted.
     """
     key = standing.key
     tenant, record_id = _text(key.tenant), _text(key.id)
@@ -159,19 +166,21 @@ def row_of(collection: Collection, standing: Standing, words: bytes | None = Non
 
 
 def corrupt_row(key: Key, version: int) -> Row:
-    """The bare row that stays where a damaged one stood."""
+    """Return the bare row that replaces a damaged one."""
     return Row(key.tenant, key.id, CORRUPT, version)
 
 
 def json_of(value: JsonValue) -> str:
-    """The one text of a JSON value: no spaces, every character but quotes, backslashes
-    and control characters as it is.
+    """Encode a JSON value as its only text form.
+
+    It has no spaces. Every character is kept as it is, except quotes, backslashes and
+    control characters.
     """
     return _to_json(value)
 
 
 def _text(value: str) -> str:
-    """Of a subclass (a `StrEnum` as a tier) the text alone."""
+    """Return the plain text of a string, also of a subclass such as a `StrEnum`."""
     return value if type(value) is str else str.__str__(value)
 
 
@@ -182,7 +191,7 @@ def _micros(at: datetime | None) -> int | None:
 _ENCODERS: dict[FieldType, Callable[[Any], Any]] = {
     FieldType.TEXT: _text,
     FieldType.INTEGER: int,
-    FieldType.REAL: lambda v: float(v) + 0.0,  # no engine need keep the sign of nought
+    FieldType.REAL: lambda v: float(v) + 0.0,  # engines may lose the sign of zero
     FieldType.BOOLEAN: int,
     FieldType.TIME: micros,
     FieldType.TAGS: lambda v: tuple(map(_text, v)),
@@ -195,24 +204,26 @@ _DECODERS: dict[FieldType, Callable[[Any], FieldValue]] = {
     FieldType.TAGS: tuple,
     FieldType.BYTES: bytes,
 }
-"""Of those whose rows do not hold the value itself."""
+"""The encoders of field types whose rows do not hold the value itself."""
 
 
 def encode_value(kind: FieldType, value: FieldValue) -> Any:
-    """A field's value as rows have it. A comparison with None holds of nothing, and has
-    no such value.
+    """Encode a field's value.
+
+    A comparison with None never holds, and its value stays None.
     """
     return _ENCODERS[kind](value)
 
 
 def decode_value(kind: FieldType, value: Any) -> FieldValue:
-    """A field's value of what a row has."""
+    """Decode a field's value."""
     return _DECODERS[kind](value) if kind in _DECODERS else value
 
 
 def _fields(collection: Collection, given: Mapping[str, FieldValue]) -> dict[str, Any]:
-    """Those that have a value. One that is not declared was read of a row of a later
-    release's, and is as it stood there.
+    """Encode the fields that have a value.
+
+    An undeclared field comes from a row of a later release, and is already encoded.
     """
     types = _types(collection)
     fields = {
@@ -237,8 +248,10 @@ def _decoders(collection: Collection) -> Sequence[tuple[str, Callable[[Any], Fie
 
 
 def standing_of(collection: Collection, row: Row) -> Standing:
-    """What the row says. Raises `TypeError`, `ValueError`, `KeyError` or
-    `OverflowError` where a value of it is none.
+    """Decode the row.
+
+    Raises:
+        TypeError, ValueError, KeyError, OverflowError: A value of the row is invalid.
     """
     (
         tenant, record_id, kind, version, scope, generation, role, tier, created_at, updated_at, expires_at, discard_at, accesses, accessed_at,
@@ -280,8 +293,9 @@ def standing_of(collection: Collection, row: Row) -> Standing:
 
 
 def stored_of(collection: Collection, row: Row, problem: str = "") -> Standing | Corrupt:
-    """What a reader is answered: `Corrupt` where there is a problem already, or the row
-    cannot be read.
+    """Return the item for readers.
+
+    It is `Corrupt` if there is a `problem` already or the row cannot be read.
     """
     if problem:
         return Corrupt(row.key, problem)
@@ -296,8 +310,9 @@ def _moment(at: int | None) -> datetime | None:
 
 
 def _from_json(text: str) -> JsonValue:
-    """The value of what `json_of` wrote: without the search for spaces around it, which
-    takes as long as the rest.
+    """Decode the text of `json_of`.
+
+    It skips the search for spaces around the value, which takes as long as the rest.
     """
     value, end = _scanned(text)
     if end != len(text):
@@ -309,13 +324,12 @@ def _from_json(text: str) -> JsonValue:
 
 
 def checksum(row: Row) -> int:
-    """A 64-bit digest of everything the row says, its words aside: for adapters that
-    store columns, not one sealed text.
+    """Return a 64-bit digest of the row, apart from its words.
 
-    What is digested is what marshal's version 2 writes: type, length and content of
-    each value. It is by far the quickest way to bytes; that every Python writes the
-    same is pinned by a test. Fields and texts go in by name: a field more in a
-    declaration changes no checksum.
+    It is for adapters that store columns instead of one sealed text. It digests the
+    output of marshal's version 2, which is type, length and content of each value. That
+    is by far the fastest encoding. A test pins that every Python writes the same.
+    Fields and texts are digested by name, so a new declared field changes no checksum.
     """
     said: Any = (*row[:20], _by_name(row.fields), _by_name(row.texts), row.vector)
     return int.from_bytes(blake2b(marshal.dumps(said, 2), digest_size=8).digest(), "big", signed=True)
@@ -326,7 +340,7 @@ def _by_name(values: Mapping[str, Any]) -> Sequence[tuple[str, Any]] | None:
 
 
 def size_of(row: Row) -> int:
-    """About how many bytes the content takes: its texts in UTF-8, and its vector."""
+    """Return the approximate bytes of the content: texts in UTF-8, and the vector."""
     return (
         sum(map(_room, row.texts.values()))
         + _room(row.body)

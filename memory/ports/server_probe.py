@@ -1,6 +1,4 @@
-"""What kind of server answers at a port, for the message of whoever expected another
-kind there.
-"""
+"""Detects the kind of server at a port, for error messages about a wrong server."""
 
 from __future__ import annotations
 
@@ -14,12 +12,14 @@ from memory.domain.errors import ConfigError
 T = TypeVar("T")
 
 _PATIENCE = 1.5
-"""Seconds in which the right server has answered long since."""
+"""Seconds after which the right server would have answered."""
 _A_WORD = 0.5
-"""Seconds a server gets for its first word."""
+"""Seconds that a server gets for its first bytes."""
 _ASKED = (b"", b"PING\r\n", b"\x00\x00\x00\x08\x04\xd2\x16\x2f", b"GET / HTTP/1.0\r\n\r\n")
-"""What servers of these kinds answer: nothing, a Redis command, PostgreSQL's question
-whether this may be encrypted, and what browsers ask.
+"""The first messages that make each kind of server answer.
+
+They are nothing, a Redis command, PostgreSQL's request for encryption, and a browser's
+request.
 """
 _KNOWN = {
     "Redis": "redis://",
@@ -38,11 +38,13 @@ async def expect_server(
     refused: Callable[[BaseException], bool],
     let_go: Callable[[T], object] = lambda _: None,
 ) -> T:
-    """The result of opening a store; where that fails or takes long because a server of
-    another kind answers, an error that says so, soon.
+    """Return the result of opening a store, or name the wrong server in an error.
 
-    `refused` tells of an error that a server of the right kind has answered with it;
-    `let_go` takes a result that came as the caller was cut off.
+    The server is probed if the opening fails or takes long, so the error comes soon.
+
+    Args:
+        refused: Returns whether a server of the right kind answered with this error.
+        let_go: Releases a result that arrived when the caller was cancelled.
     """
     work = asyncio.ensure_future(opening)
     try:
@@ -69,8 +71,9 @@ async def expect_server(
 
 
 async def what_answers(host: str, port: int) -> str:
-    """The kind of server, empty where nothing answers or it is not known. It is asked
-    without a name or a password.
+    """Return the kind of server; empty if nothing answers or the kind is unknown.
+
+    The probe sends no name and no password.
     """
     if host.startswith("/"):
         return ""
@@ -91,14 +94,14 @@ async def what_answers(host: str, port: int) -> str:
 
 
 async def _try_probe(host: str, port: int, asked: bytes) -> bytes:
-    """The same, and nothing from who does not answer."""
+    """Probe, and return nothing if the server does not answer."""
     with contextlib.suppress(OSError, TimeoutError):
         return await _probe(host, port, asked)
     return b""
 
 
 async def _probe(host: str, port: int, asked: bytes) -> bytes:
-    """The first bytes a server sends, none where it sends none in time."""
+    """Return the server's first bytes; empty if none arrive in time."""
     async with asyncio.timeout(2 * _A_WORD):
         reader, writer = await asyncio.open_connection(host, port)
     try:

@@ -1,5 +1,6 @@
-"""The narrow waist: the one port that every backend implements (architecture, sentence
-1).
+"""The store port: the only interface that every backend implements.
+
+It is the narrow waist of the architecture (docs/architecture.md, sentence 1).
 
 Clauses (`memory.ports.contract.clauses`): life.*, get.*, apply.*, count.*, erase.*,
 search.*, due.*, upkeep.*, remote.*, full.*, and those of each capability.
@@ -23,13 +24,15 @@ from memory.ports.writes import Outcome, Write
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a store is. `epoch` names the run of the server: it changes when the server
-    restarts and may have lost what it held.
+    """The state of a store.
 
-    `quarantined` counts damaged records, of every tenant, that somebody has met by a
-    read or a query, until they are deleted: what was moved out of the way for people to
-    look at, or stands where it stood. One that was written over may be counted still,
-    where its copy is kept.
+    `epoch` names the run of the server. It changes when the server restarts and may
+    have lost data.
+
+    `quarantined` counts damaged records of all tenants. A record counts once a read or
+    a query has met it, and until it is deleted. It may have been moved aside for
+    inspection, or may still be in its place. An overwritten record may still count
+    while the store keeps its copy.
     """
 
     ok: bool
@@ -41,17 +44,17 @@ class Health:
 
 
 MOST_NAMED = 100
-"""How many problems, and how many damaged records, an audit names."""
+"""The most problems, and the most damaged records, that an audit names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What came of comparing what a store derives with the records it derives it from.
+    """The result of comparing a store's derived data with its records.
 
-    `checked` is how many records were looked at; `problems` says what differed, a
-    sentence each, with no text of any record. `damaged` names the records that cannot
-    be read, each by collection, id and tenant: nothing makes them anew but a write in
-    their place. Of each at most `MOST_NAMED`.
+    `checked` is the number of records examined. `problems` describes each difference in
+    one sentence, without text of any record. `damaged` names the unreadable records by
+    collection, id and tenant. Only a new write in its place restores such a record.
+    Each list has at most `MOST_NAMED` items.
     """
 
     checked: int = 0
@@ -60,23 +63,25 @@ class Audit:
 
 
 class Store(Protocol):
-    """Keeps records. Knows nothing of what they mean.
+    """Keeps records, without knowing their meaning.
 
     Every method but `open` and `close` raises `NotOpen` before `open` and after
-    `close`. Failures of the backend are raised as `StoreError` and its kinds, never as
-    the driver's own. A call that was cancelled or timed out may have been applied. What
-    a store hands out is never changed by it or by anyone later, and what it was handed
-    it does not keep a reference to that a caller could change.
+    `close`. Failures of the backend are raised as `StoreError` and its subclasses,
+    never as the driver's own errors. A call that was cancelled or timed out may have
+    been applied.
+
+    Nothing changes an object after the store has returned it. The store keeps no
+    reference to an argument that a caller could change.
     """
 
     @property
     def name(self) -> str:
-        """The store's name in messages. Carries no secret."""
+        """The store's name in messages. It carries no secret."""
         ...
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do; before `open` as claimed, after it as found."""
+        """The store's capabilities: as claimed before `open`, as found after it."""
         ...
 
     @property
@@ -85,76 +90,92 @@ class Store(Protocol):
         ...
 
     async def open(self, collections: Sequence[Collection]) -> None:
-        """Connect and make ready for these collections: schema and indexes. Opening
-        twice is a no-op. A failed open can be repeated.
+        """Connect, and prepare the schema and the indexes of these collections.
 
-        A collection may declare more fields, or indexes, than when its records were
-        written: they have none of these. It may declare fewer, as an earlier release
-        does beside a later one: what it does not declare stays with the records, until
-        a put replaces them.
+        Opening twice is a no-op. A failed open can be repeated.
+
+        A collection may declare more fields or indexes than when its records were
+        written. Those records have no value for the new fields. It may also declare
+        fewer, as an earlier release does beside a later one. Undeclared fields stay
+        with the records until a put replaces them.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of what `open` took, waiting for calls under way. Closing twice, or
-        what was never opened, is a no-op. It may be opened again.
+        """Wait for the calls in progress and release the resources of `open`.
+
+        Closing twice is a no-op, and so is closing a store that was never opened. A
+        closed store may be opened again.
         """
         ...
 
     async def check(self) -> Health:
-        """Ask the backend whether it works. Does not raise for an unreachable backend:
-        says so.
+        """Ask the backend whether it works.
+
+        An unreachable backend raises nothing: the returned `Health` reports it.
         """
         ...
 
     async def get(self, collection: Collection, keys: Sequence[Key]) -> list[Stored | None]:
-        """What stands under each key, in the order asked, whatever its role or expiry:
-        one answer a key, None where nothing is.
+        """Return the stored item of each key, in the given order.
 
-        Sees every write acknowledged before the call.
+        The read sees every write that was acknowledged before the call. Role and expiry
+        do not matter.
+
+        Returns:
+            One item for each key; None where nothing is stored.
         """
         ...
 
     async def apply(self, writes: Sequence[Write], *, together: bool = False) -> list[Outcome]:
-        """Carry out the writes in order and say what became of each: one bad write
-        never fails its batch.
+        """Apply the writes in order and return an outcome for each.
 
-        A later write of the batch sees the earlier ones. Where `atomic`, a crash keeps
-        all of the call's applied writes or none. `together=True` (refused without
-        `atomic`) keeps them only when every one applied: else nothing is kept and those
-        that would have been applied are SKIPPED. More writes than `max_batch` are
-        refused as `InvalidInput`.
+        One bad write never fails its batch. A later write sees the earlier ones. With
+        the capability `atomic`, a crash keeps all of the call's applied writes or none.
+
+        Args:
+            together: Keep the writes only if every one applies. Otherwise nothing is
+                kept, and the writes that would have been applied are SKIPPED. Refused
+                without `atomic`.
+
+        Raises:
+            InvalidInput: There are more writes than `max_batch`.
         """
         ...
 
     async def query(self, query: Query) -> Page:
-        """One page of what matches. See `Query`."""
+        """Return one page of the matching rows. See `Query`."""
         ...
 
     async def count(self, query: Query) -> Count:
-        """How many records match, `limit`, `order` and `cursor` aside, and what they
-        take.
+        """Count the matching records and their bytes.
+
+        `limit`, `order` and `cursor` of the query are ignored.
         """
         ...
 
     def counted_bytes(self, collection: Collection, record: Record) -> int:
-        """What `count` will tell of this record in bytes where it stands here, within a
-        tenth. Nothing is asked.
+        """Return the bytes that `count` would report for this record, within a tenth.
+
+        It sends no request to the backend.
         """
         ...
 
     async def search(self, search: Search) -> list[Hit]:
-        """The best matches, best first, at most `limit`; ties by id ascending. See
-        `Search`.
+        """Return at most `limit` matches, best first. See `Search`.
+
+        Ties are ordered by id, ascending.
         """
         ...
 
     async def candidates(self, asked: Candidates) -> CandidateColumns:
-        """What may answer a question, measured for whoever ranks it: see `Candidates`,
-        `CandidateColumns`. Any store answers, whatever it has an index for.
+        """Return candidates for a question, with the figures that ranking needs.
 
-        It may bring more than the best `limit` of a way where that costs it nothing,
-        and nothing that the question does not let through.
+        See `Candidates` and `CandidateColumns`. Every store answers, with or without an
+        index.
+
+        The answer may hold more than the best `limit` of each way if that costs the
+        store nothing. It never holds a record that the question excludes.
         """
         ...
 
@@ -165,14 +186,18 @@ class Store(Protocol):
         discard_at: datetime | None = None,
         carry: frozenset[str] = frozenset(),
     ) -> int:
-        """Leave tombstones, each of version `max(stored + 1, version)`, for the records
-        that match (`limit`, `order`, `cursor` aside).
+        """Replace the matching records by tombstones.
 
-        A tombstone goes on owing the steps that `carry` names; the others, whose data
-        may be what the record said, are dropped.
+        Each tombstone has version `max(stored + 1, version)`. `limit`, `order` and
+        `cursor` of the query are ignored. A corrupt record of the given partitions
+        matches any filter, because erasure must reach it.
 
-        Returns how many there were. A corrupt record of the asked partitions matches
-        whatever the filter: erasure must reach it.
+        Args:
+            carry: The steps that stay pending on the tombstone. The other steps are
+                dropped, because their data may hold text of the record.
+
+        Returns:
+            The number of tombstones.
         """
         ...
 
@@ -184,69 +209,92 @@ class Store(Protocol):
         *,
         expired: Mapping[Collection, datetime] | None = None,
     ) -> DuePage:
-        """What waits for maintenance in any collection of any tenant: see `DueReason`. Asked
-        often, and most often there is nothing.
+        """Return the rows of any collection and tenant that await maintenance.
 
-        `expired` names the collections whose records are due at home once they have
-        expired before that moment. At most `limit` rows, from 1 to `MAX_LIMIT`, but for
-        rows of several tenants under one id, which come together; what is due for two
-        reasons is told for each. What stays as it is comes exactly once over the pages.
-        Corrupt rows are left out. Needs `tenant_wide` and `filter`.
+        See `DueReason`. This is called often, and most calls find nothing. A row that
+        is due for two reasons is reported for each. A row that does not change appears
+        exactly once over the pages. Corrupt rows are left out. Needs `tenant_wide` and
+        `filter`.
+
+        Args:
+            limit: The most rows, from 1 to `MAX_LIMIT`. Rows of several tenants under
+                one id come together and may exceed it.
+            expired: The collections whose HOME records are due if they expired before
+                the given moment.
         """
         ...
 
     async def partitions(
         self, where: Tenant | Everywhere, *, prefix: str = "", limit: int = 1_000, cursor: str | None = None
     ) -> PartitionPage:
-        """The partitions with a live record of any collection and role, readable or
-        not, or a generation above 0, each once with its generation.
+        """Return the partitions with their generations, a page at a time.
 
-        A page at a time, ordered by tenant and scope; with `prefix` those whose scope
-        begins so. `limit` is from 1 to `MAX_LIMIT`. Partitions that come and go
-        meanwhile may be missed or named; all others are there. Needs `tenant_wide`.
+        A partition is listed once if it has a live record or a generation above 0. The
+        record may be of any collection and role, readable or not. The order is by
+        tenant and scope. A partition that appears or disappears meanwhile may be missed
+        or listed; all others are listed. Needs `tenant_wide`.
+
+        Args:
+            prefix: Only partitions whose scope begins with it.
+            limit: From 1 to `MAX_LIMIT`.
         """
         ...
 
     # -- upkeep ------------------------------------------------------------------------
 
     async def audit(self, *, repair: bool = False) -> Audit:
-        """Compare everything the store derives from its records (word indexes,
-        statistics, registries, caches) with the records themselves.
+        """Compare all derived data of the store with its records.
 
-        Derived data is never the only copy of anything. With `repair` what differs is
-        made anew from the records, and the problems tell what was found before; without
-        it nothing is changed but what any reading mends. A store that derives nothing
-        checks nothing. It may take long; other calls go on beside it, and what they
-        change meanwhile is no problem. Where `tenant_wide`, every damaged record is
-        named, and met so: `check` counts it from then on.
+        Derived data are word indexes, statistics, registries and caches. They are never
+        the only copy of anything. A store without derived data checks nothing. An audit
+        may take long. Other calls continue meanwhile, and their changes are no
+        problems.
+
+        With `tenant_wide`, the audit names every damaged record. `check` counts these
+        from then on.
+
+        Args:
+            repair: Rebuild differing data from the records; the problems then describe
+                the state before. Without it, an audit changes nothing except repairs
+                that any read makes.
         """
         ...
 
     async def vacuum(self) -> int:
-        """Give back the room that deleted content takes, and overwrite what of it is
-        still readable in files, as far as a client can ask for that.
+        """Free the space of deleted content and overwrite its remains in files.
 
-        Returns how many bytes were given back, as near as the store can tell; 0 where
-        the backend sees to it by itself.
+        It does this as far as a client can ask the backend for it.
+
+        Returns:
+            The freed bytes, as near as the store can tell; 0 if the backend frees space
+                by itself.
         """
         ...
 
     async def idle_partitions(self, limit: int = 1_000) -> list[tuple[Partition, int]]:
-        """Partitions of which something is kept, a generation or an entry in a
-        registry, though nothing stands in them any more, at most `limit`.
+        """Return at most `limit` empty partitions that still take space in the store.
 
-        Nothing: no record and no mark of any collection; while tombstones of it are
-        left a store may hold a partition back. Each comes with its generation. A store
-        that keeps nothing of such partitions has none. One of very many partitions may
-        look at some hundreds of them, and at the next ones when it is asked again.
+        An empty partition has no record and no mark of any collection. The store keeps
+        its generation or an entry in a registry. It may leave out a partition while
+        tombstones of it are left. A store that keeps nothing of empty partitions
+        returns none.
+
+        A store with very many partitions may examine some hundreds of them in one call,
+        and the next ones in the next call.
+
+        Returns:
+            Each partition with its generation.
         """
         ...
 
     async def forget_partitions(self, idle: Sequence[tuple[Partition, int]]) -> int:
-        """Forget what is kept of these partitions, each where nothing stands in it and
-        its generation is the one given; how many were forgotten.
+        """Delete the store's remaining data of these empty partitions.
 
-        A forgotten partition begins anew at generation 0. Who calls this knows that no
-        call from before the generation was raised can still arrive.
+        A partition is skipped if it is no longer empty or its generation differs from
+        the given one. A forgotten partition starts again at generation 0. Call this
+        only when no call from before the generation was raised can still arrive.
+
+        Returns:
+            The number of forgotten partitions.
         """
         ...

@@ -1,8 +1,7 @@
-"""Words: how text is cut, folded and stemmed, and how records found by words are
-ranked.
+"""Words: how text is split, folded and stemmed, and how BM25 ranks records.
 
-Stores that keep their own index use this as it is; one whose engine analyses text
-itself documents its table (D57).
+Stores that keep their own index of words use this module. An adapter whose engine
+analyses text itself documents its differences.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ import Stemmer
 T = TypeVar("T")
 
 TOKENIZER = 2
-"""The version of how texts are made into words. Raise it whenever `words` changes for
-any text: stores then make their words anew.
+"""The version of the word analysis.
+
+Raise it whenever `words` changes for any text. Stores then rebuild their words.
 """
 
 _UNSPACED = (
@@ -32,8 +32,9 @@ _UNSPACED = (
     # Japanese, Chinese, Korean
     "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
-"""Blocks of scripts that write no spaces between words. Each of their characters is a
-word, together with the marks behind it.
+"""Blocks of scripts that write no spaces between words.
+
+Each of their characters is a word, together with the marks behind it.
 """
 _EMOJI = "\u2600-\u27bf\U0001f000-\U0001faff"
 """Each of these is a word of its own."""
@@ -42,12 +43,15 @@ _ASCII_TOKEN = re.compile(r"[a-z0-9]+")
 
 @lru_cache(maxsize=1)
 def _alphabet() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """What `fold` takes out of a decomposed text, the tokens of a folded one, and the
-    words of an unspaced token, from Python's Unicode data.
+    """Build the regular expressions of `fold` and `cut` from Python's Unicode data.
 
-    Accents of Latin, Greek and Cyrillic, points of Hebrew and vowel points of Arabic
-    are taken out: words are written with and without them. So are joiners and other
-    characters that show nothing. All other marks belong to their word: vowel signs,
+    The first matches the characters that `fold` removes from a decomposed text. The
+    second matches the tokens of a folded text, the third the words of an unspaced
+    token.
+
+    Removed are accents of Latin, Greek and Cyrillic, points of Hebrew and vowel points
+    of Arabic: words are written with and without them. Joiners and other invisible
+    characters are removed too. All other marks belong to their word: vowel signs,
     viramas, tone marks, the signs of voiced kana.
     """
     dropped, marks = [], []
@@ -64,15 +68,16 @@ def _alphabet() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
 
 
 def _is_optional(mark: str) -> bool:
-    """Whether words are also written without this mark, by its combining class:
-    overlays, points of Hebrew, Arabic and Syriac, accents.
+    """Whether words are also written without this mark, by its combining class.
+
+    Such marks are overlays, points of Hebrew, Arabic and Syriac, and accents.
     """
     kind = unicodedata.combining(mark)
     return kind == 1 or 10 <= kind <= 36 or kind >= 200 or "VARIATION SELECTOR" in unicodedata.name(mark, "")
 
 
 def _as_class(codes: Sequence[int]) -> str:
-    """A character class of a regular expression, in ranges. `codes` are in order."""
+    """Return a regular expression's character class of these sorted codes."""
     ranges: list[list[int]] = []
     for code in codes:
         if ranges and ranges[-1][1] == code - 1:
@@ -83,7 +88,7 @@ def _as_class(codes: Sequence[int]) -> str:
 
 
 class _ThreadStemmer(threading.local):
-    """A stemmer works on one word at a time: each thread has its own."""
+    """A stemmer for each thread, because one works on one word at a time."""
 
     def __init__(self) -> None:
         self.stem = Stemmer.Stemmer("porter", 0).stemWord  # remembering is our business
@@ -97,18 +102,22 @@ STOPWORDS = frozenset(
     can could may might must of to in on at by for with from as about into over under than then there here and or but if so because while until
     tell say said ask asked remember get got make made take took go went gone s t d ll m re ve""".split()
 )
-"""Words that carry no meaning in a question (D58). "not" is not among them."""
+"""Words without meaning in a question. "not" is not among them."""
 
 
 LONGEST_STEMMED = 64
-"""Characters. Longer runs of letters are no words of a language; cutting their ends
-would take a time that grows with the square of their length.
+"""The most characters of a word that is stemmed.
+
+Longer runs of letters are no words of a language. Stemming them takes time that grows
+with the square of their length.
 """
 
 
 def stem(word: str) -> str:
-    """The Porter stem of a folded word: deploy = deploying, not deployment; connect =
-    connection; fly is not flies (D57).
+    """Return the Porter stem of a folded word.
+
+    For example, "deploy" equals "deploying" but not "deployment", "connect" equals
+    "connection", and "fly" differs from "flies".
     """
     return _stem_cached(word) if len(word) <= LONGEST_STEMMED else word
 
@@ -119,8 +128,9 @@ def _stem_cached(word: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Case folded, accents stripped: 'Café' becomes 'cafe' (D56). Vowel signs and
-    viramas stay: they tell words apart.
+    """Fold case and strip accents: 'Café' becomes 'cafe'.
+
+    Vowel signs and viramas stay, because they distinguish words.
     """
     if text.isascii():
         return text.lower()
@@ -129,7 +139,7 @@ def fold(text: str) -> str:
 
 
 def cut(text: str) -> list[str]:
-    """The folded words of a text in order.
+    """Return the folded words of a text in order.
 
     A word is a run of letters, digits and marks. In Korean and in scripts without
     spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese) each character with its marks
@@ -139,8 +149,10 @@ def cut(text: str) -> list[str]:
 
 
 def cut_to_index(text: str) -> list[str]:
-    """The words of `cut`, and behind each of an unspaced script the pair that it makes
-    with the next: one letter of Thai tells little.
+    """Return the words of `cut`, with pairs of words in unspaced scripts.
+
+    After each such word comes its pair with the next one, because one letter of Thai
+    says little.
     """
     return _cut(text, pairs=True)
 
@@ -166,13 +178,14 @@ def _cut(text: str, *, pairs: bool) -> list[str]:
 
 
 def words(text: str) -> list[str]:
-    """The stems of a text's words in order, as indexed."""
+    """Return the stems of a text's words in order, as indexed."""
     return [_stem_cached(token) if len(token) <= LONGEST_STEMMED else token for token in cut_to_index(text)]
 
 
 def query_words(text: str) -> list[str]:
-    """The distinct stems a query looks for, in order: without stopwords, unless there
-    is nothing else (D58).
+    """Return the distinct stems that a query searches for, in order.
+
+    Stopwords are left out, unless the text has no other words.
     """
     tokens = cut_to_index(text)
     content = [t for t in tokens if t not in STOPWORDS] or tokens
@@ -186,20 +199,21 @@ K1, B = (
 
 
 def rarity(documents: int, containing: int) -> float:
-    """How much a word tells: the inverse document frequency in its form that never
-    turns negative.
-    """
+    """Return a word's inverse document frequency, in the non-negative form."""
     return math.log1p((documents - containing + 0.5) / (containing + 0.5))
 
 
 def bm25(
     frequencies: Mapping[str, float], length: float, average_length: float, rarities: Mapping[str, float]
 ) -> float:
-    """BM25F: `frequencies` are each query word's counts in the record's text parts,
-    summed under the parts' weights.
+    """Return the BM25F score of one record.
 
-    `length` is the record's number of words over all parts, unweighted;
-    `average_length` the mean of that over the asked partitions' records.
+    Args:
+        frequencies: The counts of each query word in the record's text parts, summed
+            under the parts' weights.
+        length: The record's unweighted number of words over all parts.
+        average_length: The mean of `length` over the records of the searched
+            partitions.
     """
     norm = K1 * (1 - B + B * length / average_length) if average_length else K1
     return sum(rarities[w] * f * (K1 + 1) / (f + norm) for w, f in frequencies.items())
@@ -208,9 +222,13 @@ def bm25(
 def bm25_scores(
     counted: Sequence[tuple[T, Mapping[str, float], float]], documents: int, total: float
 ) -> list[tuple[T, float]]:
-    """Those that hold a word of the question, by BM25F, unsorted. Each comes with its
-    weighted counts of these words, none where it holds none, and its length; the
-    statistics are of `documents` records with `total` words.
+    """Return the records that hold a word of the question, with BM25F scores, unsorted.
+
+    Args:
+        counted: Each record with its weighted counts of these words and its length. The
+            counts are empty if it holds none of the words.
+        documents: The number of records of the statistics.
+        total: The number of their words.
     """
     average = total / documents if documents else 0.0
     containing = Counter(word for _, frequencies, _ in counted for word in frequencies)
@@ -223,8 +241,9 @@ def bm25_scores(
 
 
 def count_words(parts: Iterable[tuple[str, float]], wanted: frozenset[str]) -> tuple[dict[str, float], int]:
-    """The weighted counts of the wanted stems over `(text, weight)` parts, and the
-    number of words in all.
+    """Return the weighted counts of the wanted stems, and the number of all words.
+
+    `parts` are pairs of text and weight.
     """
     found: dict[str, float] = {}
     total = 0

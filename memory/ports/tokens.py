@@ -1,4 +1,4 @@
-"""Counting what a text costs a model."""
+"""The token counter port: counts the tokens of a text for a model."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class TokenCounter(Protocol):
-    """Counts tokens. The same text always costs the same, and a text that goes on costs
-    no less (A113): budgets are kept with it.
+    """Counts tokens.
 
-    `name` is stored beside what was counted, so that another counter counts again.
+    The same text always has the same count, and appending text never lowers the count.
+    Budgets depend on this.
+
+    `name` is stored beside the counts, so another counter counts again.
     """
 
     @property
     def name(self) -> str: ...
 
     def count(self, text: str) -> int:
-        """How many tokens the text is; 0 for the empty text, never below."""
+        """Return the number of tokens; 0 for the empty text, and never negative."""
         ...

@@ -1,5 +1,6 @@
-"""Vectors of one length, each brought to norm 1, that are compared with another all at
-once: what a process keeps of them to find by meaning with.
+"""Vectors of one dimension, normalised to length 1, for comparing all at once.
+
+A process keeps them to search by meaning.
 """
 
 from __future__ import annotations
@@ -13,18 +14,22 @@ if TYPE_CHECKING:
     from memory.ports.candidates import Floats
 
 BLOCK = 8192
-"""Numbers of vectors that are multiplied at once: OpenBLAS begins to think of threads
-at 9,216, and on a busy machine these wait for each other.
+"""The most numbers that are multiplied at once.
+
+OpenBLAS considers threads from 9,216 numbers on. On a busy machine these threads wait
+for each other.
 """
 _TOGETHER = 4096
-"""Vectors that are brought to norm 1 at once, in double precision, which takes three
-times their room.
+"""The vectors that are normalised at once.
+
+That is done in double precision, which takes three times their memory.
 """
 
 
 class UnitVectors:
-    """They stand at places, from 0. One that goes leaves its place to the last; adding
-    one is cheap.
+    """Vectors at places from 0.
+
+    Dropping one moves the last vector to its place. Adding one is cheap.
     """
 
     def __init__(self, dimensions: int, block: int = BLOCK) -> None:
@@ -38,21 +43,21 @@ class UnitVectors:
 
     @property
     def size(self) -> int:
-        """The bytes they take."""
+        """The bytes of memory that the vectors take."""
         return self._rows.nbytes + sum(map(len, self._new))
 
     @property
     def rows(self) -> Floats:
-        """By place."""
+        """The vectors by place."""
         self._take_in()
         return self._rows[: self._count]
 
     def add(self, packed: Sequence[bytes]) -> None:
-        """At the places behind the last."""
+        """Add vectors behind the last place."""
         self._new += packed
 
     def put(self, place: int, packed: bytes) -> None:
-        """In place of what stands there."""
+        """Replace the vector at this place."""
         self.rows[place] = _of_norm_1([packed])
 
     def drop(self, place: int) -> None:
@@ -61,7 +66,7 @@ class UnitVectors:
         self._count -= 1
 
     def cosines(self, near: bytes) -> Floats:
-        """The cosine of each to this one, in single precision."""
+        """Return the cosine of each vector to this one, in single precision."""
         self._take_in()
         (unit,) = _of_norm_1([near])
         blocks = -(-self._count // self._block)
@@ -74,7 +79,7 @@ class UnitVectors:
         return products[: self._count]
 
     def _take_in(self) -> None:
-        """What came since the last question."""
+        """Normalise the vectors that were added since the last question."""
         if not self._new:
             return
         count = len(self)

@@ -1,5 +1,6 @@
-"""Nearest by meaning among what is in hand, exactly: for stores without an index of
-vectors, and for those that rank again what theirs found.
+"""Exact search by meaning over loaded vectors.
+
+For stores without an index of vectors, and for re-ranking the results of an index.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ R = TypeVar("R", Record, Head)
 
 
 def exact_cosines(asked: bytes, vectors: Sequence[bytes | None]) -> list[float]:
-    """The cosines in double precision: equal vectors get equal scores to the last bit.
-    Infinite for what is no such vector.
+    """Return the cosines in double precision.
+
+    Equal vectors get equal scores to the last bit. A vector that is invalid or has
+    other dimensions gets an infinite score.
     """
     import numpy
 
@@ -33,13 +36,14 @@ def exact_cosines(asked: bytes, vectors: Sequence[bytes | None]) -> list[float]:
 
 
 def by_nearness(vector: bytes, records: Sequence[R]) -> list[tuple[R, float]]:
-    """Every record, or head with its vector, that has one of the same dimensions, with
-    its cosine, unsorted.
+    """Return the records or heads with a vector of these dimensions, and the cosines.
+
+    They are unsorted.
     """
     having = [r for r in records if r.vector is not None and len(r.vector) == len(vector)]
     return list(zip(having, exact_cosines(vector, [r.vector for r in having]), strict=True))
 
 
 def best(scored: Sequence[tuple[R, float]], limit: int) -> list[tuple[R, float]]:
-    """The best first, ties by id."""
+    """Return the best first, ties by id."""
     return sorted(scored, key=lambda one: (-one[1], one[0].key.id))[:limit]

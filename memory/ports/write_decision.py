@@ -1,9 +1,9 @@
-"""What a write does to what stands under its key: the table of `memory.ports.writes` as
-a pure function.
+"""The effect of a write on the stored item: the table of `memory.ports.writes`.
 
-For adapters that decide by themselves, on what they hold, have locked, or write back on
-condition that it is still as read. Engines that decide (a database's statement, a
-script on a server) say the same in their own language, and the contract compares.
+It is a pure function for adapters that decide themselves. These hold the item, lock it,
+or write it back on condition that it is unchanged. Engines that decide (a database
+statement, a script on a server) implement the same rules in their own language. The
+contract compares them.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ KeyedWrite = Put | Delete | Release | Annotate | Purge
 
 
 class Slot:
-    """What stands under a key: nothing, what was read, or a row that is decoded only
-    when a decision needs to know what it says.
+    """The item under a key: nothing, a decoded item, or a row.
 
-    A corrupt record has the version that can still be read of it, which may be none.
+    A row is decoded only when a decision needs its content. A corrupt record has the
+    version that is still readable, or None.
     """
 
     __slots__ = ("_row", "_stored", "version")
@@ -48,8 +48,9 @@ class Slot:
 
     @classmethod
     def of(cls, collection: Collection, row: Row, problem: str = "", version: int | None = None) -> Slot:
-        """What the row says; with a `problem` it is corrupt, and `version` what can
-        still be read of it.
+        """Make a slot of a row; with a `problem`, of a corrupt record.
+
+        `version` is the version that is still readable of a corrupt record.
         """
         if problem:
             return cls(Corrupt(row.key, problem), version)
@@ -69,7 +70,7 @@ class Slot:
 
     @property
     def owes(self) -> bool:
-        """Whether any step is owed there, as far as that can be read."""
+        """Whether the item has a pending step, as far as that is readable."""
         if self._row is not None:
             return self._row[1].owed is not None
         return bool(getattr(self._stored, "owed", ()))
@@ -80,10 +81,10 @@ EMPTY = Slot(None, None)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a write.
+    """The effect of a write.
 
-    Where `changes`, `leaves` stands there afterwards, nothing where it is None;
-    `found_by` says whether its words and vector are new.
+    If `changes`, the key then holds `leaves`, or nothing if that is None. `found_by`
+    says whether its words and vector are new.
     """
 
     outcome: Outcome
@@ -93,7 +94,7 @@ class Decision:
 
 
 def decide(write: KeyedWrite, slot: Slot, generation: int) -> Decision:
-    """What the write comes to. `generation` is its partition's current one."""
+    """Decide the write. `generation` is the current one of its partition."""
     match write:
         case Put():
             return _put(write, slot, generation)
@@ -117,8 +118,9 @@ def decide(write: KeyedWrite, slot: Slot, generation: int) -> Decision:
 
 
 def _holds(when: When, slot: Slot, version: int) -> bool:
-    """Whether the condition lets a write of this version replace what stands there. Of
-    a corrupt record only the version can be asked.
+    """Return whether the condition lets a write of this version replace the item.
+
+    Only the version of a corrupt record can be compared.
     """
     match when:
         case Absent():
@@ -137,8 +139,9 @@ def _holds(when: When, slot: Slot, version: int) -> bool:
 
 
 def owes_on(stored: Stored | None, owed: tuple[PendingStep, ...], settles: frozenset[str]) -> bool:
-    """Whether what stands there owes a step that a write neither carries on, which owes
-    these, nor settles.
+    """Return whether the item has a step that the write neither keeps nor settles.
+
+    `owed` are the pending steps of the write.
     """
     if stored is None or isinstance(stored, Corrupt) or not stored.owed:
         return False
@@ -153,10 +156,10 @@ def _owes_on(slot: Slot, owed: tuple[PendingStep, ...], settles: frozenset[str])
 def tombstone_over(
     key: Key, slot: Slot, version: int, discard_at: datetime | None, carry: frozenset[str]
 ) -> Tombstone:
-    """What `delete_matching` leaves where this stands: above what stood there, owing
-    what `carry` names of what that owed.
+    """Return the tombstone that `delete_matching` leaves in place of the item.
 
-    The version of a corrupt row counts only where it can be true.
+    Its version is above the item's. It keeps the item's pending steps that `carry`
+    names. The version of a corrupt row counts only if it is possible.
     """
     stored = slot.stored_value
     owed = () if stored is None or isinstance(stored, Corrupt) else carried_steps(stored.owed, carry)
@@ -167,7 +170,7 @@ def tombstone_over(
 
 
 def carried_steps(owed: tuple[PendingStep, ...], carry: frozenset[str]) -> tuple[PendingStep, ...]:
-    """What the tombstone owes that `delete_matching` leaves where this is owed."""
+    """Return the pending steps that the tombstone of `delete_matching` keeps."""
     return tuple([o for o in owed if o.step in carry])
 
 
@@ -233,12 +236,12 @@ def _annotate(write: Annotate, slot: Slot) -> Decision:
 
 
 def _annotatable(stored: Standing, write: Annotate) -> bool:
-    """Whether every change asked for can be made to what stands there."""
+    """Return whether the item allows every requested change."""
     if isinstance(stored, Record):
         return write.role_is is None or stored.role is write.role_is
     return write.role_is is None and write.role is None and write.tier is None and write.accessed_at is None
 
 
 def without(owed: tuple[PendingStep, ...], settled: tuple[str, ...]) -> tuple[PendingStep, ...]:
-    """What is still owed once the steps of these ids are done."""
+    """Return the steps that stay pending once the steps of these ids are done."""
     return tuple([o for o in owed if o.id not in settled]) if owed and settled else owed

@@ -1,30 +1,29 @@
-"""The writes a store takes, the conditions they stand under, and what comes back for
-each.
+"""The writes of a store, their conditions, and their outcomes.
 
-Every write names one key, stands on its own, and is repeatable: applying it twice
-leaves what applying it once leaves. How a condition meets what is stored (`-` is
-nothing stored):
+Every write names one key, is independent, and is repeatable: applying it twice leaves
+the same state as applying it once. The table shows when a condition holds (`-` means
+that nothing is stored):
 
 | condition     | -     | live, version v       | mark, version v | tombstone, version v  |
 |---------------|-------|-----------------------|-----------------|-----------------------|
 | `Absent()`    | apply | conflict              | conflict        | conflict              |
-| `AtVersion(n)`| conflict | v == n, role, tier | conflict        | v == n, neither asked |
+| `AtVersion(n)`| conflict | v == n, role, tier | conflict        | |v == n, neither given ||
 | `Newer()`     | apply | v < the new version   | v < new version | v < new version       |
 | `Always()`    | apply | apply                 | apply           | apply                 |
 
-What is owed is settled, never overwritten. A put, a deletion, a release or a purge,
-allowed or not by its condition, meets what owes so:
+Pending steps are completed, never overwritten. They restrict a put, a deletion, a
+release and a purge further, whether or not the condition holds:
 
-| what stands there owes a step that     | live, mark or tombstone, owing |
-|----------------------------------------|--------------------------------|
-| the write owes too, by its `id`        | as above: it is carried on     |
-| is of one of the `settles` of a write  | as above: it is dropped        |
-| is neither                             | conflict, but for `Always()`   |
+| the stored item has a pending step that | live, mark or tombstone        |
+|-----------------------------------------|--------------------------------|
+| the write has too, by its `id`          | as above; the step stays       |
+| is among the write's `settles`          | as above; the step is dropped  |
+| is neither                              | conflict, except for `Always()`|
 
-Where a corrupt record stands, nothing is known to be owed, `Absent()` and
-`AtVersion(n)` do not hold, and `Newer()` does unless the version that can still be read
-is not lower. A store that decides without reading the content may let `AtVersion(n)`
-hold over damage that nobody has met yet: what it leaves is whole.
+A corrupt record counts as having no pending step. `Absent()` and `AtVersion(n)` do not
+hold on it. `Newer()` holds unless the version can still be read and is not lower. A
+store that decides without reading the content may accept `AtVersion(n)` on damage that
+nobody has met yet. The result of such a write is undamaged.
 
 Clauses (`memory.ports.contract.clauses`): write.*, put.*, delete.*, release.*,
 annotate.*, purge.*, generation.*, damage.writes.
@@ -49,28 +48,29 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class AtVersion:
-    """A live copy or a tombstone of exactly this version; with `role` or `tier`, a live
-    copy in that role and tier. Never a mark.
+    """A live copy or a tombstone of exactly this version; never a mark.
+
+    With `role` or `tier`, only a live copy in that role and tier.
     """
 
     version: int
     role: Role | None = None
     tier: str | None = None
-    """Moves within one store change the tier without a new version: who writes a whole
-    record back asks that it is where it was read.
+    """The tier that the live copy must be in.
+
+    Moves within one store change the tier without a new version. A writer that writes
+    back a whole record can require the tier that it read.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Newer:
-    """What is stored, of whatever kind, has a lower version than the write, or nothing
-    is stored.
-    """
+    """The stored item has a lower version than the write, or nothing is stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """No condition. For caches, which decide nothing."""
+    """No condition. It is for caches, which decide nothing."""
 
 
 When: TypeAlias = Absent | AtVersion | Newer | Always
@@ -78,15 +78,16 @@ When: TypeAlias = Absent | AtVersion | Newer | Always
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Store a whole record, replacing whatever stands under its key, when the condition
-    holds.
+    """Store a whole record in place of the stored item, if the condition holds.
 
-    A record whose generation is None gets the partition's current generation; one with
-    a number lower than the partition's current generation is rejected with reason
-    "generation" whatever the condition says: it was erased. `settles` names the steps
-    that what stands there may owe and this write drops. With `erases` nothing of what
-    stood there stays readable, as after a deletion: a store that keeps a version to
-    restore keeps none of it. A full store takes such a put if it takes deletions.
+    A record with a generation of None gets the partition's current generation. A record
+    with a lower number was erased: it is rejected with reason "generation" under any
+    condition.
+
+    `settles` names pending steps of the stored item that this write drops. With
+    `erases`, nothing of the stored item stays readable, as after a deletion. A store
+    that keeps old versions for restoring keeps none of it. A full store accepts such a
+    put if it accepts deletions.
     """
 
     collection: Collection
@@ -102,12 +103,12 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Leave a tombstone of this version where the condition holds; nothing of the
-    record's content stays readable.
+    """Leave a tombstone of this version if the condition holds.
 
-    Under `Newer()` a tombstone is left also where nothing was stored, so that a late
-    copy is refused. Deleting what is missing otherwise conflicts. `discard_at` of None
-    keeps the tombstone until a later `Annotate` sets one.
+    Nothing of the record's content stays readable. Under `Newer()` a tombstone is left
+    even if nothing was stored, so a late copy is refused. With other conditions,
+    deleting a missing item conflicts. `discard_at` of None keeps the tombstone until a
+    later `Annotate` sets a time.
     """
 
     collection: Collection
@@ -122,10 +123,10 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Let go of the live HOME copy at exactly version `at`, because it now lives in
-    tier `to`: leaves a mark of that version.
+    """Replace the live HOME copy at exactly version `at` by a mark of that version.
 
-    Repeating it on the mark it left is applied again without change.
+    The record now lives in tier `to`. Repeating the write on its own mark is applied
+    again and changes nothing.
     """
 
     collection: Collection
@@ -139,13 +140,12 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Annotate:
-    """Change bookkeeping of what stands under the key at exactly version `at`, without
-    a new version.
+    """Change bookkeeping of the item at exactly version `at`, without a new version.
 
-    Applies to live copies, and for `settle` and `discard_at` also to marks and
-    tombstones. `role_is` restricts it to a live copy in that role. `settle` takes the
-    owed steps of these ids away (those not owed are no error); nothing can be added to
-    what is owed. `accessed_at` also counts one access.
+    It applies to live copies. `settle` and `discard_at` also apply to marks and
+    tombstones. `role_is` restricts it to a live copy in that role. `settle` removes the
+    pending steps with these ids; unknown ids are no error. It cannot add pending steps.
+    `accessed_at` also counts one access.
     """
 
     collection: Collection
@@ -161,11 +161,11 @@ class Annotate:
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """Forget what stands under the key at exactly version `at`, leaving nothing.
+    """Remove the item at exactly version `at`, leaving nothing.
 
-    Without `role_is`: a mark, a tombstone, or a live copy in the role CACHED. With it:
-    a live copy in just that role, CACHED or ARRIVING. Everything else conflicts.
-    Purging what is missing is applied.
+    Without `role_is`, it removes a mark, a tombstone, or a live copy in the role
+    CACHED. With `role_is`, it removes a live copy in just that role, CACHED or
+    ARRIVING. Any other item conflicts. Purging a missing item is applied.
     """
 
     collection: Collection
@@ -175,7 +175,7 @@ class Purge:
     settles: frozenset[str] = frozenset()
 
     def forgets(self, stored: Stored) -> bool:
-        """Whether this purge forgets what stands there, where that owes nothing else."""
+        """Return whether this purge removes the item, apart from its pending steps."""
         if isinstance(stored, Record):
             return (
                 stored.version == self.at
@@ -187,11 +187,10 @@ class Purge:
 
 @dataclass(frozen=True, slots=True)
 class RaiseGeneration:
-    """Raise the partition's generation, which counts for every collection, to at least
-    `to`, or by one where `to` is None.
+    """Raise the partition's generation to at least `to`, or by one if `to` is None.
 
-    The outcome's `number` is the current one after; `to=0` reads it. Generations start
-    at 0 and never fall.
+    A generation counts for every collection. The outcome's `number` is the generation
+    afterwards; `to=0` reads it. Generations start at 0 and never fall.
     """
 
     partition: Partition
@@ -203,19 +202,20 @@ Write: TypeAlias = Put | Delete | Release | Annotate | Purge | RaiseGeneration
 
 class Status(StrEnum):
     APPLIED = "applied"  # the write is in effect and as safe as the store's `durable` says
-    CONFLICT = "conflict"  # its condition did not hold; `stored` is what stands there
-    REJECTED = "rejected"  # the store refuses this write whatever is stored; `reason` says why
+    CONFLICT = "conflict"  # its condition did not hold; `stored` is the item that is there
+    REJECTED = "rejected"  # the store refuses this write in any state; `reason` says why
     SKIPPED = "skipped"  # its batch was applied together or not at all, and another item failed
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one write.
+    """The outcome of one write.
 
-    `version` is the version now stored under the key, None where nothing is. `stored`,
-    on a conflict, is what stands there. `generation` is the generation an applied Put
-    was stored with; `number` the raised generation. `reason`, on a rejection:
-    "generation" for an erased scope, else a sentence that names field and limit.
+    `version` is the version now stored under the key; None if nothing is stored.
+    `stored` is the stored item of a conflict. `generation` is the generation of an
+    applied put, and `number` the raised generation. `reason` explains a rejection:
+    "generation" for an erased scope, else a sentence that names the field and the
+    limit.
     """
 
     status: Status

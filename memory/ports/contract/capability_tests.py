@@ -1,4 +1,4 @@
-"""Which test judges which capability, and for which harnesses a test runs."""
+"""Maps tests to capabilities, and decides for which harnesses a test runs."""
 
 from __future__ import annotations
 
@@ -27,14 +27,12 @@ class UnknownCapability(Exception):
 
 
 def works(*names: str) -> Callable[[Test], Test]:
-    """The test proves that these capabilities work, and limits bind, where claimed."""
+    """The test proves that these capabilities work, and limits bind, if claimed."""
     return _judge(_WORKS, names, needs(*names))
 
 
 def refuses(*names: str) -> Callable[[Test], Test]:
-    """The test proves what happens where these capabilities are not claimed, or limits
-    not set.
-    """
+    """The test proves the behaviour without these capabilities or limits."""
     return _judge(_REFUSED, names, without(*names))
 
 
@@ -49,17 +47,17 @@ def without(*names: str) -> Callable[[Test], Test]:
 
 
 def needs_server(test: Test) -> Test:
-    """The test runs for harnesses whose store talks to a server over a network."""
+    """The test runs for harnesses whose store uses a server over a network."""
     return _where(test, remote=True)
 
 
 def needs_urls(test: Test) -> Test:
-    """The test runs for harnesses that say by which URLs their store is built."""
+    """The test runs for harnesses that name the URLs of their store."""
     return _where(test, built=True)
 
 
 def needs_limited_space(test: Test) -> Test:
-    """The test runs for harnesses that can give their store little room."""
+    """The test runs for harnesses that can limit the space of their store."""
     return _where(test, cramped=True)
 
 
@@ -69,9 +67,7 @@ def needs_tiny(test: Test) -> Test:
 
 
 def needs_derived_damage(test: Test) -> Test:
-    """The test runs for harnesses that can damage what their store derives from its
-    records.
-    """
+    """The test runs for harnesses that can damage their store's derived data."""
     return _where(test, derived=True)
 
 
@@ -81,12 +77,12 @@ def needs_files(test: Test) -> Test:
 
 
 def needs_address(test: Test) -> Test:
-    """The test runs for harnesses that tell another process where their store is."""
+    """The test runs for harnesses that give another process their store's address."""
     return _where(test, address=True)
 
 
 def fits(mark: pytest.Mark, harness: type[Harness]) -> bool:
-    """Whether a test so marked runs for this harness."""
+    """Return whether a test with this mark runs for this harness."""
     wanted, unwanted = mark.kwargs.get("claimed", ()), mark.kwargs.get("unclaimed", ())
     asked = {
         "remote": harness.remote,
@@ -105,8 +101,9 @@ def fits(mark: pytest.Mark, harness: type[Harness]) -> bool:
 
 
 def untested_capabilities() -> list[str]:
-    """What is missing: every flag and limit needs a test for where it is claimed and
-    one for where it is not.
+    """Return the flags and limits without a test for one of both sides.
+
+    Each needs a test for claimed and a test for not claimed.
     """
     for module in ("test_flags", "test_limits"):
         importlib.import_module(f"memory.ports.contract.{module}")
@@ -120,7 +117,7 @@ def untested_capabilities() -> list[str]:
 
 
 def uncited_clauses() -> list[str]:
-    """Clauses that no test of the contract cites."""
+    """Return the clauses that no test of the contract cites."""
     suite = importlib.import_module("memory.ports.contract.suite")
     tests = [value for name, value in vars(suite).items() if name.startswith("test_")]
     cited = {

@@ -1,9 +1,8 @@
-"""A table as one test: every cell runs, on a store as new, and all that failed are
-named.
+"""Tables as one test: every cell runs on a new store, and all failures are named.
 
-A parametrised test costs a collected item for each cell and harness, and a store. Where
-a test goes by a table, `@cells` stands in the place of `pytest.mark.parametrize`;
-several of them make one table of all their combinations.
+A parametrised test costs a collected item for each cell and harness, and a store.
+`@cells` replaces `pytest.mark.parametrize` for a table. Several of them make one table
+of all their combinations.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _TABLE = "memory_cells"
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """What one decorator names: parameters, and their values by what they are called."""
+    """The parameters of one decorator, and their values by label."""
 
     names: tuple[str, ...]
     values: tuple[tuple[str, tuple[Any, ...]], ...]
@@ -44,11 +43,11 @@ def cells(
     *,
     shared: bool = False,
 ) -> Callable[[Test], Test]:
-    """The test runs once for each value of the parameter, whatever the others come to.
-    Several parameters are named with commas between.
+    """Run the test once for each value of the parameter, also after failures.
 
-    Each cell has a fresh `store` and `harness`. With `shared` all have the same, and
-    any fixture: for tests that do not mind what other cells leave.
+    Several parameters are named with commas between. Each cell has a fresh `store` and
+    `harness`. With `shared`, all cells have the same ones, and may use any fixture.
+    That is for tests that do not depend on data of other cells.
     """
     names = tuple(part.strip() for part in name.split(","))
     listed = list(values)
@@ -78,7 +77,7 @@ def _always(called: str) -> Callable[[Any], object]:
 def _name_and_values(
     value: Any, called: Callable[[Any], object], parameters: int
 ) -> tuple[str, tuple[Any, ...]]:
-    """A value that `pytest.param` made says itself what it is called."""
+    """Return the label and the values; a `pytest.param` may have its own label."""
     if isinstance(value, ParameterSet):
         return str(value.id), tuple(value.values)
     return str(called(value)), tuple(value) if parameters > 1 else (value,)
@@ -88,7 +87,7 @@ def _as_one(test: Test, axes: tuple[_Axis, ...], like: Test) -> Test:
     given = inspect.signature(test).parameters
     wanted = [p for p in given if not any(p in axis.names for axis in axes)]
     fresh = not all(axis.shared for axis in axes)
-    if fresh:  # what is neither a cell's own nor the parameter of a decorator above is passed on
+    if fresh:  # fixtures that are neither a cell's own nor parameters of an outer decorator are passed on
         wanted = ["harness", "tmp_path", *(p for p in wanted if p not in ("harness", "store"))]
 
     def table() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -120,17 +119,17 @@ def _as_one(test: Test, axes: tuple[_Axis, ...], like: Test) -> Test:
     whole: Any = every_cell if inspect.iscoroutinefunction(test) else every_plain_cell
     whole.__signature__ = inspect.Signature(
         [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY) for one in wanted]
-    )  # what pytest gives it
+    )  # the fixtures that pytest passes
     setattr(whole, _TABLE, (test, axes))
     return cast(Test, whole)
 
 
 class CellsFailed(AssertionError):
-    """Its first line names the cells, what follows tells of each."""
+    """Its first line names the failed cells; the rest describes each failure."""
 
 
 class _Failures:
-    """What failed is kept until every cell has run, and then told together."""
+    """Collects failures until every cell has run, and raises them together."""
 
     def __init__(self) -> None:
         self._failed: dict[str, list[str]] = {}
@@ -142,7 +141,7 @@ class _Failures:
     def of(self, called: str) -> Iterator[None]:
         try:
             yield
-        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  it is raised with the others
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  raised with the others
             self._failed.setdefault(called, []).extend(
                 [f"-- in the cell '{called}':\n", *format_exception(error)]
             )
@@ -154,9 +153,7 @@ class _Failures:
 
 
 class _Places:
-    """A harness and a store for one cell after the other, as far as the test takes
-    them.
-    """
+    """Provides a harness and a store for each cell, if the test takes them."""
 
     def __init__(self, harness: Harness, folder: Path, given: Collection[str]) -> None:
         self._harness, self._folder, self._given = harness, folder, given

@@ -1,10 +1,12 @@
-"""Every promise of the port, as a clause: its id, one sentence, where it is promised,
-and the capability without which it binds nobody.
+"""The clauses: every promise of the port, with an id and one sentence.
 
-Kept by hand. A test of the contract cites what it proves with `@clause("…")`; a clause
-without a test, and a test without a clause, stop the run (`plugin.py`), so that a
-promise cannot be added or dropped in silence. Docstrings of the port cite an id where a
-sentence has one of its own.
+A clause also names the docstring that makes the promise, and the capability without
+which it does not apply.
+
+The list is kept by hand. A test of the contract cites the clauses that it proves with
+`@clause("…")`. A clause without a test, and a test without a clause, stop the run
+(`plugin.py`). So no promise is added or dropped unnoticed. Docstrings of the port cite
+an id if a sentence has one of its own.
 """
 
 from __future__ import annotations
@@ -20,17 +22,18 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 
 MARK = "memory_clause"
 EDITION = 2
-"""The edition of the contract: it grows when clauses or tests are added that a store of
-before may fail.
+"""The edition of the contract.
+
+It grows when clauses or tests are added that an older store may fail.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One promise. `where` is the docstring that makes it; `needs` the capability, or
-    hooks of the harness, it belongs to.
+    """One promise of the port.
 
-    `edition` is that of the contract in which it came.
+    `where` names the docstring that makes it. `needs` names the capability, or hooks of
+    the harness, that it belongs to. `edition` is the contract's edition that added it.
     """
 
     id: str
@@ -45,8 +48,9 @@ class UnknownClause(Exception):
 
 
 def clause(*ids: str, since: int = 1) -> Callable[[Test], Test]:
-    """The test proves these clauses, or its part of them. It is asked from the edition
-    `since` on.
+    """Mark a test that proves these clauses, or its part of them.
+
+    It runs from the edition `since` on.
     """
     if unknown := [i for i in ids if i not in CLAUSES]:
         raise UnknownClause(
@@ -60,56 +64,56 @@ _ALL = (
     # -- life
     Clause(
         "life.open",
-        "Nothing works before open and after close; opening and closing twice, or from many tasks, is once.",
+        "No call works before open or after close; repeated or concurrent opening and closing counts once.",
         "Store.open, close",
     ),
     Clause(
         "life.close-keeps",
-        "What was closed in good order is as it was when opened again, what it is found by too.",
+        "After a close in good order, the reopened store has the same data and finds the same.",
         "Store.close",
     ),
     Clause(
         "life.close-waits",
-        "Closing lets calls under way end, returns, and the store may be opened again.",
+        "Closing waits for the calls in progress and returns, and the store may be opened again.",
         "Store.close",
     ),
-    Clause("life.known", "A collection the store was not opened with is refused by name.", "Store.open"),
+    Clause("life.known", "A collection that the store was not opened with is refused by name.", "Store.open"),
     Clause(
         "declared.more",
-        "Opened with fields more, a store keeps what it has: old records lack them, new ones are found by them.",
+        "A store opened with more fields keeps its records: old ones lack the fields, new ones are found by them.",
         "Store.open",
     ),
     Clause(
         "declared.fewer",
-        "What a store does not declare stays with the records that have it, until a put replaces them.",
+        "Undeclared fields stay with the records that have them, until a put replaces them.",
         "Store.open",
     ),
     Clause(
         "life.health",
-        "A healthy store says so, has a name, and tells the run it is of.",
+        "A healthy store reports that it is healthy, its name and the server's run.",
         "Store.check, Health, Store.epoch",
     ),
-    Clause("life.claims", "An opened store claims what it is known to claim.", "Store.capabilities"),
+    Clause("life.claims", "An opened store has exactly the expected capabilities.", "Store.capabilities"),
     Clause(
         "life.cancelled",
-        "A cancelled call ends cancelled, happened as a whole or not at all, and the store works on.",
+        "A cancelled call ends cancelled and is applied as a whole or not at all; the store works on.",
         "Store",
     ),
     Clause(
         "life.at-once",
-        "Any number of calls may be under way; each decides on what it finds in one step.",
+        "Any number of calls may run at once; each reads and decides atomically.",
         "Store",
     ),
     # -- keeping and answering
     Clause(
         "get.order",
-        "One answer a key, in the order asked, None where nothing is, whatever the role or expiry.",
+        "`get` returns one answer for each key in the given order, None if nothing is stored, in any role or expiry.",
         "Store.get",
     ),
-    Clause("get.latest", "Every write acknowledged before a call is seen by it.", "Store.get"),
+    Clause("get.latest", "A call sees every write that was acknowledged before it.", "Store.get"),
     Clause(
         "content.exact",
-        "Content comes back exactly, hostile texts and NUL included.",
+        "Content comes back exactly, including hostile texts and NUL.",
         "Record, FieldValue, JsonValue",
     ),
     Clause(
@@ -124,94 +128,101 @@ _ALL = (
     Clause("numbers.exact", "Integers keep all 64 bits, reals every bit.", "FieldType"),
     Clause(
         "moments.utc",
-        "Moments keep their microseconds and come back in UTC, whatever zone they came in.",
+        "Moments keep their microseconds and come back in UTC, from any time zone.",
         "FieldValue",
     ),
     Clause(
         "bookkeeping.kept",
-        "Role, tier, what is owed, previous, accesses, times and generation are kept as content is.",
+        "Role, tier, pending steps, previous, accesses, times and generation are kept like content.",
         "Record",
     ),
     Clause(
         "write.owing",
-        "What owes gives way only to a write that owes the same step, by its id, or settles it.",
-        "Owed",
+        "A pending step yields only to a write that has the same step, by its id, or settles it.",
+        "PendingStep",
         "conditional",
     ),
-    Clause("owed.untouched", "Steps are kept in order and untouched until settled.", "Owed"),
-    Clause("shared.nothing-in", "What was handed in, changed later, changes nothing stored.", "Store"),
+    Clause("owed.untouched", "Steps are kept in order and unchanged until completed.", "PendingStep"),
+    Clause("shared.nothing-in", "Changing an argument after the call changes nothing stored.", "Store"),
     Clause(
         "shared.nothing-out",
-        "What was handed out, changed by its holder, changes nothing stored; nor do later writes change it.",
+        "Changing a result changes nothing stored, and later writes change no result.",
         "Store",
     ),
-    Clause(
-        "names.apart", "Tenants and scopes that are alike are held apart, in every call.", "Partition, Key"
-    ),
+    Clause("names.apart", "Similar tenants and scopes are kept apart in every call.", "Partition, Key"),
     Clause(
         "names.or-refused",
-        "A name that a store does not hold as it is is rejected, and touches nothing else.",
+        "A name that a store cannot hold exactly is rejected, and other data are untouched.",
         "Partition, Key",
     ),
     Clause(
         "isolation.where",
-        "A question sees the asked partitions and collection, and nothing of others.",
+        "A question sees only the asked partitions and collection.",
         "Partitions, Tenant, Collection",
     ),
     # -- refusing
     Clause(
         "refused.record",
-        "What no store keeps of a record is rejected, and what stood there stands.",
+        "A record with invalid parts is rejected, and the stored item stays.",
         "memory.ports.record_validation",
     ),
-    Clause("refused.writes", "So it is in every kind of write.", "memory.ports.record_validation"),
-    Clause("refused.names", "Half a character in a name is refused.", "memory.ports.record_validation"),
+    Clause(
+        "refused.writes",
+        "Every kind of write rejects the same invalid values.",
+        "memory.ports.record_validation",
+    ),
+    Clause(
+        "refused.names", "A name with half of a surrogate pair is refused.", "memory.ports.record_validation"
+    ),
     Clause(
         "refused.ids",
-        "A record has an id of its partition; what is no id stands in no write and no question.",
+        "A record's id belongs to its partition; an invalid id is refused in every write and question.",
         "Key, memory.domain.ids",
     ),
     Clause(
         "refused.by-name",
-        "A rejection names field and limit, and nothing of what the record says.",
+        "A rejection names the field and the limit, and no content of the record.",
         "Outcome.reason",
     ),
     Clause(
         "refused.questions",
-        "Wrong limits, cursors, orders, filters and vectors are InvalidInput by name; what lies just inside is answered.",
+        "Wrong limits, cursors, orders, filters and vectors are InvalidInput by name; valid ones at the edge are answered.",
         "Query, Search, decode_cursor",
     ),
     # -- writes
     Clause(
         "apply.order",
-        "Writes are carried out in order; a later one sees the earlier ones; one answer each.",
+        "Writes are applied in order; a later one sees the earlier ones; each has one outcome.",
         "Store.apply",
     ),
     Clause("apply.neighbours", "One bad write never fails its batch.", "Store.apply"),
     Clause(
         "apply.repeatable",
-        "A write applied twice leaves what applying it once leaves.",
+        "A write applied twice leaves the same state as applied once.",
         "memory.ports.writes",
     ),
     Clause(
         "write.table",
-        "Conditions meet what stands there by the table; a conflict says what stands.",
+        "Conditions hold on the stored item by the table; a conflict returns the stored item.",
         "memory.ports.writes",
         "conditional",
     ),
     Clause(
         "write.roles",
-        "Role and tier in a condition ask for exactly that role and tier of a live copy.",
+        "Role and tier in a condition require exactly that role and tier of a live copy.",
         "AtVersion",
         "conditional",
     ),
     Clause("put.whole", "A put replaces the whole record.", "Put"),
     Clause(
-        "put.erases", "With `erases` nothing of what stood there is read or found any more.", "Put", edition=2
+        "put.erases",
+        "After a put with `erases`, nothing of the replaced item is read or found.",
+        "Put",
+        edition=2,
     ),
     Clause(
         "delete.leaves",
-        "A deletion leaves a tombstone with what it was given, also where nothing stood.",
+        "A deletion leaves a tombstone with the given values, also if nothing was stored.",
         "Delete",
         "conditional",
     ),
@@ -223,13 +234,13 @@ _ALL = (
     ),
     Clause(
         "delete.stays",
-        "A stale copy does not bring a deleted record back; a newer one begins again.",
+        "A stale copy does not restore a deleted record; a newer one starts again.",
         "Newer, AtVersion",
         "conditional",
     ),
     Clause(
         "release.mark",
-        "A release leaves a mark; repeated on its own mark it is applied without change.",
+        "A release leaves a mark; repeated on its own mark it is applied and changes nothing.",
         "Release",
         "conditional",
     ),
@@ -238,122 +249,124 @@ _ALL = (
     ),
     Clause(
         "annotate.only",
-        "An annotation changes the bookkeeping asked for and nothing else.",
+        "An annotation changes only the requested bookkeeping.",
         "Annotate",
         "conditional",
     ),
     Clause(
         "annotate.holds",
-        "It applies at exactly that version and role, and to the dead only for what they have.",
+        "It applies at exactly that version and role, and to marks and tombstones only for the values they have.",
         "Annotate",
         "conditional",
     ),
     Clause(
         "purge.holds",
-        "Marks, tombstones and cached copies are purged, arriving ones by their role, nothing else.",
+        "Marks, tombstones and cached copies are purged, arriving ones by their role, and nothing else.",
         "Purge",
         "conditional",
     ),
     Clause(
         "generation.counts",
-        "Generations start at 0, never fall, are the partition's own, and are all counted.",
+        "Generations start at 0, never fall, belong to one partition, and count every raise.",
         "RaiseGeneration",
     ),
     Clause(
         "generation.binds",
-        "A record of an erased generation is rejected whatever the condition, in every collection.",
+        "A record of an erased generation is rejected under any condition, in every collection.",
         "Put",
     ),
     Clause(
         "generation.stamps",
-        "A record without one takes the current; one that brings its own keeps it.",
+        "A record without a generation gets the current one; a record with one keeps it.",
         "Put",
     ),
     # -- questions
     Clause(
         "query.all",
-        "The pages of a query, each as long as its limit but the last, answer everything that matches.",
+        "The pages of a query return every match, and each but the last is as long as its limit.",
         "Query",
     ),
     Clause("query.order", "Orders are total: missing values low, ties by id.", "Query", "order"),
-    Clause("query.pages", "Pages lose and repeat nothing, under ties, inserts and deletions.", "Query"),
+    Clause("query.pages", "Pages lose and repeat nothing under ties, inserts and deletions.", "Query"),
     Clause(
-        "query.cursor", "Cursors are the same on every store; what is none is refused.", "memory.ports.query"
+        "query.cursor",
+        "Cursors are the same on every store; an invalid cursor is refused.",
+        "memory.ports.query",
     ),
-    Clause("query.roles", "Only the asked roles are answered.", "Query"),
-    Clause("query.left", "Marks and tombstones are listed everywhere, apart, filtered and paged.", "Query"),
+    Clause("query.roles", "Only records in the requested roles are returned.", "Query"),
+    Clause(
+        "query.left", "Marks and tombstones are listed everywhere, separately, filtered and paged.", "Query"
+    ),
     Clause(
         "filter.holds",
-        "Every operator holds for exactly what it says, missing values and nesting included.",
+        "Every operator holds exactly as documented, including missing values and nesting.",
         "memory.ports.query",
         "filter",
     ),
     Clause(
         "filter.prefix",
-        "`StartsWith` finds the texts that begin so, character by character, and no others.",
+        "`StartsWith` finds the texts that begin with the prefix, character by character, and no others.",
         "StartsWith",
         "filter",
     ),
     Clause("filter.zones", "A moment in a filter is the same moment in any zone.", "FieldValue", "filter"),
     Clause(
         "count.exact",
-        "A count tells how many match, and roughly what they take, whatever limit and cursor; `counted_bytes` tells it of a record before it stands.",
+        "A count returns the number of matches and their rough size, ignoring limit and cursor; `counted_bytes` predicts a record's size.",
         "Store.count, counted_bytes",
     ),
     Clause(
         "everywhere.all",
-        "A whole tenant and everywhere answer everything there.",
+        "Questions for a whole tenant and for everywhere return everything there.",
         "Tenant, Everywhere",
         "tenant_wide",
     ),
     Clause(
         "partitions.exact",
-        "Every partition with a live record or a generation is named once with it, and no other.",
+        "Every partition with a live record or a generation is listed once with its generation, and no other.",
         "Store.partitions",
         "tenant_wide",
     ),
     Clause(
         "partitions.pages",
-        "Their pages lose and repeat nothing; a prefix is of scopes, to the letter.",
+        "Their pages lose and repeat nothing; a prefix matches scopes exactly.",
         "Store.partitions",
         "tenant_wide",
     ),
     Clause(
         "erase.matches",
-        "Deleting what matches leaves tombstones above both versions for exactly what a query finds.",
+        "`delete_matching` leaves tombstones above both versions for exactly the records that a query finds.",
         "Store.delete_matching",
     ),
-    Clause("erase.all", "However many there are, limit and cursor aside.", "Store.delete_matching"),
+    Clause("erase.all", "It deletes all matches, ignoring limit and cursor.", "Store.delete_matching"),
     Clause(
         "erase.files",
-        "After a vacuum, text that was deleted, or replaced by an erasing put, is in no file of the store.",
+        "After a vacuum, text that was deleted or erased by a put is in no file of the store.",
         "Store.vacuum, Put.erases",
         "files",
         edition=2,
     ),
-    Clause(
-        "erase.carries", "Tombstones go on owing the steps named and nothing else.", "Store.delete_matching"
-    ),
+    Clause("erase.carries", "Tombstones keep only the named pending steps.", "Store.delete_matching"),
     Clause(
         "due.exact",
-        "What owes, arrives, has expired or may be discarded is told with why, and nothing else.",
-        "Store.due, Why",
+        "Rows with pending steps, arriving, expired or discardable rows are reported with the reason, and no others.",
+        "Store.due, DueReason",
         "tenant_wide",
     ),
     Clause(
         "due.pages",
-        "Pages of what is due lose and repeat nothing, whatever is seen to in between, and end.",
+        "Pages of due rows lose and repeat nothing while rows are processed, and they end.",
         "Store.due",
         "tenant_wide",
     ),
     Clause(
         "search.limit",
-        "At most `limit` hits, best first, ties by id, the filter before the limit.",
+        "A search returns at most `limit` hits, best first, ties by id, and filters before the limit.",
         "Store.search",
     ),
     Clause(
         "heads.exact",
-        "Heads carry exactly what `select` names, and tell which copy it is.",
+        "Heads carry exactly the values that `select` names, and identify the copy.",
         "Query.select, Search.select",
     ),
     Clause(
@@ -363,19 +376,24 @@ _ALL = (
     ),
     Clause(
         "search.heads",
-        "Whatever is selected, the hits are of the same copies with the same scores.",
+        "With any selection, the hits are the same copies with the same scores.",
         "Search.select",
     ),
     Clause(
         "lexical.words",
-        "Any content word finds; text is never syntax; analysis is the table's.",
+        "Any content word finds a record; text is never syntax; analysis follows the adapter's table.",
         "Words",
         "lexical",
     ),
-    Clause("lexical.ranks", "Weights, rarity and length rank.", "Words, memory.ports.text", "lexical"),
+    Clause(
+        "lexical.ranks",
+        "Weights, rarity and length determine the rank.",
+        "Words, memory.ports.text",
+        "lexical",
+    ),
     Clause(
         "lexical.follows",
-        "What is found by words follows every write at once.",
+        "Search by words sees every write at once.",
         "Store.get, Words",
         "lexical",
     ),
@@ -387,70 +405,88 @@ _ALL = (
     ),
     Clause(
         "semantic.follows",
-        "What is found by meaning follows every write at once.",
+        "Search by meaning sees every write at once.",
         "Store.get, Near",
         "semantic",
     ),
     Clause(
         "candidates.found",
-        "The best by each way and nothing that the question does not let through, each once.",
+        "Candidates are the best by each way, each once, and nothing that the question excludes.",
         "Store.candidates",
     ),
-    Clause("candidates.around", "And what stands beside them, in their partition and group.", "Around"),
-    Clause("candidates.among", "And those that are named.", "Candidates.among"),
-    Clause("candidates.measured", "Each is measured by what its record says.", "Measured", "filter"),
-    Clause("candidates.statistics", "What there is in all is counted, whatever the filter.", "Statistics"),
+    Clause(
+        "candidates.around",
+        "Candidates include the neighbours in the same partition and group.",
+        "Neighbourhood",
+    ),
+    Clause("candidates.among", "Candidates include the records that are named.", "Candidates.among"),
+    Clause(
+        "candidates.measured",
+        "Each candidate is measured by the content of its record.",
+        "CandidateColumns",
+        "filter",
+    ),
+    Clause(
+        "candidates.statistics",
+        "Statistics count all records of the question, before the filter.",
+        "Statistics",
+    ),
     Clause(
         "specification",
-        "Random work has the outcomes and answers of the store in memory.",
+        "Random work has the same outcomes and answers as on the store in memory.",
         "memory.adapters.in_memory",
     ),
     # -- capabilities
-    Clause("flag.works", "What is claimed works.", "Capabilities"),
-    Clause("flag.refused", "What is not claimed is refused by name.", "Capabilities"),
+    Clause("flag.works", "A claimed capability works.", "Capabilities"),
+    Clause("flag.refused", "A capability that is not claimed is refused by name.", "Capabilities"),
     Clause(
         "limit.binds",
-        "A limit binds at exactly its number, and there is none where none is set.",
+        "A limit binds at exactly its number; without a limit there is none.",
         "Capabilities",
     ),
     Clause(
         "durable.survives",
-        "What was acknowledged survives the death of process and server.",
+        "Acknowledged writes survive the death of process and server.",
         "Capabilities.durable",
         "durable",
     ),
     Clause(
         "loss.window",
-        "What was acknowledged longer ago than `loss_window` survives the death of process and server.",
+        "Writes acknowledged longer ago than `loss_window` survive the death of process and server.",
         "Capabilities.loss_window",
         "loss_window",
         edition=2,
     ),
     Clause(
-        "epoch.tells", "A store that may lose data tells by its epoch that it was restarted.", "Store.epoch"
+        "epoch.tells", "The epoch of a store that may lose data changes when it was restarted.", "Store.epoch"
     ),
     Clause(
         "damage.apart",
-        "A damaged record is answered as corrupt, and its neighbours are served.",
+        "A damaged record is returned as corrupt, and its neighbours are served.",
         "Corrupt",
         "durable",
     ),
-    Clause("damage.counted", "What was found damaged is counted, until it is deleted.", "Health", "durable"),
+    Clause(
+        "damage.counted",
+        "A damaged record counts once it was found, until it is deleted.",
+        "Health",
+        "durable",
+    ),
     Clause(
         "damage.named",
-        "An audit names every damaged record, met or not, which is counted from then on.",
+        "An audit names every damaged record, found before or not; all count from then on.",
         "Store.audit",
         "durable",
     ),
     Clause(
         "damage.writes",
-        "No condition on what stands holds for a corrupt record; a new write heals.",
+        "No condition on the stored item holds for a corrupt record; a new write repairs it.",
         "memory.ports.writes",
         "durable",
     ),
     Clause(
         "damage.erased",
-        "Erasure reaches a corrupt record of the asked partitions and no other.",
+        "Erasure reaches a corrupt record of the given partitions and no other.",
         "Store.delete_matching",
         "durable",
     ),
@@ -469,35 +505,40 @@ _ALL = (
     ),
     Clause(
         "shared.decides",
-        "Every kind of write is decided in one place, whoever brings it.",
+        "Every kind of write is decided atomically between clients.",
         "Capabilities.conditional",
         "shared",
     ),
     Clause("shared.erases", "A generation that another client raised binds at once.", "Put", "shared"),
     Clause(
         "ttl.kinds",
-        "Cached copies, marks and tombstones past their time are forgotten, other records never; without the flag nothing is.",
+        "Expired cached copies, marks and tombstones are deleted, other records never; without the flag nothing is.",
         "Capabilities.ttl",
     ),
-    Clause("ttl.owing", "What owes a step is not forgotten until it is settled.", "Mark, Tombstone", "ttl"),
     Clause(
-        "ttl.not-early", "Nothing is forgotten before its time.", "Mark, Tombstone, Capabilities.ttl", "ttl"
+        "ttl.owing",
+        "An item with a pending step is kept until the step is completed.",
+        "Mark, Tombstone",
+        "ttl",
+    ),
+    Clause(
+        "ttl.not-early", "Nothing is deleted before its time.", "Mark, Tombstone, Capabilities.ttl", "ttl"
     ),
     Clause(
         "atomic.together",
-        "Together all is kept or nothing, in generations and indexes too.",
+        "With `together` all is kept or nothing, also in generations and indexes.",
         "Store.apply",
         "atomic",
     ),
     Clause(
         "atomic.cut-off",
-        "A call that is cut off is kept whole or not at all.",
+        "An interrupted call is kept whole or not at all.",
         "Capabilities.atomic",
         "atomic",
     ),
     Clause(
         "fenced.holds",
-        "No record of a lower generation stands once a raise was acknowledged; one repeat of an erasure takes it.",
+        "No record of a lower generation exists after a raise was acknowledged; otherwise one repeat of an erasure deletes it.",
         "Capabilities.fenced",
     ),
     Clause(
@@ -515,7 +556,7 @@ _ALL = (
     ),
     Clause(
         "remote.kept",
-        "What was acknowledged while the server failed is there when it is back.",
+        "Writes acknowledged while the server failed are there when it is back.",
         "Capabilities.durable",
         "remote",
     ),
@@ -524,28 +565,28 @@ _ALL = (
     Clause("build.no-secrets", "No message shows a secret.", "Adapter, Store.name", "built"),
     Clause(
         "full.said",
-        "A full store raises StoreFull, serves what it has, and works again when there is room.",
+        "A full store raises StoreFull, serves its data, and works again when there is space.",
         "StoreFull",
         "cramped",
     ),
     Clause(
         "full.nothing-kept",
-        "Nothing of the failed call was kept, everything acknowledged was.",
+        "Nothing of the failed call is kept, and every acknowledged write is.",
         "StoreFull",
         "cramped",
     ),
     Clause("upkeep.audit", "An audit of a healthy store finds nothing and changes nothing.", "Store.audit"),
     Clause(
         "upkeep.repairs",
-        "An audit tells of damage to what is derived, and makes it anew where asked.",
+        "An audit reports damage to derived data, and rebuilds them with `repair`.",
         "Store.audit",
         "derived",
     ),
-    Clause("upkeep.vacuum", "A vacuum changes nothing that can be asked.", "Store.vacuum"),
-    Clause("upkeep.idle", "A partition is idle exactly where nothing stands in it.", "Store.idle_partitions"),
+    Clause("upkeep.vacuum", "A vacuum changes no answer.", "Store.vacuum"),
+    Clause("upkeep.idle", "A partition is idle exactly if nothing is stored in it.", "Store.idle_partitions"),
     Clause(
         "upkeep.forget",
-        "Only an idle partition at the given generation is forgotten, and begins anew.",
+        "Only an idle partition at the given generation is forgotten, and it starts again at 0.",
         "Store.forget_partitions",
     ),
 )

@@ -1,5 +1,6 @@
-"""The collections the contract is held with. What a caller of the port declares is its
-own affair: an adapter serves these as it serves any.
+"""The collections of the contract's tests.
+
+Callers of the port declare their own, and an adapter serves these like any others.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ MORE_SAMPLES = Collection(
     _TEXTS,
     vector=True,
 )
-"""As much again, so that a store shows whether it finds each collection's own."""
+"""The same again, so that a store shows whether it keeps collections apart."""
 
 PLAIN = Collection("plain")
-"""Nothing but what every record has."""
+"""Only the fields that every record has."""
 
 DECLARED = (SAMPLES, MORE_SAMPLES, PLAIN)

@@ -1,5 +1,6 @@
-"""Values that databases are known to change, of every type a field can have: hard ones
-by hand, and random ones, the same from the same seed.
+"""Values that databases are known to change, of every type that a field can have.
+
+Hard values are written by hand. The others are random, and the same for the same seed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from memory.ports.contract.support import record
 from memory.ports.record import FieldValue, Record
 
 COUNT = 120
-"""Records of one seed, and so values of each type."""
+"""The records of one seed, and so the values of each type."""
 INDEXED = tuple(t for t in FieldType if t is not FieldType.BYTES)
 EVERY_TYPE = Collection(
     "every_type",
@@ -101,12 +102,12 @@ class ExactValues:
         self.values: dict[FieldType, list[FieldValue]] = {
             kind: [*hard, *[one() for _ in range(COUNT - len(hard))]] for kind, (hard, one) in draw.items()
         }
-        """Of each type `COUNT` values: the hard ones first."""
+        """`COUNT` values of each type: the hard ones first."""
         self.hard = {kind: len(hard) for kind, (hard, _) in draw.items()}
-        """How many of each are hard ones; the others are drawn."""
+        """The number of hard values of each type; the others are drawn."""
 
     def records(self) -> list[Record]:
-        """The n-th holds the n-th value of each type, in both its fields."""
+        """Return records; the n-th has the n-th value of each type in both fields."""
         names = [(field.name, self.values[field.type]) for field in EVERY_TYPE.fields]
         return [
             record(
@@ -119,9 +120,7 @@ class ExactValues:
         ]
 
     def real(self) -> float:
-        """A double: of any bits there are, of a usual size, or the neighbour of a hard
-        one.
-        """
+        """Return a double with any bits, of usual size, or next to a hard one."""
         chance = self._chance
         any_bits: float = struct.unpack("<d", chance.randbytes(8))[0]
         drawn = (
@@ -166,7 +165,7 @@ class ExactValues:
         return self._chance.randbytes(self._chance.randrange(1, 100))
 
     def json(self, depth: int = 0) -> Any:
-        """What JSON can say, some levels deep."""
+        """Return any JSON value, some levels deep."""
         chance = self._chance
         if depth < 5 and chance.random() < 0.5:
             inner = [self.json(depth + 1) for _ in range(chance.randrange(4))]

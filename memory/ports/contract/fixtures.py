@@ -1,5 +1,6 @@
-"""The fixtures of the contract. Whoever imports its tests into a suite of their own
-imports these into the conftest beside them.
+"""The fixtures of the contract.
+
+A suite that imports the contract's tests imports these into the conftest beside them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def harness(request: pytest.FixtureRequest, contract_harness: type[Harness], tmp
 
 @pytest_asyncio.fixture
 async def store(request: pytest.FixtureRequest, harness: Harness) -> AsyncIterator[Store]:
-    """A fresh store, open with every collection."""
+    """Provide a fresh store, open with every collection."""
     async with store_reuse.store(
         harness, lent="harness" not in inspect.signature(request.function).parameters
     ) as made:

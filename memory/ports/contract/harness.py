@@ -1,4 +1,4 @@
-"""How the contract gets hold of a store: one harness an adapter."""
+"""Harnesses: the base class through which the contract makes and controls a store."""
 
 from __future__ import annotations
 
@@ -29,90 +29,99 @@ STEMMING: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
         "different": (("deploy", "deployment"), ("fly", "flies")),
     }
 )
-"""Which words are one and which are not, as `memory.ports.text` has it (D57)."""
+"""Words that share a stem and words that do not, as in `memory.ports.text`."""
 
 
 class Harness:
-    """Makes stores of one adapter. A new harness is made for each test, with an empty
-    folder of its own.
+    """Makes stores of one adapter.
 
-    Set `name` and `claims`, implement `make` and `restart`, and override what else the
-    claims ask for: `client` where `shared` is claimed, `damage` where `durable` is,
-    `cut_short` where `fenced` is not; and for a store reached over a network set
-    `remote` and implement the five hooks under it.
+    Each test gets a new harness with an empty folder of its own.
+
+    Set `name` and `claims`, and implement `make` and `restart`. Implement `client` if
+    `shared` is claimed, `damage` if `durable` is, and `cut_short` if `fenced` is not.
+    For a store reached over a network, set `remote` and implement the five hooks under
+    it.
     """
 
     name: ClassVar[str]
-    """Stands in the test ids; no two harnesses of a run may share it."""
+    """The name in the test ids; unique among the harnesses of a run."""
     claims: ClassVar[Capabilities]
-    """What the opened store is expected to say of itself: a literal, so that losing a
-    capability fails.
+    """The expected capabilities of the opened store.
+
+    It is a literal, so that losing a capability fails.
     """
     recall: ClassVar[float] = 1.0
-    """The share of the exact ten nearest that a search by meaning must find: 1 for an
-    exact scan, at least 0.9 for an approximate index.
+    """The share of the exact ten nearest that a search by meaning must find.
+
+    It is 1 for an exact scan, and at least 0.9 for an approximate index.
     """
     exact_scores: ClassVar[bool] = False
-    """Whether scores by words are those of the store in memory (BM25F as in
-    `memory.ports.text`), rounding aside. No store must have that.
+    """Whether scores by words equal those of the store in memory, apart from rounding.
+
+    These are BM25F as in `memory.ports.text`. No store must have them.
     """
     ttl_patience: ClassVar[timedelta] = timedelta(seconds=5)
-    """Where `ttl` is claimed: how long the store may take to forget what is past its
-    time.
-    """
+    """How late a store that claims `ttl` may delete expired data."""
     remote: ClassVar[bool] = False
-    """Whether the store talks to a server over a network, which may freeze or be gone
-    while the store lives.
+    """Whether the store uses a server over a network.
+
+    Such a server may freeze or disappear while the store lives.
     """
     patience: ClassVar[timedelta] = timedelta(seconds=5)
-    """Where `remote`: by when every call of a store `with_short_timeouts` must have ended on a
-    server that is frozen or gone.
+    """The time in which calls must end on a frozen or dead server, if `remote`.
+
+    It applies to every call of a store `with_short_timeouts`.
     """
     secrets: ClassVar[tuple[str, ...]] = ()
-    """Passwords and keys that the store is given: no error may show one."""
+    """Passwords and keys of the store, which no error may show."""
     urls: ClassVar[tuple[str, ...]] = ()
-    """URLs that the adapter takes, of servers and folders that need not be there: by
-    these the contract judges what builds a store.
+    """URLs that the adapter accepts; their servers and folders need not exist.
+
+    With these the contract tests the building of stores.
     """
     adapter: ClassVar[Adapter | None] = None
-    """What builds the store, where it is not found by the scheme of `urls` among the
-    installed ones.
+    """The adapter that builds the store.
+
+    Set it if the installed adapters have none for the scheme of `urls`.
     """
     many: ClassVar[int] = 10_050
-    """How many records the volumes are, at most: for a store that is no engine and
-    takes long over them.
+    """The most records of the volume tests.
+
+    Lower it for a store that is no engine and would take long.
     """
     primary: ClassVar[str] = ""
-    """The harness of the same adapter that draws in full, where this one differs from
-    it only in a part: what both are asked, this one is asked with fewer seeds, examples
-    and records. What the primary is not asked, or where it is not in the run, this one
-    draws in full.
+    """The harness that runs in full, if this one differs from it only in a part.
+
+    Both are the same adapter. Tests that both run use fewer seeds, examples and records
+    here. This harness runs in full those that the primary does not run. The same holds
+    if the primary is not in the run.
     """
     depth: Depth = FULL
-    """How much the test that this harness was made for draws."""
+    """The number of seeds and examples for the test that this harness was made for."""
     revives: ClassVar[bool] = True
-    """Whether nothing is left of a tombstone over which something of a lower version
-    came. A tier on several stores leaves one in each, and the others show again when
-    that copy is deleted: long histories do without such writes there (versions are
-    moments, so the engine makes none).
+    """Whether a write of a lower version over a tombstone removes all of the tombstone.
+
+    A tier on several stores leaves a tombstone in each store. The others show again
+    when the written copy is deleted. If False, long histories make no such writes.
+    Versions are times, so the engine makes none either.
     """
     stemming: ClassVar[Mapping[str, tuple[tuple[str, ...], ...]]] = STEMMING
-    """The adapter's own table, where its engine cuts words differently and documents
-    it.
-    """
+    """The adapter's own word table, if its engine documents another analysis."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     async def make(self) -> Store:
-        """A fresh, empty, unopened store. Raise when the server does not answer: the
-        test is then an error.
+        """Make a fresh, empty, unopened store.
+
+        Raise if the server does not answer: the test is then an error.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement make()")
 
     async def client(self, store: Store) -> Store:
-        """Another unopened store on the same data, as another process would have it.
-        Needed where `shared` is claimed.
+        """Return another unopened store on the same data, as another process has it.
+
+        Needed if `shared` is claimed.
         """
         raise Unsupported("shared", store=store.name)
 
@@ -121,8 +130,10 @@ class Harness:
         return cls.tiny is not Harness.tiny
 
     async def tiny(self) -> Store:
-        """As `make`, with every threshold of the adapter made tiny (portions, pages,
-        caches, what waits): what is rare is common then.
+        """Like `make`, with every threshold of the adapter tiny.
+
+        Thresholds are portions, pages, caches and buffers. Rare events then become
+        frequent.
         """
         return await self.make()
 
@@ -131,14 +142,15 @@ class Harness:
         return cls.damage_derived is not Harness.damage_derived
 
     async def damage_derived(self, store: Store) -> None:
-        """Damage what the store derives from its entries (words, counts, a cache that
-        outlives it), and no entry. The store is closed meanwhile. Only for stores that
-        derive something.
+        """Damage the store's derived data, and no entry.
+
+        Derived data are words, counts, or a cache that outlives the store. The store is
+        closed meanwhile. Only for stores that derive data.
         """
-        raise NotImplementedError(f"{type(self).__name__} derives nothing that could be damaged")
+        raise NotImplementedError(f"{type(self).__name__} must implement damage_derived()")
 
     def another(self, folder: Path) -> Self:
-        """One as this, for a store of its own in an empty folder of its own."""
+        """Return a harness like this for another store, in an empty folder."""
         made = type(self)(folder)
         made.depth = self.depth
         return made
@@ -148,36 +160,37 @@ class Harness:
         return cls.clear is not Harness.clear
 
     async def clear(self, store: Store, collections: Sequence[Collection]) -> Store:
-        """In the place of an open store that a test did nothing to but write and ask,
-        one with nothing left in it, open with these collections: in this event loop,
-        which may be another. Implement it where making a store takes long: tests lend
-        it each other.
+        """Empty an open store and open it with these collections, or return another.
+
+        The test before only wrote to it and read it. The event loop is the current one,
+        and may be another than before. Implement it if making a store takes long: tests
+        then reuse stores.
         """
-        raise NotImplementedError(f"{type(self).__name__} makes each store anew")
+        raise NotImplementedError(f"{type(self).__name__} must implement clear()")
 
     @classmethod
     def has_files(cls) -> bool:
         return cls.files is not Harness.files
 
     def files(self, store: Store) -> Sequence[Path]:
-        """The files and folders in which the store keeps its data, where the test can
-        read them.
-        """
-        raise NotImplementedError(f"{type(self).__name__} names no files")
+        """Return the files and folders with the store's data, readable by the test."""
+        raise NotImplementedError(f"{type(self).__name__} must implement files()")
 
     @classmethod
     def has_address(cls) -> bool:
         return cls.address is not Harness.address
 
     def address(self, store: Store) -> tuple[str, Mapping[str, JsonValue]]:
-        """The URL and the options by which another process opens the same data, by the
-        adapter that is installed for the URL's scheme.
+        """Return the URL and options with which another process opens the same data.
+
+        The other process uses the installed adapter for the URL's scheme.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no address")
+        raise NotImplementedError(f"{type(self).__name__} must implement address()")
 
     async def outlast_loss_window(self, store: Store) -> None:
-        """Wait until the death of the server may cost nothing written so far. Override
-        it where `restart` is a death that costs nothing anyway.
+        """Wait until the server's death can lose none of the writes so far.
+
+        Override it if `restart` is a death that never loses data.
         """
         await asyncio.sleep((store.capabilities.loss_window or timedelta()).total_seconds())
 
@@ -187,75 +200,81 @@ class Harness:
         return store
 
     async def restart(self, store: Store) -> Store:
-        """Let the store's process and server die without a goodbye, start them again,
-        and return an unopened store on what is left.
+        """Kill the store's process and server, start them again, and reopen.
+
+        Returns:
+            An unopened store on the remaining data.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement restart()")
 
     async def damage(self, store: Store, collection: Collection, key: Key) -> None:
-        """Damage the live record kept under the key behind the store's back, as a
-        flipped bit on the disk would: its content, no longer as its checksum says. What
-        tells where it belongs (key, scope) stays. Needed where `durable` is claimed.
-        The store is closed meanwhile.
+        """Damage the stored record of this key, as a flipped bit on the disk would.
+
+        The content no longer matches its checksum. The key and scope stay. The store is
+        closed meanwhile. Needed if `durable` is claimed.
         """
         raise NotImplementedError(f"{type(self).__name__} claims `durable`, so it must implement damage()")
 
     async def cut_short(self, store: Store, write: Put, meanwhile: Callable[[], Awaitable[None]]) -> None:
-        """Let another client come so far with the write that it has decided on it;
-        `meanwhile` happens; then what it decided reaches the data as far as your
-        protocol lets it, and that client dies before it looks again. Needed where
-        `fenced` is not claimed.
+        """Interrupt another client between its decision on the write and its check.
+
+        The client decides on the write, and then `meanwhile` runs. Its decision reaches
+        the data as far as your protocol allows. The client then dies before it checks
+        again. Needed if `fenced` is not claimed.
         """
         raise NotImplementedError(
             f"{type(self).__name__} does not claim `fenced`, so it must implement cut_short()"
         )
 
-    # -- where `remote` ----------------------------------------------------------------
+    # -- if `remote` -------------------------------------------------------------------
 
     async def with_short_timeouts(self, store: Store) -> Store:
-        """Another unopened store on the same data, with timeouts as short as the
-        adapter allows (best well under a second).
+        """Return another unopened store on the same data with the shortest timeouts.
+
+        They are best well under a second.
         """
         raise NotImplementedError(
             f"{type(self).__name__} is remote, so it must implement with_short_timeouts()"
         )
 
     async def freeze(self, store: Store) -> None:
-        """The server keeps its connections and answers nothing, to anyone (SIGSTOP of
-        its processes, `docker pause`), until `thaw`.
+        """Freeze the server until `thaw`.
+
+        It keeps its connections and answers no client, as after SIGSTOP or `docker
+        pause`.
         """
         raise NotImplementedError(f"{type(self).__name__} is remote, so it must implement freeze()")
 
     async def thaw(self, store: Store) -> None:
-        """The frozen server goes on where it stopped."""
+        """Let the frozen server continue."""
         raise NotImplementedError(f"{type(self).__name__} is remote, so it must implement thaw()")
 
     async def take_away(self, store: Store) -> None:
-        """The server dies without a goodbye and nobody listens at its address, until
-        `bring_back`.
-        """
+        """Kill the server and close its port, until `bring_back`."""
         raise NotImplementedError(f"{type(self).__name__} is remote, so it must implement take_away()")
 
     async def bring_back(self, store: Store) -> None:
-        """The server is there again at its address, with the data it kept. Return when
-        it answers.
+        """Start the server at its address, with the data it kept.
+
+        Return when it answers.
         """
         raise NotImplementedError(f"{type(self).__name__} is remote, so it must implement bring_back()")
 
-    # -- where the disk, or the memory, can be made full -------------------------------
+    # -- if the disk or the memory can be made full ------------------------------------
 
     @classmethod
     def can_be_cramped(cls) -> bool:
         return cls.make_with_limited_space is not Harness.make_with_limited_space
 
     async def make_with_limited_space(self) -> Store:
-        """As `make`, with room for some megabytes, until `make_room`: on a small disk,
-        or under a limit of the server's memory.
+        """Like `make`, with space for some megabytes until `make_room`.
+
+        Use a small disk, or limit the server's memory.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no small disk")
+        raise NotImplementedError(f"{type(self).__name__} must implement make_with_limited_space()")
 
     async def make_room(self, store: Store) -> None:
-        """The store made by `make_with_limited_space` has room again."""
+        """Give the store of `make_with_limited_space` space again."""
         raise NotImplementedError(
             f"{type(self).__name__} implements make_with_limited_space(), so it must implement make_room()"
         )

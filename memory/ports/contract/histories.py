@@ -1,9 +1,9 @@
-"""Long histories: one write after the other on a store and on the specification, with
-questions, erasures, reopenings and audits between.
+"""Long histories: single writes on a store and on the specification, compared.
 
-A history is made from its seed alone, before anything is run, so that one which fails
-can be played again with steps left out, until none can be: what is left is printed as a
-script.
+Questions, erasures, reopenings and audits come between the writes. The specification is
+the store in memory. A history depends on its seed alone, and is made before it runs. A
+failing history is replayed with steps left out, until every step is needed. The rest is
+printed as a script.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Reopen:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Process and server die without a goodbye, and are there again."""
+    """Kill process and server, and start them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +87,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class LookAtAll:
-    """Everything that stands, and what the store derives from it."""
+    """All stored items, and the store's derived data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tidy:
-    """Room is given back, and partitions in which nothing stands any more are
-    forgotten: those that both stores let go.
+    """A vacuum, and the removal of idle partitions.
+
+    It forgets the partitions that both stores report as idle.
     """
 
 
@@ -106,7 +107,7 @@ class Pages:
 
 @dataclass(frozen=True, slots=True)
 class ListDue:
-    """What is due at a moment, page by page to its end."""
+    """The rows that are due at a moment, page by page to the end."""
 
     now: datetime
     expired: datetime
@@ -115,7 +116,7 @@ class ListDue:
 
 @dataclass(frozen=True, slots=True)
 class ListPartitions:
-    """The partitions, page by page to their end."""
+    """The partitions, page by page to the end."""
 
     where: Tenant | Everywhere
     prefix: str
@@ -142,10 +143,11 @@ Step = (
 def history(
     seed: int, claims: Capabilities, writes: int, *, revives: bool = True, restarts: bool = False
 ) -> Iterator[Step]:
-    """Busy stretches, with questions and all else between the writes, and quiet ones of
-    writes alone: what an adapter puts off until somebody asks (words, statistics,
-    caches) is put off for long there. `revives` is the harness's. With `restarts` a
-    durable store dies now and then.
+    """Yield the steps of a history: busy stretches and quiet ones.
+
+    Busy stretches have questions and other steps between the writes. Quiet stretches
+    have only writes, so an adapter postpones words, statistics and caches for long.
+    `revives` is the harness's. With `restarts`, a durable store dies now and then.
     """
     work, chance = RandomWork(seed, claims), random.Random(f"steps of {seed}")  # noqa: S311
     wider = _HistoryGenerator(seed, claims)
@@ -173,8 +175,9 @@ def history(
 
 
 class _HistoryGenerator:
-    """Writes to several collections, with many dates and many steps, some of them
-    unknown; and questions that are paged to their end.
+    """Draws writes to several collections, and questions paged to their end.
+
+    The writes have many dates and many steps, some of them unknown.
     """
 
     def __init__(self, seed: int, claims: Capabilities) -> None:
@@ -183,9 +186,7 @@ class _HistoryGenerator:
         self._last: Put | None = None
 
     def write(self) -> Write:
-        """One in three goes on with what was put last, which most often stands as it
-        was put.
-        """
+        """Return a write; one in three continues from the last put."""
         chance = self._chance
         if self._last is not None and chance.random() < 0.35:
             put, self._last = self._last, None
@@ -203,7 +204,7 @@ class _HistoryGenerator:
         return put
 
     def _upon(self, collection: Collection, made: Record) -> Write:
-        """A write that is not a put, on what may stand there."""
+        """Return a write other than a put, on an item that may exist."""
         chance, version = self._chance, made.version
         date, settles = chance.choice(_DATES), frozenset(chance.sample(_SETTLED, chance.randrange(4)))
         when = chance.choice((Newer(), Newer(), AtVersion(version)))
@@ -218,7 +219,7 @@ class _HistoryGenerator:
         return chance.choices(writes, weights=[2, 1, 3, 1, 1])[0]
 
     def questions(self) -> Iterator[Step]:
-        """What is due, and one other question that a store of these claims takes."""
+        """Yield the rows that are due, and one other question that a store accepts."""
         chance, claims = self._chance, self._claims
         moment, limit = chance.choice(_DATES) or T0, chance.choice((1, 3, 7))
         if not claims.tenant_wide:
@@ -286,11 +287,11 @@ _DATES = (
     T0.replace(year=9999),
 )
 _TIED = ("tier", "pinned", "role", "owing", "type")
-"""Of few values: most records are tied."""
+"""Fields with few values: most records are tied."""
 
 
 def upward(write: Write) -> Write:
-    """The same, but never over what has a higher version."""
+    """Return the same write, but never over a higher version."""
     match write:
         case Put(record=Record(version=version), when=when) | Delete(version=version, when=when):
             lower = isinstance(when, Always) or (isinstance(when, AtVersion) and when.version >= version)
@@ -300,8 +301,9 @@ def upward(write: Write) -> Write:
 
 
 def _fresh(work: RandomWork) -> Write:
-    """A record of a low version whatever stands there: without, most keys would come to
-    hold versions that hardly any write is newer than.
+    """Return a write of a record with a low version, over any stored item.
+
+    Without it, most keys would get versions that hardly any write exceeds.
     """
     return Put(SAMPLES, replace(work.record(), version=work.chance.randrange(1, 4)), Always())
 
@@ -333,11 +335,12 @@ class Play:
     store: Store
     specification: Store
     died: list[Store] = field(default_factory=list)
-    """What restarts left behind, for whoever closes it."""
+    """Stores that restarts left behind; the caller closes them."""
 
     async def run(self, steps: Sequence[Step], seconds: float = 1e9) -> int | None:
-        """The number of the first step on which they part, None where they never do.
-        What comes after so many seconds is left out.
+        """Return the number of the first step with different answers, or None.
+
+        Steps after `seconds` are left out.
         """
         until = asyncio.get_running_loop().time() + seconds
         for number, step in enumerate(steps):
@@ -348,8 +351,9 @@ class Play:
         return None
 
     async def _same(self, step: Step) -> bool:
-        """Whether both answer alike. A store that raises answers otherwise: the
-        specification does not.
+        """Return whether both answer alike.
+
+        A store that raises answers differently, because the specification never raises.
         """
         try:
             return await self._run_step(step)
@@ -403,8 +407,10 @@ class Play:
         return await call(self.store) == await call(self.specification)
 
     def _measured_alike(self, asked: Candidates, one: CandidateColumns, other: CandidateColumns) -> bool:
-        """What both have is measured alike, and both have the same, but where a store
-        stems words otherwise or does not find all that is near.
+        """Return whether both measure their candidates alike.
+
+        Both must find the same ones, unless the store stems words differently or misses
+        near ones.
         """
         ours, theirs = _columns(asked, one), _columns(asked, other)
         everything = self.harness.stemming is STEMMING and (self.harness.recall == 1.0 or asked.near is None)
@@ -430,7 +436,7 @@ class Play:
 
 
 def _columns(asked: Candidates, found: CandidateColumns) -> dict[str, object]:
-    """By id what the columns say of each."""
+    """Return the columns of each candidate, by id."""
     fields = [[found.fields[name][row] for name in sorted(asked.select)] for row in range(len(found))]
     heads = zip(
         found.scopes,
@@ -453,8 +459,9 @@ async def _answer(store: Store, query: Query) -> object:
 
 
 async def _to_the_end(store: Store, query: Query) -> object:
-    """All that the pages hold. What is tied may come in any order where several tenants
-    are asked.
+    """Return all rows of the pages.
+
+    Tied rows may come in any order if several tenants are asked.
     """
     found = [standing async for page in follow(store.query, query) for standing in page.records]
     return sorted(found, key=lambda standing: standing.key)
@@ -493,8 +500,9 @@ async def _all(store: Store, wide: bool) -> object:
 async def shrunk(
     steps: Sequence[Step], fails: Callable[[Sequence[Step]], Awaitable[bool]], seconds: float
 ) -> list[Step]:
-    """The steps without which it would not fail, as far as the time goes: larger pieces
-    are left out first.
+    """Return the steps that the failure needs, as far as time allows.
+
+    Larger pieces are left out first.
     """
     until = asyncio.get_running_loop().time() + seconds
     left, size = list(steps), max(1, len(steps) // 2)
@@ -512,13 +520,13 @@ async def shrunk(
 
 
 def script(steps: Sequence[Step]) -> str:
-    """The history as a program that replays it."""
+    """Return the history as a program that replays it."""
     lines = ",\n    ".join(source(step) for step in steps)
     return f"steps = [\n    {lines},\n]\n# await Play(harness, store, specification).run(steps)  # memory.ports.contract.histories"
 
 
 def source(value: Any) -> str:
-    """A value as Python writes it."""
+    """Return a value as Python source."""
     if isinstance(value, Collection):
         return value.name.upper()
     if isinstance(value, Enum):

@@ -1,6 +1,4 @@
-"""Hostile names of tenants and scopes. A name stands beside those it is easily taken
-for.
-"""
+"""Hostile names of tenants and scopes, beside names that they are mistaken for."""
 
 from __future__ import annotations
 
@@ -19,8 +17,10 @@ NAMES = (
     "\uffff",
     "x" * 200, "x" * 199, "x" * 512, "x" * 511, "東" * 170, "東" * 169,
 )  # fmt: skip
-"""Names that every store holds as they are: what the library's door lets through (not
-empty, no NUL, no half characters, at most 512 bytes).
+"""Names that every store holds as they are.
+
+The library's validation accepts them: not empty, no NUL, no half of a surrogate pair,
+at most 512 bytes.
 """
 
 STRANGE = (
@@ -34,8 +34,9 @@ STRANGE = (
     "y" * 2_999,
     "東" * 40_000,
 )
-"""Names that a store may refuse to hold, each write on its own. One that it takes it
-holds as it is.
+"""Names that a store may reject, each write on its own.
+
+If it accepts one, it holds it as it is.
 """
 
 assert len(set(NAMES + STRANGE)) == len(NAMES + STRANGE)
@@ -43,26 +44,29 @@ assert len(set(NAMES + STRANGE)) == len(NAMES + STRANGE)
 SINGLE = ("tenants", "scopes")
 """Families in which one name differs."""
 FAMILIES = (*SINGLE, "joined", "digests")
-"""Of joined ones no name is alike, but two that are written one behind the other, with
-something in between or nothing, are. Of the last family names differ, and the digests
-that ids carry are the same.
+"""Families of joined names.
+
+No two names are equal. Two names become equal when tenant and scope are written one
+behind the other, with something or nothing between. In the last family names differ,
+and the digests that ids carry are equal.
 """
 
 JOINTS = (
     "", ":", "::", "/", "//", "|", ".", "-", "_", ",", ";", " ", "\t", "\n", "#", "@", "+", "~", "\\", "'", '"', "\x01", "\x1f", "{", "}", "%", "%2F",
 )  # fmt: skip
-"""What stores write between a tenant and a scope to make one name of them."""
+"""Separators that stores write between a tenant and a scope to make one name."""
 
 TWINS = (
     *[Partition("acme", scope) for scope in ("user:41484", "user:83338", "user:50484", "user:108565")],
     *[Partition(tenant, "user:ann") for tenant in ("t13218", "t39749", "t69286", "t79333")],
 )
-"""Two by two of one digest (see `memory.domain.ids.partition_digest`)."""
+"""Pairs with one digest (see `memory.domain.ids.partition_digest`)."""
 
 
 def partitions(family: str, names: tuple[str, ...] = NAMES) -> list[Partition]:
-    """A partition for each name; of joined ones tenant and scope are two ways to cut
-    one text.
+    """Return a partition for each name.
+
+    In joined families, tenant and scope are two ways to split one text.
     """
     match family:
         case "joined":
@@ -80,14 +84,14 @@ def partitions(family: str, names: tuple[str, ...] = NAMES) -> list[Partition]:
 
 
 def keys_and_scopes(family: str, names: tuple[str, ...] = NAMES) -> list[tuple[Key, str]]:
-    """A key and a scope for each partition of the family."""
+    """Return a key and a scope for each partition of the family."""
     return [(Key(at.tenant, _id(n, at)), at.scope) for n, at in enumerate(partitions(family, names))]
 
 
 def _id(n: int, at: Partition) -> str:
     try:
         return id_of(n, at)
-    except UnicodeEncodeError:  # half a character: there is no id that would be this partition's
+    except UnicodeEncodeError:  # half of a surrogate pair: no id can belong to this partition
         return id_of(n)
 
 
@@ -96,12 +100,13 @@ def partition_of(key: Key, scope: str) -> Partition:
 
 
 def owner(key: Key, scope: str) -> list[str]:
-    """What the record under this key says of whose it is: what may be a hostile name
-    stands there as plain text.
+    """Return the owner that the record under this key names.
+
+    Names that may be hostile are plain text there.
     """
     return [ascii(key.tenant), ascii(scope), key.id]
 
 
 def owned_record(key: Key, scope: str, version: int = 1, **parts: Any) -> Record:
-    """A record that says whose it is."""
+    """Return a record that names its owner."""
     return Record(key, scope, version, T0, T0, **{"body": {"of": owner(key, scope)}, **parts})

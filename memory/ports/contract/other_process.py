@@ -1,7 +1,7 @@
-"""Another process on the same data: `python -m memory.ports.contract.other_process URL
-OPTIONS`.
+"""Another process on the same data.
 
-It does what each line asks, and answers with a line.
+Start it with `python -m memory.ports.contract.other_process URL OPTIONS`. It executes
+each line of its input, and answers with a line.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from memory.ports.store import Store
 from memory.ports.writes import Annotate, AtVersion, RaiseGeneration
 
 COUNTED = 99
-"""The record that both processes count in."""
+"""The record with the counter of both processes."""
 
 
 async def increment(store: Store, times: int) -> None:
-    """Count so many times, each on condition that the count is still what was read."""
+    """Increment the counter so often, each time only if it is unchanged."""
     for _ in range(times):
         while True:
             now = await fetch_record(store, COUNTED)
@@ -48,7 +48,7 @@ async def increment(store: Store, times: int) -> None:
 
 
 async def change(store: Store, turn: int) -> None:
-    """Write something of every kind, which differs from turn to turn."""
+    """Write something of every kind, different in each turn."""
     await apply_all(
         store,
         put(record(1, version=turn, body={"n": turn}, texts={"content": f"lantern turn{turn}"})),
@@ -66,8 +66,9 @@ async def change(store: Store, turn: int) -> None:
 
 
 async def snapshot(store: Store) -> Any:
-    """What this process sees of it, as JSON has it. Nothing is written meanwhile: a
-    store may look again at everything then.
+    """Return this process's view of the data as JSON.
+
+    Nothing is written meanwhile, because a store may then reread everything.
     """
     stands = await fetch_stored(store, 1)
     first = [stands.version, stands.tier, stands.body["n"]] if isinstance(stands, Record) else None

@@ -1,8 +1,7 @@
-"""The pytest plugin: takes harnesses, runs each contract test for those it concerns,
-and lets nothing pass by not running.
+"""The pytest plugin: takes harnesses and runs each contract test for those it fits.
 
-Loaded in every pytest run where the library is installed, so it imports nothing of the
-library until the contract is asked for.
+No test passes by not running. Every pytest run with the library installed loads this
+plugin. So it imports nothing of the library until the contract is asked for.
 """
 
 from __future__ import annotations
@@ -22,11 +21,12 @@ if TYPE_CHECKING:
     from memory.ports.contract.harness import Harness
 
 FIXTURE = "contract_harness"
-"""Every contract test depends on this fixture, by way of `harness`."""
+"""The fixture that every contract test depends on, through `harness`."""
 HARNESSES: pytest.StashKey[list[type[Harness]]] = pytest.StashKey()
 ASKED: pytest.StashKey[Callable[[Sequence[pytest.Mark], type[Harness]], bool]] = pytest.StashKey()
-"""Of a test's marks and a harness that it concerns: whether this run asks it. Without,
-all are asked.
+"""Decides from a test's marks and a harness whether this run includes the test.
+
+Without it, all tests are included.
 """
 _verdicts: list[pytest.TestReport] = []
 _NO_HARNESS = "no harness: name one with --memory-harness package.module:Class (several are allowed)"
@@ -42,9 +42,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the contract of memory.ports against this harness; may be given several times",
     )
 
-    depth = "how much is drawn: quick takes one seed and 20 examples where full takes more; without, full but for variants; what is asked is the same"
+    depth = "how much is drawn: quick takes one seed and 20 examples where full takes more; default: full except for variants; the tests are the same"
     group.addoption("--contract-depth", choices=("full", "quick"), help=depth)
-    length = "play histories of so many writes, from fresh seeds (also MEMORY_HISTORY); without, a short one that is always the same"
+    length = "play histories of this many writes from fresh seeds (also MEMORY_HISTORY); default: a short one that is always the same"
     group.addoption(
         "--contract-history",
         type=int,
@@ -56,13 +56,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--contract-seed",
         type=int,
         default=os.environ.get("MEMORY_HISTORY_SEED") or None,
-        help="play the history of this seed",
+        help="play only the history of this seed",
     )
-    told = "tell at the end by capability which clauses of the contract passed, what was not judged, and which tiers the store is fit for"
+    told = "list at the end, by capability, the clauses that passed and those not judged, and the tiers that the store fits"
     group.addoption("--contract-report", action="store_true", help=told)
     group.addoption("--contract-json", metavar="FILE", help="write that report to a file, as JSON")
     pinned = (
-        "ask only what the contract asked in this edition: clauses and tests that came later are left out"
+        "run only the contract of this edition, and leave out all clauses and tests that were added later"
     )
     group.addoption("--contract-edition", type=int, metavar="NUMBER", help=pinned)
 
@@ -83,7 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def add_harnesses(config: pytest.Config, *harnesses: type[Harness]) -> None:
-    """Register harnesses from a conftest, as the option does from the command line."""
+    """Register harnesses from a conftest, as the command-line option does."""
     known = config.stash.setdefault(HARNESSES, [])
     for harness in harnesses:
         if harness in known:
@@ -131,8 +131,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def depth_of(config: pytest.Config, item: pytest.Item, harness: type[Harness]) -> Depth:
-    """How much this test draws for this harness: less where the run is quick, and where
-    the harness's primary is asked the same in full.
+    """Return how much this test draws for this harness.
+
+    It is less in a quick run, and if the harness's primary runs the same test in full.
     """
     from memory.ports.contract.depth import DEPTHS, FULL, QUICK
 
@@ -142,7 +143,7 @@ def depth_of(config: pytest.Config, item: pytest.Item, harness: type[Harness]) -
 
 
 def asked_of_primary(config: pytest.Config, item: pytest.Item, harness: type[Harness]) -> bool:
-    """Whether this run asks the harness's primary the same."""
+    """Return whether this run includes the same test for the harness's primary."""
     from memory.ports.contract.capability_tests import MARK, fits
 
     primary = next((one for one in config.stash[HARNESSES] if one.name == harness.primary), None)
@@ -150,7 +151,7 @@ def asked_of_primary(config: pytest.Config, item: pytest.Item, harness: type[Har
 
 
 def _beyond_its_depth(config: pytest.Config, item: pytest.Item) -> bool:
-    """Whether it is a test of one seed, of which its harness takes fewer."""
+    """Return whether the test's seed is beyond the depth of its harness."""
     called = getattr(item, "callspec", None)
     if called is None or "seed" not in called.params or called.params.get(FIXTURE) is None:
         return False
@@ -167,8 +168,9 @@ def _beyond_its_depth(config: pytest.Config, item: pytest.Item) -> bool:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A skip, an expected failure and an unexpected success inside the contract are
-    failures.
+    """Report skips, expected failures and unexpected passes as failures.
+
+    This holds inside the contract.
     """
     report = yield
     if not _of_contract(item):
@@ -225,7 +227,7 @@ def _edition(config: pytest.Config) -> int:
 
 
 def _is_newer(item: pytest.Item, edition: int) -> bool:
-    """Whether the test, or a clause that it cites, came after this edition."""
+    """Return whether the test or a clause that it cites is newer than this edition."""
     from memory.ports.contract.clauses import CLAUSES, MARK
 
     marks = list(item.iter_markers(MARK))
@@ -246,9 +248,7 @@ def _say_what_it_proves(item: pytest.Item, report: pytest.TestReport) -> None:
 
 
 def _citation_problems(items: list[pytest.Item]) -> list[str]:
-    """Tests of the contract's own that prove no clause, and clauses that no test
-    proves.
-    """
+    """Return contract tests without a clause, and clauses without a test."""
     from memory.ports.contract.capability_tests import uncited_clauses
     from memory.ports.contract.clauses import MARK
 

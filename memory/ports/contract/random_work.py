@@ -1,5 +1,6 @@
-"""Random writes and questions, of all kinds that a store claims: the same from the same
-seed.
+"""Random writes and questions of all kinds that a store claims, by seed.
+
+The same seed gives the same writes and questions.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ VALUES: dict[str, Sequence[FieldValue]] = {
     "tier": ("", "short", "mid"),
 }
 EQUAL: dict[str, Sequence[FieldValue]] = {"pinned": (True, False), "seal": SEALS}
-"""Asked for by equality alone, as ids are."""
+"""Fields that are compared by equality alone, as ids are."""
 DIMENSIONS = 8
 
 
@@ -255,7 +256,7 @@ class RandomWork:
         return Query(SAMPLES, self.where(), self.maybe_filter(), tuple(order), limit, roles=self.roles())
 
     def tombstones(self) -> list[Query]:
-        """Marks and tombstones, and everything together."""
+        """Return queries for marks and tombstones, and for all types together."""
         parts: list[Condition | None] = [None]
         if self.claims.filter:
             parts += [
@@ -269,8 +270,10 @@ class RandomWork:
         return Search(SAMPLES, self.where(), Words(self._words(4)), limit, self.maybe_filter(), self.roles())
 
     def candidates(self) -> Candidates:
-        """By both ways, one of them or neither, with some that are named and what
-        stands beside these; all there are, so that it is told which.
+        """Return a question by words, by meaning, both or neither.
+
+        It names some records and asks for neighbours. It asks for all candidates, so
+        the result is determined.
         """
         chance, where = self.chance, self.where()
         while isinstance(where, Everywhere):

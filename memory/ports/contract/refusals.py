@@ -1,10 +1,10 @@
-"""What every store refuses alike: one table. Each row is a record, or a write, that no
-store keeps, and the name its refusal must tell.
+"""The table of refusals that are the same for every store.
 
-`memory.ports.record_validation` says the same in code, for adapters that stand on `BaseStore`; a
-store of other make is held to the table all the same. `LAWFUL` is the other half: what
-lies just inside and is kept exactly. `QUESTIONS` are filters that no store asks, each
-with three neighbours that every store answers.
+Each row is a record or write that no store accepts, and the name that its refusal must
+contain. `memory.ports.record_validation` implements the table for adapters that
+subclass `BaseStore`. Other stores must follow it too. `LAWFUL` has the values just
+inside the limits, which are kept exactly. `QUESTIONS` are filters that no store
+accepts, each with three neighbours that every store answers.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from memory.ports.record import MAX_DEPTH, MAX_GENERATION, Partition, PendingSte
 NAIVE = datetime(2024, 1, 1)
 EARLY = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
 LATE = datetime(9999, 12, 31, 23, 59, tzinfo=timezone(timedelta(hours=-14)))
-"""Within the years 1 to 9999 where they are told, outside in UTC."""
+"""Within the years 1 to 9999 in their own zone, outside in UTC."""
 HALF = "half \ud83d of a character"
 SECRET = "cormorant"  # noqa: S105
-"""Stands beside what is wrong; no refusal may tell it."""
+"""Text beside the invalid value; no refusal may show it."""
 
 
 def deep(levels: int) -> Any:
-    """A value nested so deep."""
+    """Return a value nested this deep."""
     value: Any = 1
     for _ in range(levels):
         value = [value]
@@ -52,7 +52,7 @@ def deep(levels: int) -> Any:
 
 
 def _everywhere(value: Any) -> dict[str, tuple[dict[str, Any], str]]:
-    """The same value in every place for JSON, at different depths."""
+    """Return the same value in every place for JSON, at different depths."""
     return {
         "a body": ({"body": {"said": SECRET, "x": value}}, "body"),
         "a list of a body": ({"body": {"said": SECRET, "x": [1, value]}}, "body"),
@@ -179,8 +179,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a number for epoch": ({"epoch": 5}, "epoch"),
     "a text for role": ({"role": "home"}, "role"),
 }
-"""Of records, in every write that brings one: what its parts are, and the name that the
-refusal must tell.
+"""Invalid parts of records, in every write with a record.
+
+Each has the parts and the name that the refusal must contain.
 """
 
 _MINE = id_of(1)
@@ -202,9 +203,7 @@ IDS: dict[str, Any] = {
     "an id of another variant": f"{_MINE[:19]}c{_MINE[20:]}",
     "the id of nothing": "00000000-0000-0000-0000-000000000000",
 }
-"""What no library of ours made for any partition: of every write, and of what is asked
-for.
-"""
+"""Ids that this library makes for no partition, in every write and question."""
 
 FOREIGN_IDS: dict[str, str] = {
     "an id of another scope": id_of(1, ELSEWHERE),
@@ -215,8 +214,9 @@ FOREIGN_IDS: dict[str, str] = {
     ),
     "an id with a bit of its partition turned": f"{_MINE[:24]}{int(_MINE[24:], 16) ^ 1 << 30:012x}",
 }
-"""Of records of `HERE`. In other writes they are ids as any other: a key does not tell
-its scope.
+"""Invalid ids for records of `HERE`.
+
+In other writes they are valid ids: a key does not show its scope.
 """
 
 GIVEN: dict[str, tuple[dict[str, Any], str]] = {
@@ -229,7 +229,7 @@ GIVEN: dict[str, tuple[dict[str, Any], str]] = {
     "an end after the years": ({"discard_at": LATE}, "discard_at"),
     "an end that is a number": ({"discard_at": 5}, "discard_at"),
 }
-"""Of deletions and releases."""
+"""Invalid parts of deletions and releases."""
 
 NOTED: dict[str, tuple[dict[str, Any], str]] = {
     **{f"{what} in a note": ({"note": {"x": [value]}}, "note") for what, value in _NO_JSON.items()},
@@ -238,7 +238,7 @@ NOTED: dict[str, tuple[dict[str, Any], str]] = {
     "2**63 for version": ({"version": 2**63}, "version"),
     "nought for version": ({"version": 0}, "version"),
 }
-"""Of deletions alone."""
+"""Invalid parts of deletions alone."""
 
 EAST, WEST = timezone(timedelta(hours=14)), timezone(timedelta(hours=-12))
 NUL = "be\x00fore \x00"
@@ -286,7 +286,7 @@ LAWFUL: dict[str, dict[str, Any]] = {
 
 
 def nested_filter(levels: int, *, by_not: bool = False) -> Condition:
-    """A filter of so many levels: of `Not` alone, or of `And` and `Or` in turn."""
+    """Return a filter with these levels, of `Not` or of `And` and `Or` in turn."""
     part: Condition = Eq("type", "a")
     for level in range(levels - 1):
         part = Not(part) if by_not else (Or, And)[level % 2]((part,))
@@ -443,6 +443,7 @@ QUESTIONS: dict[str, tuple[Any, str, Neighbours]] = {
     "a prefix that is nothing": (StartsWith("type", None), "type", _PREFIX),  # type: ignore[arg-type]
     "half a character for a prefix": (StartsWith("type", HALF), "type", _PREFIX),
 }
-"""Filters that no store asks, the name that the refusal must tell, and three neighbours
-that every store answers.
+"""Filters that no store accepts, each with its name and three neighbours.
+
+The refusal must contain the name. Every store answers the neighbours.
 """

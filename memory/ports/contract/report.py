@@ -1,5 +1,6 @@
-"""The report at the end of a run: which clauses passed, failed, were not judged or do
-not apply, and which tiers the store is fit for.
+"""The report at the end of a run, with the clauses and the tiers of each store.
+
+A clause passed, failed, was not judged, or does not apply.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from memory.ports.contract.harness import Harness
 
 PROPERTY = "memory_contract"
-"""What a test proves for whom travels with its report: also from a worker of
-pytest-xdist to whoever tells it.
+"""The report property that names the clauses of a test and its harness.
+
+It travels with the test's report, also from a worker of pytest-xdist.
 """
 SEED = "memory_history_seed"
 EVERYONE = "every store"
@@ -34,7 +36,7 @@ LEVELS: Mapping[str, Capabilities] = {
     "mid": replace(HOME_NEEDS, durable=True),
     "long": replace(HOME_NEEDS, durable=True),
 }
-"""What a store must claim to serve a tier; `short` as a cache."""
+"""The capabilities that a store must claim to serve a tier; `short` as a cache."""
 _HOOKS = {
     "remote": "set `remote` and implement the hooks under it, if the store talks to a server",
     "built": "give `urls`",
@@ -44,11 +46,11 @@ _HOOKS = {
     "files": "implement `files`, if the store keeps its data in files",
     "address": "implement `address`, if processes may share the store",
 }
-"""What a harness gives so that more of its store is judged."""
+"""The hooks of a harness that let more of its store be judged."""
 
 
 class Verdict(Enum):
-    """What came of one clause for one harness."""
+    """The result of one clause for one harness."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -59,7 +61,7 @@ class Verdict(Enum):
 
 @dataclass
 class Verdicts:
-    """What came of the clauses, by harness."""
+    """The results of the clauses, by harness."""
 
     harnesses: Mapping[str, type[Harness]] = field(default_factory=dict)
     passed: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -83,8 +85,9 @@ class Verdicts:
         return sorted({*self.passed, *self.failed})
 
     def verdict(self, name: str, clause: Clause) -> Verdict:
-        """A failed test counts, whatever the clause belongs to; a passed one only where
-        the clause applies.
+        """Return the result of a clause.
+
+        A failed test always counts. A passed test counts only if the clause applies.
         """
         if clause.id in self.failed[name]:
             return Verdict.FAILED
@@ -94,7 +97,7 @@ class Verdicts:
         return Verdict.PASSED if clause.id in self.passed[name] else Verdict.NOT_RUN
 
     def by_verdict(self, name: str) -> dict[Verdict, list[str]]:
-        """The clauses of the pinned edition, by what came of them."""
+        """Return the clauses of the pinned edition, by result."""
         told: dict[Verdict, list[str]] = {verdict: [] for verdict in Verdict}
         for clause in CLAUSES.values():
             if clause.edition <= self.edition:
@@ -102,7 +105,7 @@ class Verdicts:
         return told
 
     def levels(self, name: str) -> dict[str, str]:
-        """For each tier why the store is not fit for it; empty where it is."""
+        """Return for each tier why the store does not fit it; empty if it does."""
         told, harness = self.by_verdict(name), self.harnesses.get(name)
         why = []
         if told[Verdict.FAILED]:
@@ -137,7 +140,7 @@ class Verdicts:
             yield f"histories, by seed: {'; '.join(sorted(self.seeds))}"
 
     def _rest(self, name: str, told: Mapping[Verdict, Iterable[str]]) -> Iterator[str]:
-        """What was not judged, and what would let it be; and the tiers."""
+        """Yield the clauses that were not judged, the missing hooks, and the tiers."""
         harness = self.harnesses.get(name)
         if harness is not None:
             for hook in hooks_missing(harness):
@@ -149,7 +152,7 @@ class Verdicts:
             yield f"    {level}: {why or 'fit'}"
 
     def as_json(self) -> str:
-        """All of it, for programs."""
+        """Return the whole report as JSON, for programs."""
         harnesses = {}
         for name in self.names:
             harness = self.harnesses.get(name)
@@ -170,12 +173,12 @@ class Verdicts:
 
 
 _FEW = 3
-"""So many harnesses are told of in full without being asked."""
+"""The most harnesses that are reported in full by default."""
 _NAMED = 12
 
 
 def hooks_missing(harness: type[Harness]) -> list[str]:
-    """What the harness does not give."""
+    """Return the hooks that the harness does not implement."""
     has = {
         "remote": harness.remote,
         "built": bool(harness.urls),
@@ -189,9 +192,7 @@ def hooks_missing(harness: type[Harness]) -> list[str]:
 
 
 def _unmet(clause: Clause, harness: type[Harness]) -> Verdict | None:
-    """Why nothing of this store can be said of the clause; None where it binds the
-    store.
-    """
+    """Return why the clause cannot be judged for this store; None if it can."""
     if clause.needs in _HOOKS:
         return Verdict.NO_HOOK if clause.needs in hooks_missing(harness) else None
     return None if clause.id in _askable(harness) else Verdict.DOES_NOT_APPLY
@@ -201,7 +202,7 @@ _ASKABLE: dict[str, frozenset[str]] = {}
 
 
 def _askable(harness: type[Harness]) -> frozenset[str]:
-    """The clauses that bind the store and of which some test concerns it."""
+    """Return the clauses that bind the store and have a test that fits it."""
     if harness.name not in _ASKABLE:
         _ASKABLE[harness.name] = _found_askable(harness)
     return _ASKABLE[harness.name]

@@ -1,5 +1,6 @@
-"""A fresh store for a test, which may be one that another test is done with, emptied:
-where making one takes long.
+"""Provides a fresh store for a test, or an emptied one of an earlier test.
+
+Emptying is for adapters that take long to make a store.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ _kept: dict[type[Harness], tuple[Harness, Store]] = {}
 
 @asynccontextmanager
 async def store(harness: Harness, *, lent: bool) -> AsyncIterator[Store]:
-    """Open with every collection. With `lent` the test does nothing to it but write and
-    ask; one whose test passed is kept for the next.
+    """Yield a store that is open with every collection.
+
+    With `lent` the test only writes to it and reads it. If the test passes, the store
+    is kept for the next test.
     """
     lent = lent and harness.can_be_cleared()
     if lent and (kept := _kept.pop(type(harness), None)) is not None:
@@ -39,7 +42,7 @@ async def store(harness: Harness, *, lent: bool) -> AsyncIterator[Store]:
 
 
 def give_back() -> None:
-    """At the end of the run."""
+    """Dispose of the kept stores at the end of the run."""
     while _kept:
         owner, made = _kept.popitem()[1]
         asyncio.run(owner.dispose(made))

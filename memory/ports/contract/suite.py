@@ -1,18 +1,19 @@
-"""Every test of the contract, for a suite that imports it instead of naming the
-package.
+"""Every test of the contract, for a suite that imports it.
 
-# test_contract.py
-from memory.ports.contract.suite import *
+Importing replaces naming the package on the command line.
 
-# the conftest.py of the whole suite
-pytest_plugins = ["memory.ports.contract.plugin"]
+    # test_contract.py
+    from memory.ports.contract.suite import *
 
-# conftest.py, beside test_contract.py
-from memory.ports.contract.fixtures import harness, store
-from memory.ports.contract.plugin import add_harnesses
+    # the conftest.py of the whole suite
+    pytest_plugins = ["memory.ports.contract.plugin"]
 
-def pytest_configure(config):
-    add_harnesses(config, MyHarness)
+    # conftest.py, beside test_contract.py
+    from memory.ports.contract.fixtures import harness, store
+    from memory.ports.contract.plugin import add_harnesses
+
+    def pytest_configure(config):
+        add_harnesses(config, MyHarness)
 """
 
 # ruff: noqa: F403

@@ -1,6 +1,4 @@
-"""What the contract's tests are written with: records, partitions and short ways to
-write and look.
-"""
+"""Helpers of the contract's tests: records, partitions, and short calls."""
 
 from __future__ import annotations
 
@@ -34,16 +32,14 @@ from memory.ports.store import Store
 from memory.ports.writes import Always, Delete, Newer, Outcome, Put, Release, When, Write
 
 T0 = datetime(2124, 5, 6, 7, 8, 9, 123_456, tzinfo=UTC)
-"""A moment so far ahead that a store which forgets what is past its time forgets
-nothing of these tests by accident.
-"""
+"""A time so far ahead that a store with `ttl` deletes nothing by accident."""
 HERE = Partition("acme", "user:ann")
 ELSEWHERE = Partition("acme", "user:bob")
 FOREIGN = Partition("umbrella", "user:ann")
 
 
 def id_of(n: int, at: Partition = HERE) -> str:
-    """The n-th id of a partition: ids grow with n and are always the same."""
+    """Return the n-th id of a partition: ids grow with n and are always the same."""
     return new_id(at.tenant, at.scope, n * 1000, lambda bits: 0)
 
 
@@ -52,7 +48,7 @@ def key_of(n: int, at: Partition = HERE) -> Key:
 
 
 def record(n: int = 1, at: Partition = HERE, version: int = 1, **parts: Any) -> Record:
-    """A small record with the n-th id of the partition."""
+    """Return a small record with the n-th id of the partition."""
     times = {"created_at": T0 + timedelta(seconds=n), "updated_at": T0 + timedelta(seconds=n)}
     return Record(key_of(n, at), at.scope, version, **{**times, **parts})
 
@@ -70,7 +66,7 @@ def step_ids(steps: Iterable[PendingStep]) -> tuple[str, ...]:
 def delete(
     n: int = 1, version: int = 100, at: Partition = HERE, collection: Collection = SAMPLES, **parts: Any
 ) -> Delete:
-    """A deletion that holds whatever lower version stands there."""
+    """Return a deletion of any lower version."""
     return Delete(collection, key_of(n, at), version, Newer(), **parts)
 
 
@@ -79,14 +75,14 @@ def release(n: int = 1, version: int = 1, to: str = "mid", **parts: Any) -> Rele
 
 
 async def one(store: Store, write: Write) -> Outcome:
-    """The outcome of one write."""
+    """Apply one write and return its outcome."""
     outcomes = await store.apply([write])
-    assert len(outcomes) == 1, "apply answers once for each write"
+    assert len(outcomes) == 1, "apply must return one outcome for each write"
     return outcomes[0]
 
 
 async def apply_all(store: Store, *writes: Write) -> list[Outcome]:
-    """Apply writes that must all be applied, in calls no larger than the store takes."""
+    """Apply writes that must all be applied, in calls of at most `max_batch`."""
     size = store.capabilities.max_batch or 100
     outcomes: list[Outcome] = []
     for start in range(0, len(writes), size):
@@ -101,37 +97,37 @@ async def apply_all(store: Store, *writes: Write) -> list[Outcome]:
 async def fetch_stored(
     store: Store, n: int = 1, at: Partition = HERE, collection: Collection = SAMPLES
 ) -> Stored | None:
-    """What stands under the n-th key."""
+    """Return the stored item of the n-th key."""
     answers = await store.get(collection, [key_of(n, at)])
-    assert len(answers) == 1, "get answers once for each key"
+    assert len(answers) == 1, "get must return one answer for each key"
     return answers[0]
 
 
 async def fetch_record(
     store: Store, n: int = 1, at: Partition = HERE, collection: Collection = SAMPLES
 ) -> Record:
-    """The live record that must stand under the n-th key."""
+    """Return the live record that the n-th key must have."""
     stored = await fetch_stored(store, n, at, collection)
-    assert isinstance(stored, Record), f"a live record must stand here, not {stored}"
+    assert isinstance(stored, Record), f"expected a live record here, got {stored}"
     return stored
 
 
 async def fetch_mark(store: Store, n: int = 1) -> Mark:
     stored = await fetch_stored(store, n)
-    assert isinstance(stored, Mark), f"a mark must stand here, not {stored}"
+    assert isinstance(stored, Mark), f"expected a mark here, got {stored}"
     return stored
 
 
 async def fetch_tombstone(store: Store, n: int = 1) -> Tombstone:
     stored = await fetch_stored(store, n)
-    assert isinstance(stored, Tombstone), f"a tombstone must stand here, not {stored}"
+    assert isinstance(stored, Tombstone), f"expected a tombstone here, got {stored}"
     return stored
 
 
 async def query_ids(
     store: Store, where: Where | None = None, part: Condition | None = None, **rest: Any
 ) -> list[str]:
-    """The ids a query finds on its first page, in its order."""
+    """Return the ids of a query's first page, in its order."""
     page = await store.query(
         Query(rest.pop("collection", SAMPLES), where or within(HERE), part, **{"limit": MAX_LIMIT, **rest})
     )
@@ -149,12 +145,12 @@ async def hit_ids(store: Store, text: str, where: Where | None = None) -> set[st
 
 
 def everything_of(collection: Collection) -> frozenset[str]:
-    """Everything that heads of a collection may carry."""
+    """Return all names that heads of a collection may carry."""
     return frozenset({*SYSTEM_FIELDS, *[f.name for f in collection.fields], WORDS, VECTOR})
 
 
 def selections(collection: Collection) -> list[frozenset[str]]:
-    """Nothing, everything, each name alone, and all but each."""
+    """Return selections: nothing, everything, each name alone, and all but each."""
     every = everything_of(collection)
     return [
         frozenset(),
@@ -165,21 +161,22 @@ def selections(collection: Collection) -> list[frozenset[str]]:
 
 
 def ways(store: Store, text: str, *vector: float) -> list[Words | Near]:
-    """By what this store can be searched: words, meaning, both or neither."""
+    """Return the ways of searching this store: words, meaning, both or neither."""
     words: list[Words | Near] = [Words(text)] if store.capabilities.lexical else []
     return words + ([Near(pack_vector(vector))] if store.capabilities.semantic else [])
 
 
 async def list_rows(store: Store, kind: RowType, collection: Collection = SAMPLES) -> Sequence[Stored]:
-    """Every mark or tombstone the store lists."""
+    """Return every mark or tombstone that the store lists."""
     return (
         await store.query(Query(collection, Everywhere(), limit=MAX_LIMIT, types=frozenset({kind})))
     ).records
 
 
 def alike(found: Sequence[object], expected: Sequence[object]) -> None:
-    """Both are the same; else the test fails with the first difference. For long ones:
-    pytest compares them letter by letter, for minutes.
+    """Fail with the first difference if the sequences differ.
+
+    Use it for long ones: pytest would compare them letter by letter, for minutes.
     """
     if found != expected:
         at = next(

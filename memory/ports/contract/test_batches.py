@@ -1,5 +1,6 @@
-"""Batches: in order, one answer a write, one bad write never fails the others;
-together, all or nothing.
+"""Batches: in order, one outcome for each write, and all or nothing with `together`.
+
+One bad write never fails the others.
 """
 
 from __future__ import annotations
@@ -227,9 +228,7 @@ async def test_a_conditional_write_repeated_leaves_what_it_left_the_first_time(s
 async def test_bookkeeping_departures_and_generations_repeated_leave_what_they_left_the_first_time(
     store: Store,
 ) -> None:
-    """Each in the call it was made in, and in one of its own. An access alone counts
-    again.
-    """
+    """Each is repeated in its own batch and alone. An access alone counts again."""
     step, other = PendingStep("k", "k", {"n": 1}), PendingStep("l", "l")
     await apply_all(
         store,
@@ -276,7 +275,7 @@ async def test_one_batch_may_write_to_several_collections_under_one_id(store: St
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_one_key_in_several_collections_is_answered_for_each(store: Store) -> None:
-    """In the order of the batch, whatever is written where."""
+    """The answers come in the order of the batch, for writes to several collections."""
     await apply_all(store, put(record(version=3)), put(record(version=7), collection=PLAIN))
     writes: list[Write] = [
         put(record(version=8), AtVersion(7), PLAIN),

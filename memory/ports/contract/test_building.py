@@ -1,5 +1,6 @@
-"""What builds a store from configuration: it does no I/O, refuses what it does not know
-by name, and shows no secret.
+"""Building a store from configuration.
+
+It does no I/O, refuses unknown options by name, and shows no secret.
 """
 
 from __future__ import annotations
@@ -32,9 +33,7 @@ _touched: list[str] | None = None
 
 
 def _watch(event: str, arguments: tuple[Any, ...]) -> None:
-    """Hears of everything Python does to the world; listens only while a store is
-    built.
-    """
+    """Record every audit event of Python, but only while a store is built."""
     if _touched is not None and (
         event in _TOUCHES
         or (event == "open" and isinstance(arguments[1], str) and set(arguments[1]) & set("wax+"))
@@ -66,7 +65,7 @@ def test_an_adapter_refuses_wrong_urls_and_options_by_name_and_shows_no_secret(h
     for url in harness.urls:
         adapter = _adapter(harness, url)
         assert url.partition(":")[0] in adapter.schemes
-        assert adapter.build("first", url, {}).name == "first"  # what is loaded is loaded
+        assert adapter.build("first", url, {}).name == "first"  # modules may already be loaded
         _touched = []
         try:
             second = adapter.build("second", url, {})

@@ -1,6 +1,4 @@
-"""Callers that give up: a write cut off anywhere happened or not, as a whole, and the
-store works on at once.
-"""
+"""Cancelled calls: a write happens as a whole or not at all, and the store works on."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ CUT_OFF = 24
 
 
 def _full(n: int, version: int) -> Record:
-    """A record of which every part says its version."""
+    """Return a record that has its version in every part."""
     said = f"version{version}"
     return record(
         n,
@@ -64,11 +62,11 @@ def _is_whole(stored: Record) -> bool:
 async def _cut_off(
     chance: random.Random, calls: Sequence[Coroutine[Any, Any, list[Outcome]]]
 ) -> list[list[Outcome] | None]:
-    """Begin all of them at once and cut each off after its own while. What those
-    answered that were not; None for the others.
+    """Begin all calls at once and cancel each after its own delay.
 
-    Half are cut off after some turns of the loop, half after some time: what a driver
-    does takes turns, what a server does takes time.
+    Returns the answers of calls that were not cancelled, and None for the others. Half
+    are cancelled after some turns of the loop, half after some time. A driver's work
+    takes turns, a server's work takes time.
     """
     tasks = [asyncio.ensure_future(call) for call in calls]
 
@@ -89,8 +87,9 @@ async def _cut_off(
 
 
 async def _works_at_once(store: Store, round_: int) -> None:
-    """On whatever connections the cut-off calls left: answers to them must not be taken
-    for answers to these.
+    """Check that the connections of cancelled calls work.
+
+    Answers to cancelled calls must not be taken for answers to these.
     """
     numbers = [10_000 + 10 * round_ + n for n in range(8)]
     await asyncio.gather(*(apply_all(store, put(_full(n, 1))) for n in numbers))
@@ -134,7 +133,7 @@ async def test_new_records_cut_off_are_whole_or_absent_and_no_acknowledged_one_i
 async def test_changes_cut_off_leave_the_old_record_or_the_new_one_whole(
     harness: Harness, store: Store
 ) -> None:
-    """Whole also in what it is found by: the words of the one or of the other."""
+    """Search also finds a whole record: by the old words or by the new ones."""
     chance = random.Random(3)  # noqa: S311
     await apply_all(store, *[put(_full(n, 1)) for n in range(CUT_OFF)])
     for round_ in range(harness.depth.rounds):
@@ -157,7 +156,7 @@ async def test_changes_cut_off_leave_the_old_record_or_the_new_one_whole(
 
 
 async def _found_by_what_they_say(store: Store) -> None:
-    """Asked again where a write that was cut off took effect only between the looks."""
+    """Repeat the search if a cancelled write took effect only between the reads."""
     keys = [key_of(n) for n in range(CUT_OFF)]
     while True:
         first: list[Stored | None] = await store.get(SAMPLES, keys)
@@ -174,9 +173,7 @@ async def _found_by_what_they_say(store: Store) -> None:
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_creation_cut_off_and_made_again_is_made_once(harness: Harness, store: Store) -> None:
-    """Whoever does not know whether a write happened does it again under the same
-    condition, and learns it.
-    """
+    """A caller that does not know whether a write happened repeats its condition."""
     chance = random.Random(5)  # noqa: S311
     for round_ in range(harness.depth.rounds):
         numbers = range(round_ * 100, round_ * 100 + CUT_OFF)
@@ -203,8 +200,9 @@ ENDING: dict[str, Callable[[Store, int], Coroutine[Any, Any, object]]] = {
 @clause("life.cancelled")
 @pytest.mark.asyncio
 async def test_a_cancelled_call_ends_cancelled_and_the_store_works_on(store: Store) -> None:
-    """Not swallowed, not told as an error of the store: who waits for the caller waits
-    for exactly that. One that had ended has ended.
+    """The cancellation is neither swallowed nor reported as an error of the store.
+
+    The caller waits for exactly that. A call that had ended has ended.
     """
     await apply_all(store, *[put(_full(n, 1)) for n in range(20)])
     unable = {"words": not store.capabilities.lexical, "meaning": not store.capabilities.semantic}
@@ -234,8 +232,9 @@ async def test_a_cancelled_call_ends_cancelled_and_the_store_works_on(store: Sto
 async def test_an_erasure_cut_off_leaves_each_record_whole_or_deleted_and_repeated_takes_the_rest(
     store: Store,
 ) -> None:
-    """It may take some and leave others: whoever erases a scope repeats it. Those that
-    are left are found as they were.
+    """An erasure may delete some records and leave others, and is then repeated.
+
+    The remaining ones are found as before.
     """
     semantic = store.capabilities.semantic
     for turns in range(CUT_OFF):
@@ -259,7 +258,7 @@ async def test_an_erasure_cut_off_leaves_each_record_whole_or_deleted_and_repeat
         await asyncio.gather(call, return_exceptions=True)
 
         seen: list[object] = []
-        while not seen or seen[0] != seen[-1]:  # what was cut off may still come to its end
+        while not seen or seen[0] != seen[-1]:  # cancelled calls may still complete
             stands = await store.get(SAMPLES, [r.key for r in made])
             page, count = await store.query(everything), await store.count(everything)
             hits = [

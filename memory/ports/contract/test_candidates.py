@@ -1,6 +1,4 @@
-"""Candidates: what may answer a question, with what ranks it, judged by the records
-themselves.
-"""
+"""Candidates and their measures for ranking, compared with the records themselves."""
 
 from __future__ import annotations
 
@@ -58,8 +56,10 @@ SELECT = frozenset({"type", "number", "conversation_id", "created_at", "tier", "
 
 
 def random_record(chance: random.Random, n: int, at: Partition) -> Record:
-    """One of a dense neighbourhood: two conversations, few words, some without a
-    vector, a text, a place.
+    """Return a record of a dense neighbourhood.
+
+    There are two conversations and few words. Some records lack a vector, a text or a
+    place.
     """
     fields = {"type": chance.choice("ab"), "number": n // 2, "conversation_id": f"c{n % 2}"}
     texts = {
@@ -78,9 +78,7 @@ def random_record(chance: random.Random, n: int, at: Partition) -> Record:
 
 
 async def _fill(store: Store, chance: random.Random) -> list[Record]:
-    """Records of three partitions, some of them replaced and deleted since: what stands
-    then.
-    """
+    """Write records of three partitions, replace and delete some; return the rest."""
     records = {(at, n): random_record(chance, n, at) for at in PARTITIONS for n in range(EVERYONE)}
     await apply_all(store, *[put(r) for r in records.values()])
     for at, n in chance.sample(sorted(records), 12):
@@ -102,7 +100,7 @@ def _inside(where: Where, one: Record) -> bool:
 
 
 def _beside(ids: Iterable[str], passing: Sequence[Record]) -> set[str]:
-    """Those within reach of one of these, in its partition and its conversation."""
+    """Return the records within reach of these, in their partition and conversation."""
     by_id = {r.key.id: r for r in passing}
     centres = [
         (c.scope, c.fields["conversation_id"], c.fields["number"]) for i in ids if _has_place(c := by_id[i])
@@ -123,8 +121,9 @@ def _has_place(one: Record) -> bool:
 
 
 async def _expected_ids(store: Store, asked: Candidates, passing: Sequence[Record]) -> set[str]:
-    """What has to be among the candidates: what the store's own searches find, and
-    where it has none what they would.
+    """Return the ids that must be among the candidates.
+
+    They are the results of the store's own searches, or of a scan where it has none.
     """
     found = set(asked.among) & {r.key.id for r in passing}
     search = Search(asked.collection, asked.where, Words(asked.text), asked.limit, asked.filter, asked.roles)
@@ -142,7 +141,7 @@ async def _expected_ids(store: Store, asked: Candidates, passing: Sequence[Recor
 
 
 def _measures(asked: Candidates, answer: CandidateColumns, records: Sequence[Record]) -> None:
-    """Every column says of every record what the record says."""
+    """Check that every column matches the records."""
     assert (
         len(
             {
@@ -316,7 +315,7 @@ async def test_candidates_follow_every_write_at_once(store: Store) -> None:
 @needs("filter", "conditional")
 @pytest.mark.asyncio
 async def test_candidates_are_measured_by_the_vector_that_a_version_has_by_now(store: Store) -> None:
-    """One of the same version, of the same number of dimensions or another, or none."""
+    """The vector may have changed without a version, in its dimensions, or be gone."""
     said = [
         record(n, texts={"content": "lantern"}, vector=pack_vector([n, 1]), fields={"conversation_id": "c"})
         for n in range(5)
@@ -361,7 +360,7 @@ async def test_candidates_bring_no_more_than_the_question_lets_through_however_m
 @clause("candidates.found", "candidates.around", "candidates.among", "candidates.statistics", since=2)
 @pytest.mark.asyncio
 async def test_named_ones_and_what_stands_beside_them_come_without_a_filter(store: Store) -> None:
-    """Also from a store that has no filters: whoever asks so names ids and places."""
+    """A store without filters answers too: the question names ids and places."""
     said = [
         record(n, texts={"content": "lantern"}, fields={"conversation_id": f"c{n % 2}", "number": n // 2})
         for n in range(20)

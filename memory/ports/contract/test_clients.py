@@ -1,6 +1,4 @@
-"""Two clients of one shared store at once: every kind of write is decided in one place,
-whoever brings it.
-"""
+"""Two clients of one shared store at once: every write is decided atomically."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ Clients = tuple[Store, Store]
 
 @pytest_asyncio.fixture
 async def clients(harness: Harness, store: Store) -> AsyncIterator[Clients]:
-    """Two open clients of the same data."""
+    """Provide two open clients of the same data."""
     other = await harness.client(store)
     try:
         await other.open(DECLARED)
@@ -56,9 +54,7 @@ async def clients(harness: Harness, store: Store) -> AsyncIterator[Clients]:
 
 
 async def _at_once(clients: Clients, writes: Sequence[Write]) -> list[Outcome]:
-    """Each write in a call of its own, by turns from the one client and the other, all
-    under way together.
-    """
+    """Apply each write in its own call, alternating the clients, all at once."""
     return list(await asyncio.gather(*(one(clients[n % 2], write) for n, write in enumerate(writes))))
 
 
@@ -149,7 +145,7 @@ async def test_accesses_and_settled_steps_through_two_clients_are_all_counted(cl
 async def test_of_a_change_a_release_a_deletion_and_a_purge_at_one_version_exactly_one_is_carried_out(
     clients: Clients,
 ) -> None:
-    """The one that was is what stands there: nothing of another's is left behind."""
+    """The applied write's result is stored, and nothing of the others."""
     for n in range(24):
         role = Role.HOME if n % 3 else Role.CACHED
         await apply_all(clients[n % 2], put(record(n, role=role)))
@@ -197,7 +193,7 @@ async def test_nothing_of_an_erased_generation_outlives_its_erasure_through_anot
             )
             applied += sum(o.applied for o in outcomes)
             n += 3
-            await asyncio.sleep(0)  # let the other erase, where no call waits for anything
+            await asyncio.sleep(0)  # let the other client erase; no call waits for anything
 
     writers = [asyncio.ensure_future(write(worker)) for worker in range(1, 5)]
     try:
@@ -220,8 +216,9 @@ async def test_nothing_of_an_erased_generation_outlives_its_erasure_through_anot
 @needs("shared")
 @pytest.mark.asyncio
 async def test_a_generation_another_client_raised_a_moment_ago_binds_every_write(clients: Clients) -> None:
-    """Whatever this client has seen, and however it was asked before: alone, in
-    batches, and by the record's stamp.
+    """It does not matter what this client has read, or how it writes.
+
+    It writes alone, in batches, and with the record's own generation.
     """
     writing, raising = clients
     conditional = writing.capabilities.conditional
@@ -264,7 +261,7 @@ async def test_a_generation_another_client_raised_a_moment_ago_binds_every_write
 async def test_a_generation_another_client_raised_binds_one_that_does_nothing_but_create(
     clients: Clients,
 ) -> None:
-    """No put and no raise of its own tells it in between."""
+    """It has no put and no raise of its own in between."""
     writing, raising = clients
     await apply_all(writing, put(record(1), Absent(), MORE_SAMPLES))
     await apply_all(raising, RaiseGeneration(HERE, 3))
@@ -276,7 +273,7 @@ async def test_a_generation_another_client_raised_binds_one_that_does_nothing_bu
 
 
 async def _snapshot(client: Store, word: str = "lantern") -> list[object]:
-    """What every question answers, about some partitions, a tenant and everything."""
+    """Return the answers of every question on partitions, a tenant and everywhere."""
     roles, can = frozenset(Role), client.capabilities
     wide: list[Where] = [Tenant(HERE.tenant), Tenant(FOREIGN.tenant), Everywhere()] if can.tenant_wide else []
     seen: list[object] = [
@@ -308,8 +305,9 @@ async def _snapshot(client: Store, word: str = "lantern") -> list[object]:
 
 
 async def _generations(client: Store) -> list[int | None]:
-    """Not asked between: only a write asks, and a client may look again at everything
-    when it writes.
+    """Return the generations; call it last.
+
+    Only a write can ask for them, and a client may reread everything when it writes.
     """
     return [(await one(client, RaiseGeneration(at, 0))).number for at in PLACES]
 
@@ -318,9 +316,9 @@ async def _generations(client: Store) -> list[int | None]:
 @needs("shared", "conditional")
 @pytest.mark.asyncio
 async def test_a_client_sees_all_that_another_did_a_moment_ago(clients: Clients) -> None:
-    """Asked again and again, by every question, while the other writes every kind of
-    write: also in scopes, tenants and collections that nobody had written to when it
-    was opened.
+    """One client asks every question repeatedly while the other makes every write.
+
+    The writes also reach scopes, tenants and collections that were empty at opening.
     """
     writing, looking = clients
 

@@ -40,7 +40,7 @@ from memory.ports.writes import (
     Write,
 )
 
-V = 10  # the version of what stands there
+V = 10  # the version of the stored item
 
 STANDING: dict[str, list[Write]] = {
     "nothing": [],
@@ -49,7 +49,7 @@ STANDING: dict[str, list[Write]] = {
     "tombstone": [delete(version=V)],
 }
 
-# (what stands there, the condition, the version written) -> whether it is applied
+# (the stored item, the condition, the written version) -> whether it is applied
 PUTS: list[tuple[str, When, int, bool]] = [
     ("nothing", Absent(), 1, True),
     ("live", Absent(), 11, False),
@@ -128,8 +128,8 @@ OWING_BOTH: dict[str, list[Write]] = {
     "tombstone": [delete(version=V, owed=KEPT_AND_SENT)],
 }
 
-# what the write owes itself, the steps it settles, whether it may take the place of
-# what owes KEPT_AND_SENT
+# The pending steps of the write, the steps it settles, and whether it may replace an
+# item with the pending steps KEPT_AND_SENT.
 GIVES_WAY: list[tuple[tuple[PendingStep, ...], frozenset[str], bool]] = [
     ((), frozenset(), False),
     (KEPT_AND_SENT, frozenset(), True),
@@ -148,7 +148,7 @@ GIVES_WAY: list[tuple[tuple[PendingStep, ...], frozenset[str], bool]] = [
 def _over(
     standing: str, owed: tuple[PendingStep, ...], settles: frozenset[str]
 ) -> list[tuple[Write, Standing | None]]:
-    """Writes whose conditions hold there, and what each leaves."""
+    """Return writes whose conditions hold there, and the result of each."""
     new, key, at = record(version=V + 1, owed=owed, generation=0), key_of(1), AtVersion(V)
     deleted = Tombstone(key, V + 1, owed)
     writes: list[tuple[Write, Standing | None]] = [(Put(SAMPLES, new, Newer(), settles), new)]
@@ -293,7 +293,7 @@ async def test_a_deleted_id_can_be_written_again_above_its_tombstone(store: Stor
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_put_replaces_the_whole_record(store: Store) -> None:
-    """Bookkeeping too: what the new one does not say, nobody says any more."""
+    """That includes bookkeeping: values that the new record lacks are gone."""
     content: dict[str, Any] = {
         "fields": {"type": "a", "tags": ("x",)},
         "texts": {"title": "one"},

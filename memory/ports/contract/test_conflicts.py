@@ -1,6 +1,4 @@
-"""What an outcome says: of a write that was carried out, and of one that met what it
-may not replace, whatever stands there.
-"""
+"""Outcomes of applied writes, and of conflicts with any stored item."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ from memory.ports.writes import (
     Write,
 )
 
-V = 10  # the version of what stands there
+V = 10  # the version of the stored item
 OWING = (PendingStep("deliver", "deliver", {"to": "long"}), PendingStep("erase", "erase"))
 AT = MORE_SAMPLES
 
@@ -65,7 +63,7 @@ STANDING: dict[str, list[Write]] = {
 
 
 def _that_do_not_hold(standing: str) -> list[Write]:
-    """Writes of every kind of which none may be carried out there."""
+    """Return writes of every kind that must conflict there."""
     key = key_of(1)
     writes: list[Write] = [
         put(record(version=V + 1), AtVersion(V - 1), AT),
@@ -171,9 +169,7 @@ async def test_what_is_rejected_for_its_generation_tells_the_version_that_stands
 @pytest.mark.asyncio
 @cells("standing", STANDING)
 async def test_nothing_of_what_stood_there_is_left_in_what_comes_after(store: Store, standing: str) -> None:
-    """Neither of its content nor of its bookkeeping, also where it was purged in
-    between.
-    """
+    """Neither content nor bookkeeping is left, also after a purge in between."""
     bare = record(version=V + 1, generation=0)
     settles = frozenset({"deliver", "erase"})
     plain: Write = delete(version=V + 1, collection=AT, settles=settles)

@@ -1,5 +1,6 @@
-"""Rare arguments and rare moments: what is named twice, long, past its time, annotated,
-asked by many at once.
+"""Rare arguments and times.
+
+Arguments are repeated, long, expired, annotated, or used by many calls at once.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ async def test_a_partition_named_twice_is_asked_once(store: Store) -> None:
 @clause("isolation.where", "erase.all")
 @pytest.mark.asyncio
 async def test_many_partitions_are_asked_and_erased_together(store: Store) -> None:
-    """The one that holds something is named last."""
+    """The last named partition is the one with data."""
     await apply_all(store, put(record(1, texts={"content": "lantern"})), put(record(2, ELSEWHERE)))
     many = within(*[Partition("acme", f"user:{n}") for n in range(1_200)], HERE)
     assert await query_ids(store, many) == [id_of(1)]
@@ -108,9 +109,7 @@ async def test_of_no_role_there_is_nothing(store: Store) -> None:
 async def test_hits_are_the_same_with_and_without_content_under_roles_filters_places_and_limits(
     store: Store,
 ) -> None:
-    """The limit is that of the whole search, however many partitions and roles are
-    asked.
-    """
+    """The limit applies to the whole search over all partitions and roles."""
     semantic, places = store.capabilities.semantic, (HERE, ELSEWHERE)
     made = [
         record(
@@ -177,7 +176,7 @@ async def test_erasing_takes_no_notice_of_a_cursor(store: Store) -> None:
 @pytest.mark.asyncio
 async def test_a_filter_of_many_parts_is_no_problem(store: Store) -> None:
     await apply_all(store, *[put(record(n, fields={"type": f"t{n}"})) for n in range(5)])
-    names = [f"t{n}" for n in range(3, 500)]  # as a part and its negation each: just as many as there may be
+    names = [f"t{n}" for n in range(3, 500)]  # each as a part and its negation: exactly the allowed number
     any_of, none_of = (
         Or(tuple(Eq("type", name) for name in names)),
         And(tuple(Not(Eq("type", name)) for name in names)),
@@ -192,7 +191,7 @@ async def test_a_filter_of_many_parts_is_no_problem(store: Store) -> None:
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_the_last_of_many_words_finds(store: Store) -> None:
-    """Of a question, and of a text."""
+    """That holds for a question and for a text."""
     long = " ".join(f"w{n % 4_000}" for n in range(20_000))
     await apply_all(
         store,
@@ -207,7 +206,7 @@ async def test_the_last_of_many_words_finds(store: Store) -> None:
 @clause("life.at-once")
 @pytest.mark.asyncio
 async def test_questions_at_once_are_answered_each_for_itself(store: Store) -> None:
-    """Many of each kind are under way together, and no two ask the same."""
+    """Many different questions of each kind run at once."""
     texts = [f"lantern word{n}" for n in range(12)]
     semantic = store.capabilities.semantic
     places = [Partition("acme", f"user:{n}") for n in range(12)]
@@ -239,7 +238,7 @@ async def test_questions_at_once_are_answered_each_for_itself(store: Store) -> N
 @clause("get.order", "count.exact", "erase.matches", "ttl.kinds")
 @pytest.mark.asyncio
 async def test_what_is_past_its_time_is_counted_found_and_erased_as_all_else(store: Store) -> None:
-    """Readers hide it; erasure must reach it."""
+    """Readers hide expired records; erasure must reach them."""
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
     await apply_all(
         store,
@@ -416,7 +415,7 @@ async def test_collections_that_a_store_is_not_opened_with_are_kept(harness: Har
 async def test_erasures_words_and_what_was_forgotten_survive_a_death(
     harness: Harness, store: Store, last: str
 ) -> None:
-    """Each was the last call before it."""
+    """Each was the last call before the death."""
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
     empty = Partition("acme", "session:empty")
     await apply_all(

@@ -1,5 +1,6 @@
-"""Damage on the disk: a record that is no longer as it was written is never served; its
-neighbours are, and it can be written anew and erased.
+"""Damage on the disk: a damaged record is never served.
+
+Its neighbours are served, and it can be rewritten and erased.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _full(n: int, at: Partition = HERE, version: int = 7) -> Record:
 
 @asynccontextmanager
 async def _damage_and_reopen(harness: Harness, store: Store, *keys: Key) -> AsyncIterator[Store]:
-    """The store opened again after these entries were damaged."""
+    """Damage these entries and return the reopened store."""
     await store.close()
     for key in keys or (key_of(DAMAGED),):
         await harness.damage(store, SAMPLES, key)
@@ -82,7 +83,7 @@ async def test_a_damaged_record_is_answered_as_corrupt_and_its_neighbours_as_the
     wrote = await _fill(store)
     others = [await fetch_record(store, 0, at) for at in (ELSEWHERE, FOREIGN)]
     async with _damage_and_reopen(harness, store):
-        for _ in range(2):  # also once it is in quarantine
+        for _ in range(2):  # also once it is quarantined
             answers = await store.get(SAMPLES, [key_of(n) for n in NUMBERS])
             damaged = answers[DAMAGED]
             assert isinstance(damaged, Corrupt), f"damaged, and answered as {damaged}"
@@ -156,7 +157,7 @@ async def test_what_was_found_damaged_is_counted_until_its_scope_is_erased(
 async def test_an_audit_names_every_damaged_record_and_no_other(
     harness: Harness, store: Store, repair: bool
 ) -> None:
-    """Of every collection and tenant, once and again; those beside it are no problem."""
+    """Audits repeat it for every collection and tenant; other records are sound."""
     await _fill(store)
     await apply_all(store, put(record(5, body={"said": "what was said " * 20}), collection=MORE_SAMPLES))
     async with _damage_and_reopen(harness, store, key_of(DAMAGED), key_of(0, FOREIGN)):
@@ -230,7 +231,7 @@ async def test_pages_around_a_corrupt_record_lose_and_repeat_nothing(harness: Ha
 @needs("durable")
 @pytest.mark.asyncio
 async def test_counting_does_not_fail_over_a_corrupt_record(harness: Harness, store: Store) -> None:
-    """Whether a store that counts without reading counts it too is its own affair."""
+    """A store that counts without reading may include the corrupt record or not."""
     await _fill(store)
     async with _damage_and_reopen(harness, store):
         assert (await store.count(Query(SAMPLES, within(HERE)))).records in (len(SOUND), len(NUMBERS))
@@ -241,8 +242,9 @@ async def test_counting_does_not_fail_over_a_corrupt_record(harness: Harness, st
 @needs("durable", "lexical")
 @pytest.mark.asyncio
 async def test_search_by_words_does_not_fail_over_a_corrupt_record(harness: Harness, store: Store) -> None:
-    """Heads are not held against checksums: its own may be found. Who shows it reads it
-    by its key.
+    """Heads are not verified against checksums, so its own may be found.
+
+    A caller that shows the record reads it by its key.
     """
     await _fill(store)
     async with _damage_and_reopen(harness, store):
@@ -276,9 +278,7 @@ async def test_search_by_meaning_does_not_fail_over_a_corrupt_record(harness: Ha
 async def test_no_condition_on_what_stands_there_holds_for_a_corrupt_record(
     harness: Harness, store: Store
 ) -> None:
-    """Neither where the damage is met by the write itself, nor once it is in
-    quarantine.
-    """
+    """The write itself meets the damage, or the record is already quarantined."""
     roles = {6: Role.CACHED, 7: Role.ARRIVING}
     await apply_all(store, *[put(replace(_full(n), role=roles.get(n, Role.HOME))) for n in range(1, 8)])
     writes: dict[int, Write] = {
@@ -299,8 +299,9 @@ async def test_no_condition_on_what_stands_there_holds_for_a_corrupt_record(
 @needs("durable", "conditional")
 @pytest.mark.asyncio
 async def test_a_version_is_that_of_a_sound_record(harness: Harness, store: Store) -> None:
-    """Damage that was met has none. Over damage that nobody has met a write at its
-    version may hold, and then leaves something whole.
+    """Damage that was met has no version.
+
+    A write at the version of unmet damage may be applied. Its result is undamaged.
     """
     await apply_all(store, *[put(_full(n)) for n in range(1, 5)])
     replaced, deleted, met, met_too = (
@@ -350,8 +351,9 @@ async def _is_healed(store: Store, wrote: Record, numbers: Sequence[int] = NUMBE
 @pytest.mark.asyncio
 @cells("met", [False, True], ids=["unseen", "in quarantine"])
 async def test_a_new_put_heals(harness: Harness, store: Store, met: bool) -> None:
-    """Whether the damage was met before or not. A write that is newer than anything
-    goes through too, where there are conditions.
+    """The damage may have been met before or not.
+
+    A write that is newer than any version is applied too, if the store has conditions.
     """
     await _fill(store)
     conditions: list[When] = [Always(), Newer()] if store.capabilities.conditional else [Always()]
@@ -379,7 +381,7 @@ async def test_a_new_put_heals(harness: Harness, store: Store, met: bool) -> Non
 async def test_a_deletion_that_is_not_newer_is_refused_over_damage_as_such_a_put_is(
     harness: Harness, store: Store, met: bool
 ) -> None:
-    """Where the version can no longer be read, both go through."""
+    """If the version cannot be read any more, both are applied."""
     await _fill(store)
     async with _damage_and_reopen(harness, store):
         if met:
@@ -411,7 +413,7 @@ async def test_a_delete_heals(harness: Harness, store: Store) -> None:
 async def test_together_with_a_corrupt_record_nothing_is_kept(
     harness: Harness, store: Store, met: bool
 ) -> None:
-    """Unseen it may be written over at its version, and then all is kept."""
+    """Unmet damage may be overwritten at its version; then all writes are kept."""
     await _fill(store)
     async with _damage_and_reopen(harness, store):
         if met:

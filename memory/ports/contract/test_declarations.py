@@ -1,6 +1,4 @@
-"""A store that is opened with another declaration than its records were written by:
-with a field more, and with one less.
-"""
+"""Stores opened with other declarations than their records: more fields, or fewer."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ MORE = (
     ),
     *(Field("ordinal", FieldType.INTEGER, indexed=True), Field("due", FieldType.TIME)),
 )
-"""Fields before, behind and between those that are there, of every kind that stores lay
-out in their own ways.
-"""
+"""Fields before, behind and between the existing ones, of every layout."""
 GIVEN: dict[str, FieldValue] = {
     "colour": "red",
     "shade": "dark",
@@ -60,8 +56,9 @@ GIVEN: dict[str, FieldValue] = {
 
 @pytest.fixture
 def narrow() -> Collection:
-    """Under a name of its own: where stores of several tests share a server, its table
-    is this test's alone.
+    """Return a collection with a name of its own.
+
+    Tests may share a server, so no other test may use its table.
     """
     return Collection(f"shades_{secrets.token_hex(4)}", FIELDS, (TextPart("content", 1.0),))
 
@@ -200,8 +197,9 @@ async def test_what_a_store_opened_with_fewer_fields_does_not_declare_stays_with
 async def test_a_store_that_is_open_goes_on_beside_one_that_was_opened_with_fields_more(
     harness: Harness, unopened_store: Store, narrow: Collection, wide: Collection
 ) -> None:
-    """As a release does that is rolled out process by process: each sees the other's
-    writes, and takes none of them for damaged.
+    """A release is rolled out process by process.
+
+    Each process sees the other's writes, and takes none of them for damaged.
     """
     await unopened_store.open((narrow,))
     await apply_all(
@@ -245,9 +243,7 @@ async def test_a_store_that_is_open_goes_on_beside_one_that_was_opened_with_fiel
 
 
 def _declared_fields(stored: Record, collection: Collection) -> dict[str, object]:
-    """What the record has of the fields that a collection declares: stores may tell of
-    others too.
-    """
+    """Return the record's declared fields; stores may return others too."""
     return {name: value for name, value in stored.fields.items() if collection.field(name) is not None}
 
 

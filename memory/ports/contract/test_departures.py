@@ -1,6 +1,4 @@
-"""How records leave: Delete, Release, Purge, and the bookkeeping that follows them,
-Annotate.
-"""
+"""Delete, Release, Purge, and Annotate, which changes bookkeeping afterwards."""
 
 from __future__ import annotations
 
@@ -53,7 +51,10 @@ def _annotate(n: int = 1, at: int = 1, **changes: Any) -> Annotate:
 
 
 async def _refused_without_change(store: Store, write: Write) -> Outcome:
-    """The outcome of a write that must conflict, say what stands there and leave it."""
+    """Return the outcome of a write that must conflict and change nothing.
+
+    The outcome must have the stored item.
+    """
     before = await fetch_stored(store)
     outcome = await one(store, write)
     assert outcome.status is Status.CONFLICT
@@ -265,8 +266,9 @@ async def test_settling_takes_away_exactly_the_named_steps_and_keeps_the_others_
 @pytest.mark.asyncio
 @cells("standing", ["live", "mark", "tombstone"])
 async def test_steps_are_told_apart_by_their_ids_alone(store: Store, standing: str) -> None:
-    """Those that say the same stay, and those whose ids read alike. Settling one again,
-    or twice in one call, changes nothing more.
+    """Steps with equal content or similar ids stay.
+
+    Settling a step again, or twice in one call, changes nothing more.
     """
     owed = tuple(
         PendingStep(name, "n", {"n": 1}) for name in ("n", "N", "n ", "1", "01", "é", "e\u0301", "n:1")
@@ -440,8 +442,9 @@ async def test_marks_and_tombstones_are_listed_apart_from_records(store: Store) 
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_what_is_found_follows_every_kind_of_departure_and_change_of_role(store: Store) -> None:
-    """By words and by meaning, at once: purged, released, deleted, erased by matching,
-    and given another role.
+    """Search by words and by meaning sees every change at once.
+
+    The records are purged, released, deleted, erased by matching, or change their role.
     """
     vector = pack_vector([1.0, 2.0])
 

@@ -1,4 +1,4 @@
-"""What is due: told with why, everything and nothing else, page by page."""
+"""Due rows: reported with the reason, completely, and page by page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _flat(row: DueRow) -> Told:
 async def _fetch_due(
     store: Store, limit: int = 500, now: datetime = NOW, expired: Mapping[Collection, datetime] | None = None
 ) -> list[Told]:
-    """All pages, each of which may be no longer than asked."""
+    """Return the rows of all pages, and check each page's length."""
     told: list[Told] = []
     cursor: str | None = None
     for _ in range(200):
@@ -51,7 +51,7 @@ def _due_row(n: int, version: int, why: DueReason, tier: str = "", collection: C
 
 
 async def _fill(store: Store) -> list[Told]:
-    """Something of each sort, due or just not; what of it is due."""
+    """Write items of each kind, due and not yet due, and return the due ones."""
     await apply_all(
         store,
         put(record(1, version=3, tier="mid", owed=STEP)),
@@ -120,7 +120,7 @@ async def test_everything_due_is_told_with_why_and_nothing_else(store: Store) ->
 @needs("tenant_wide", "filter", "conditional")
 @pytest.mark.asyncio
 async def test_one_thing_alone_is_told_whatever_it_is_due_for(store: Store) -> None:
-    """A store may ask first whether there is anything at all."""
+    """A store may first check whether anything is due at all."""
     await apply_all(store, put(record(5)))
     for write, told, seen_to in (
         (

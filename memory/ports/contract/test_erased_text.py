@@ -1,6 +1,4 @@
-"""Erased text: neither read nor found after an erasing put, and in no file of the
-store.
-"""
+"""Erased text: not read or found after an erasing put, and in no file of the store."""
 
 from __future__ import annotations
 
@@ -30,12 +28,12 @@ from memory.ports.store import Store
 from memory.ports.writes import AtVersion, Newer, Put
 
 WORD = "qzarbon"
-"""A word that is its own stem, so that it is the same in an index of words."""
+"""A word that is its own stem, so that an index of words has the same."""
 SAID = f"the {WORD} nests at dawn"
 
 
 def _record_with_text(n: int, at: Partition = HERE) -> Record:
-    """One that says the text wherever a record can."""
+    """Return a record with the text in every place that can hold it."""
     fields = {"source": SAID, "tags": (SAID,), "seal": SAID.encode()}
     return record(
         n,
@@ -73,7 +71,7 @@ async def test_nothing_of_what_an_erasing_put_replaced_is_read_or_found(store: S
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_erased_text_is_in_no_file_after_a_vacuum(harness: Harness, store: Store) -> None:
-    """Deleted, erased with its scope, or replaced by an erasing put."""
+    """The text was deleted, erased with its scope, or replaced by an erasing put."""
     await apply_all(
         store, *[put(_record_with_text(n)) for n in range(40)], put(_record_with_text(1, ELSEWHERE))
     )
@@ -91,7 +89,7 @@ async def test_erased_text_is_in_no_file_after_a_vacuum(harness: Harness, store:
 
 
 def _files_with(text: str, harness: Harness, store: Store) -> list[str]:
-    """The names of the files that hold the text."""
+    """Return the names of the files that contain the text."""
     every = [
         file for place in harness.files(store) for file in (place.rglob("*") if place.is_dir() else [place])
     ]
@@ -101,6 +99,6 @@ def _files_with(text: str, harness: Harness, store: Store) -> list[str]:
 
 
 def _holds(file: Path, text: bytes) -> bool:
-    """Without reading it whole: some are mostly holes."""
+    """Search a file without reading it whole: some are mostly holes."""
     with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
         return content.find(text) >= 0

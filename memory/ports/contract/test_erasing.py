@@ -127,9 +127,7 @@ async def test_deleting_what_matches_leaves_tombstones_above_both_versions(store
 @clause("erase.carries")
 @pytest.mark.asyncio
 async def test_tombstones_go_on_owing_the_steps_that_are_carried_and_nothing_else(store: Store) -> None:
-    """By the step's name, whatever its id; the data of the others may be what the
-    record said.
-    """
+    """Steps are carried by name, with any id; others' data may hold record text."""
     owed = (
         PendingStep("keep:1", "keep", {"said": "a secret"}),
         PendingStep("x", "deliver", {"to": ["a", None]}),
@@ -225,7 +223,7 @@ async def test_what_was_deleted_by_matching_is_no_longer_found_by_words(store: S
 @needs("filter")
 @pytest.mark.asyncio
 async def test_deleting_under_every_kind_of_filter_deletes_what_a_query_finds(store: Store) -> None:
-    """Each filter over partitions of its own, so that all of it goes in one fill."""
+    """Each filter has partitions of its own, so one fill serves all."""
     parts: list[Condition] = [
         Eq("type", "b"), In("type", ("a", "c")), In("type", ()), Lt("confidence", 0.4), Le("confidence", 0.4), Gt("confidence", 0.4),
         Ge("confidence", 0.4), Has("tags", "red"), IsNull("source"), Not(IsNull("source")), Not(Eq("type", "b")), Not(Has("tags", "red")),
@@ -312,8 +310,9 @@ async def test_tombstones_of_an_erasure_keep_their_end_in_utc(store: Store) -> N
 async def test_what_is_erased_leaves_nothing_but_its_id_version_and_end_in_every_collection(
     store: Store, collection: Collection
 ) -> None:
-    """Nothing is owed any more, whatever the record owed; and the version is above
-    both, at the record's own too.
+    """No step stays pending, and the version is above both versions.
+
+    This holds also for a version equal to the record's own.
     """
     books: dict[str, Any] = {
         "owed": (PendingStep("deliver", "deliver", {"to": "long"}),),

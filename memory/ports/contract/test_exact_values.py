@@ -1,9 +1,8 @@
-"""Values are kept to the last bit, and compared and ordered as they are: hard and
-random ones of every type, through every type of field.
+"""Values are kept to the last bit, and compared and ordered exactly.
 
-What an engine makes of a value (a double read from text, a moment in milliseconds, a
-text in another normal form) may serve to find it. What is handed back, filtered,
-counted and ordered by is the value that was written.
+Hard and random values of every type go through every type of field. An engine may
+change a value in its index (a double read from text, a time in milliseconds, another
+normal form). Results, filters, counts and orders use the value that was written.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ every_seed = pytest.mark.parametrize("seed", EXACT_SEEDS, ids=lambda seed: f"see
 
 @pytest_asyncio.fixture
 async def exact(harness: Harness) -> AsyncIterator[Store]:
-    """A fresh store, open with a collection of every type beside the others."""
+    """Provide a fresh store, open with a collection of every type beside the others."""
     made = await harness.make()
     try:
         await made.open((*DECLARED, EVERY_TYPE))
@@ -76,8 +75,9 @@ async def exact(harness: Harness) -> AsyncIterator[Store]:
 
 
 def _exact_text(value: Any) -> str:
-    """The value with its type and all its bits; long ones by both ends. Nought has no
-    sign in a field: databases drop it.
+    """Return the value with its type and all its bits; long ones by both ends.
+
+    Zero has no sign in a field, because databases drop it.
     """
     if isinstance(value, float):
         value += 0.0
@@ -92,7 +92,7 @@ def _canonical(value: Any) -> str:
 
 
 async def _keep(store: Store, values: ExactValues) -> None:
-    """Once: cells of a table share the store."""
+    """Write the records once: cells of a table share the store."""
     if await fetch_stored(store, 0, collection=EVERY_TYPE) is None:
         await apply_all(store, *[put(r, collection=EVERY_TYPE) for r in values.records()])
 
@@ -184,7 +184,7 @@ async def test_json_in_notes_and_in_what_marks_and_tombstones_owe_comes_back_to_
 @pytest.mark.asyncio
 @every_seed
 async def test_every_value_is_the_same_after_a_restart(harness: Harness, exact: Store, seed: int) -> None:
-    """What is read again from a log or a disk is read as it was written."""
+    """A value read again from a log or disk equals the written one."""
     values = ExactValues(seed)
     await _keep(exact, values)
     before = await exact.get(EVERY_TYPE, [key_of(n) for n in range(COUNT)])
@@ -205,7 +205,7 @@ async def test_every_value_is_the_same_after_a_restart(harness: Harness, exact: 
 def _asked_by(
     field: Field, n: int, value: FieldValue
 ) -> list[tuple[Condition, Callable[[FieldValue], bool]]]:
-    """Questions about one value, each with what it means."""
+    """Return questions about one value, each with its meaning."""
     if field.type is FieldType.TAGS:
         assert isinstance(value, tuple)
         return [
@@ -225,7 +225,7 @@ def _asked_by(
     return [
         questions[0],
         questions[1 + n // 2 % (len(questions) - 1)],
-    ]  # each value by some, each question of some
+    ]  # each value in some questions, each question with some values
 
 
 @clause("filter.holds", "numbers.exact")
@@ -277,7 +277,7 @@ async def test_counts_and_portions_of_a_page_are_exact_where_values_lie_close(
 @every_seed
 @cells("descending", [False, True], ids=["ascending", "descending"], shared=True)
 async def test_pages_are_ordered_as_values_are(exact: Store, seed: int, descending: bool) -> None:
-    """By every type that has an order, seven at a time; ties by id."""
+    """Pages cover every type with an order, seven rows at a time; ties by id."""
     values = ExactValues(seed)
     await _keep(exact, values)
     for field in ORDERABLE:

@@ -1,5 +1,6 @@
-"""Filters: every operator on every type, missing values, nesting; random filters
-against a small evaluator of their own.
+"""Filters: every operator on every type, missing values, and nesting.
+
+Random filters are compared with a small separate evaluator.
 """
 
 from __future__ import annotations
@@ -374,8 +375,9 @@ _FILTERS = st.recursive(
 
 @cache
 def _random_filters(examples: int) -> tuple[Condition, ...]:
-    """The same each time, so that they are drawn once for all stores; least parts
-    first, so that the first that fails is small.
+    """Return the same filters each time, drawn once for all stores.
+
+    The smallest come first, so that the first failure is small.
     """
     drawn: list[Condition] = []
 
@@ -412,9 +414,7 @@ async def test_any_filter_finds_what_an_independent_evaluator_finds(harness: Har
 @needs("filter")
 @pytest.mark.asyncio
 async def test_a_moment_of_another_zone_asks_for_the_same_moment(store: Store) -> None:
-    """In queries, counts, searches and erasures, of declared fields and of the
-    system's.
-    """
+    """Every kind of question agrees, on declared and on system fields."""
     minutes = [T0 + timedelta(minutes=n) for n in range(5)]
     await apply_all(
         store,

@@ -1,4 +1,4 @@
-"""Each flag: that it works where claimed, and what happens where it is not."""
+"""Each flag: it works if claimed, and is refused if not."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ LONG_AGO = datetime(2001, 1, 1, tzinfo=UTC)
 
 
 async def _assert_refused(call: object, flag: str, store: Store) -> None:
-    """The call must be refused, and the refusal must name the flag and the store."""
+    """Check that the call is refused, with the names of the flag and the store."""
     with pytest.raises(Unsupported) as caught:
         await call  # type: ignore[misc]
     assert caught.value.missing == (flag,)
@@ -197,8 +197,9 @@ async def test_a_store_with_ttl_forgets_what_is_past_its_time(harness: Harness, 
 @works("ttl")
 @pytest.mark.asyncio
 async def test_a_store_with_ttl_forgets_no_record_but_cached_copies(store: Store, harness: Harness) -> None:
-    """The engine deletes what has expired, and with it what belongs to it elsewhere: it
-    has to find it. What owes a step stays whatever it is.
+    """The engine deletes expired records with their data in other stores.
+
+    It must be able to find them. Any item with a pending step stays.
     """
     kept = [
         record(n, role=role, expires_at=LONG_AGO)
@@ -208,7 +209,7 @@ async def test_a_store_with_ttl_forgets_no_record_but_cached_copies(store: Store
     await apply_all(store, *map(put, [*kept, owing, record(9, role=Role.CACHED, expires_at=LONG_AGO)]))
     deadline = asyncio.get_running_loop().time() + harness.ttl_patience.total_seconds()
 
-    while await fetch_stored(store, 9) is not None:  # it has had time for the others too
+    while await fetch_stored(store, 9) is not None:  # the store had time for the others too
         assert asyncio.get_running_loop().time() < deadline, f"not forgotten within {harness.ttl_patience}"
 
     for n in (1, 2, 3, 4):
@@ -266,7 +267,7 @@ async def test_conditional_writes_are_refused_by_name(store: Store, write: str) 
 # -- atomic ----------------------------------------------------------------------------
 
 LONG_CALL = 520
-"""Writes: more than a portion has that a store may carry them out in."""
+"""More writes than a portion that a store may split them into."""
 
 
 @clause("atomic.together", "flag.works")
@@ -287,7 +288,7 @@ async def test_writes_together_are_kept_whole_or_not_at_all(store: Store) -> Non
 @pytest.mark.asyncio
 @cells("together", [True, False])
 async def test_a_call_that_is_cut_off_is_kept_whole_or_not_at_all(store: Store, together: bool) -> None:
-    """A short one and, every eighth time, one that is longer than a portion may be."""
+    """The calls are short, and every eighth is longer than a portion may be."""
     longest = min(store.capabilities.max_batch or LONG_CALL, LONG_CALL)
     for turns in range(24):
         first, size = turns * LONG_CALL, longest if turns % 8 == 0 else 10
@@ -296,9 +297,9 @@ async def test_a_call_that_is_cut_off_is_kept_whole_or_not_at_all(store: Store, 
         )
         checked = (
             size // AT_A_TIME if size == longest else 0
-        )  # turns that a long call takes before the adapter is asked
+        )  # turns that a long call takes before the adapter is called
         for _ in range(turns + checked):
-            await asyncio.sleep(0)  # one turn of the loop, so that each round is cut off a little later
+            await asyncio.sleep(0)  # one turn of the loop, so that each round is cancelled a little later
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
         kept = sum(
@@ -324,8 +325,9 @@ async def test_writes_together_are_refused_by_name(store: Store) -> None:
 async def test_nothing_of_a_lower_generation_comes_to_stand_after_a_raise_was_acknowledged(
     harness: Harness, store: Store
 ) -> None:
-    """Writers race the raise and some of them are cut off in the middle: what stands of
-    before was there when the raise was acknowledged.
+    """Writers race the raise, and some are cancelled in the middle.
+
+    A remaining record of a lower generation existed when the raise was acknowledged.
     """
     writer = await harness.client(store) if store.capabilities.shared else store
     try:

@@ -1,5 +1,6 @@
-"""What a store with `ttl` forgets: what is past its time and owes nothing, of every
-kind, and nothing before its time.
+"""Deletion by a store with `ttl`: expired items of every kind without pending steps.
+
+Nothing is deleted before its time.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ STEP = (PendingStep("deliver", "deliver", {"to": "long"}),)
 
 
 def _cached_record(n: int, **parts: Any) -> Record:
-    """Of records a store forgets cached copies alone."""
+    """Return a cached copy, the only kind of record that a store deletes itself."""
     return record(n, role=Role.CACHED, **parts)
 
 
 async def _wait_until_forgotten(harness: Harness, store: Store, numbers: Sequence[int]) -> None:
-    """Wait until these are."""
+    """Wait until the store has deleted these."""
     deadline = asyncio.get_running_loop().time() + harness.ttl_patience.total_seconds()
     while await store.get(SAMPLES, [key_of(n) for n in numbers]) != [None] * len(numbers):
         assert asyncio.get_running_loop().time() < deadline, f"not forgotten within {harness.ttl_patience}"
@@ -57,9 +58,7 @@ async def _wait_until_forgotten(harness: Harness, store: Store, numbers: Sequenc
 @needs("ttl", "conditional")
 @pytest.mark.asyncio
 async def test_what_owes_a_step_is_not_forgotten_until_it_is_settled(harness: Harness, store: Store) -> None:
-    """What owes nothing is forgotten beside it, by which one knows that the store has
-    been about.
-    """
+    """An item without pending steps goes too, which shows that the store ran."""
     await apply_all(
         store,
         put(_cached_record(1, expires_at=LONG_AGO, owed=STEP)),
@@ -123,8 +122,9 @@ async def test_nothing_is_forgotten_before_its_time(harness: Harness, store: Sto
 @needs("ttl", "conditional")
 @pytest.mark.asyncio
 async def test_nothing_is_forgotten_in_the_part_of_a_second_before_its_time(store: Store) -> None:
-    """Whatever unit the store counts in: of ends all over a second it is asked until
-    each is past.
+    """The store may count in any unit.
+
+    Items expire all over one second, and the test reads until each has expired.
     """
     begin = datetime.now(UTC)
     ends = {n: begin + timedelta(milliseconds=200 + 130 * n) for n in range(1, 9)}
@@ -195,9 +195,7 @@ async def test_what_was_forgotten_is_forgotten_in_every_question_and_leaves_noth
 @needs("ttl", "conditional")
 @pytest.mark.asyncio
 async def test_an_end_that_is_moved_is_the_end_that_counts(harness: Harness, store: Store) -> None:
-    """What was past its time by an earlier version, or an earlier end, is not forgotten
-    by that.
-    """
+    """An earlier version's or an earlier end has no effect."""
     ahead = datetime.now(UTC) + timedelta(days=1)
     await apply_all(
         store,
@@ -221,8 +219,8 @@ async def test_an_end_that_is_moved_is_the_end_that_counts(harness: Harness, sto
     )
     await _wait_until_forgotten(harness, store, (3,))
     stands = await store.get(SAMPLES, [key_of(n) for n in (1, 2, 4, 5)])
-    # The first may have been forgotten in the moment between its second version and its
-    # third; then the third is a record of its own.
+    # The store may have deleted the first between its second version and its third;
+    # then the third is a record of its own.
     assert [type(s) for s in stands] == [Record, Record, Tombstone, Record]
 
 
@@ -232,8 +230,9 @@ async def test_an_end_that_is_moved_is_the_end_that_counts(harness: Harness, sto
 async def test_what_an_annotation_made_of_it_is_what_is_forgotten_or_not(
     harness: Harness, store: Store
 ) -> None:
-    """Their ends are long past, and a step held them back: one becomes a home, one's
-    end moves on, of two steps one is settled.
+    """The ends are long past, and a pending step kept the items.
+
+    One becomes a home record, one gets a later end, and one of two steps is settled.
     """
     two, ahead = (*STEP, PendingStep("erase", "erase")), datetime.now(UTC) + timedelta(days=1)
     await apply_all(
@@ -263,9 +262,7 @@ async def test_what_an_annotation_made_of_it_is_what_is_forgotten_or_not(
 @needs("ttl", "conditional")
 @pytest.mark.asyncio
 async def test_a_record_does_not_inherit_the_end_of_what_stood_there(harness: Harness, store: Store) -> None:
-    """Each is written in the call that left what is past its time: it still stands
-    there then.
-    """
+    """Each is written in the call that left the expired item, which still exists."""
     await apply_all(store, put(record(2)))
     await apply_all(
         store,

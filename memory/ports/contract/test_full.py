@@ -1,5 +1,6 @@
-"""A store without room: it says so, keeps what it has, keeps nothing of what failed,
-and works again when there is room.
+"""A full store: it says so, keeps its data, and keeps nothing of failed calls.
+
+It works again when there is space.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ async def fills_up_and_works_again(harness: Harness, store: Store) -> None:
     assert await query_ids(store) == [id_of(n) for n in kept]
 
     await harness.make_room(store)
-    if store.capabilities.atomic:  # else some of its writes may have been kept
+    if store.capabilities.atomic:  # otherwise some of its writes may have been kept
         assert (await one(store, RaiseGeneration(ELSEWHERE, 0))).number == raised
     await apply_all(store, *[put(record(n)) for n in failed])
     assert await query_ids(store) == [id_of(n) for n in sorted([*kept, *failed])]
@@ -89,9 +90,7 @@ async def fills_up_and_works_again(harness: Harness, store: Store) -> None:
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_of_a_call_whose_last_write_alone_finds_no_room_nothing_is_kept(harness: Harness) -> None:
-    """The others are small, and each would find some: what they were to make, change,
-    delete and purge stands as it stood.
-    """
+    """The other writes are small, and each would fit. None of their effects is kept."""
     store = await harness.make_with_limited_space()
     try:
         await store.open(DECLARED)
@@ -129,7 +128,7 @@ async def _keeps_nothing_of_a_call_with_a_large_end(harness: Harness, store: Sto
         if await _is_full(store, large(n)):
             break
     before, taken = await snapshot(), 0
-    for n in sets:  # the first of these, unless something made room meanwhile
+    for n in sets:  # the first of these, unless something freed space meanwhile
         if await _is_full(store, *small(n), large(n + 7)):
             break
         before, taken = await snapshot(), taken + 1
@@ -140,7 +139,7 @@ async def _keeps_nothing_of_a_call_with_a_large_end(harness: Harness, store: Sto
 
 
 async def _is_full(store: Store, *writes: Write) -> bool:
-    """Whether there was no room for these; else they were applied."""
+    """Return whether there was no space for these; otherwise they were applied."""
     try:
         await apply_all(store, *writes)
     except StoreFull:

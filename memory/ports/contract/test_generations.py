@@ -1,4 +1,4 @@
-"""Generations: what was written before an erasure is refused, whoever brings it."""
+"""Generations: a write from before an erasure is refused from every client."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_a_generation_is_the_partitions_own(store: Store) -> None:
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_a_generation_stays_when_the_last_that_stood_in_its_partition_goes(store: Store) -> None:
-    """However it goes: an empty partition is forgotten by `forget_partitions` alone."""
+    """Only `forget_partitions` forgets an empty partition, however it was emptied."""
     places = [Partition("acme", f"user:{n}") for n in range(5)]
     keys = [key_of(1, at) for at in places]
     roles = (Role.CACHED, Role.ARRIVING, Role.HOME, Role.HOME, Role.HOME)

@@ -1,6 +1,4 @@
-"""Heads: `select` names exactly what comes, whatever a store keeps in columns of its
-own and whatever it makes from the record.
-"""
+"""Heads: they carry exactly the values of `select`, in any layout of the store."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ from memory.ports.store import Store
 
 
 def _sample_records(*, vectors: bool) -> list[Record]:
-    """Every field of every kind, with a value and without."""
+    """Return records with every field of every kind, with a value and without."""
     at = T0 + timedelta(microseconds=7)
     full = {
         "type": "fact \x00 é \U0001f600",
@@ -99,9 +97,7 @@ async def test_heads_of_a_query_carry_exactly_what_is_named(store: Store) -> Non
 @clause("heads.exact")
 @pytest.mark.asyncio
 async def test_the_words_of_a_head_are_those_of_its_texts(store: Store) -> None:
-    """Counted as `memory.ports.lexical` counts them, also of a record without texts and
-    of a collection without any.
-    """
+    """They are counted as in `memory.ports.lexical`, also without texts."""
     made = _sample_records(vectors=False)
     await apply_all(store, *[put(r) for r in made], put(record(1), collection=PLAIN))
     page = await store.query(Query(SAMPLES, within(HERE), select=frozenset({WORDS})))
@@ -118,7 +114,7 @@ async def test_the_words_of_a_head_are_those_of_its_texts(store: Store) -> None:
 @clause("heads.pages")
 @pytest.mark.asyncio
 async def test_pages_of_heads_are_the_pages_of_the_records(store: Store) -> None:
-    """Also where heads do not carry what they are sorted by."""
+    """That holds also if heads do not carry the fields of the order."""
     tiers = ("", "short", "mid")
     rows = [
         record(n, fields={"type": "ab"[n % 2]} if n % 3 else {}, tier=tiers[n % 3], role=list(Role)[n % 2])

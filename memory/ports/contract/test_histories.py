@@ -1,9 +1,9 @@
-"""Long histories of single writes, in lockstep with the specification: with the
-adapter's thresholds as they are, and all of them tiny.
+"""Long histories of single writes, compared step by step with the specification.
 
-`--contract-history 1500`, or MEMORY_HISTORY=1500, plays so many writes from a fresh
-seed, for at most 20 seconds; without it a short one is played, the same each time, as
-it is at the depth `quick`. `--contract-seed` plays a certain one again.
+The adapter's thresholds are normal, and all tiny. `--contract-history 1500`, or
+MEMORY_HISTORY=1500, plays so many writes from a fresh seed, for at most 20 seconds.
+Without it, a short history is played, the same each time, as at the depth `quick`.
+`--contract-seed` plays a certain one again.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ async def _specification() -> Store:
 
 async def _holds(harness: Harness, store: Store, request: pytest.FixtureRequest, *, with_tiny: bool) -> None:
     writes, seed = _length_and_seed(request.config, harness.depth)
-    # a server takes seconds to start again, and is killed in other tests; what
-    # `restart` returns has no tiny thresholds
+    # A server takes seconds to restart, and other tests kill it. The store that
+    # `restart` returns has no tiny thresholds.
     request.node.user_properties.append(
         ("memory_history_seed", f"{harness.name}{' (tiny)' if with_tiny else ''}: {seed}, {writes} writes")
     )

@@ -1,5 +1,6 @@
-"""What is kept over a good close, and over the death of a durable store: everything
-that can be asked, bookkeeping and all.
+"""Data kept over a good close, and over the death of a durable store.
+
+Everything that can be read is kept, including bookkeeping.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ LATER = T0 + timedelta(days=3, microseconds=7)
 
 
 async def _furnish(store: Store) -> None:
-    """One of everything there is, bookkeeping of every kind on it."""
+    """Write one of every kind of item, with bookkeeping of every kind."""
     await apply_all(store, RaiseGeneration(HERE, 2), RaiseGeneration(FOREIGN, 7))
     for n, role in enumerate(Role):
         books: dict[str, Any] = {
@@ -84,7 +85,7 @@ async def _furnish(store: Store) -> None:
 
 
 async def _snapshot(store: Store) -> dict[str, object]:
-    """All that can be asked of it."""
+    """Return everything that can be read from the store."""
     seen: dict[str, object] = {c.name: await store.get(c, KEYS) for c in DECLARED}
     seen["query"] = await store.query(Query(SAMPLES, within(HERE), roles=frozenset(Role), limit=MAX_LIMIT))
     seen["count"] = (await store.count(Query(SAMPLES, within(HERE), roles=frozenset(Role)))).records
@@ -105,7 +106,7 @@ async def _snapshot(store: Store) -> dict[str, object]:
 
 
 async def _goes_on(store: Store) -> None:
-    """Generations bind, the dead stay dead."""
+    """Check that generations bind and deleted records stay deleted."""
     assert not (await one(store, put(record(20, generation=1)))).applied
     if store.capabilities.conditional:
         assert not (await one(store, put(record(14, version=9), Newer()))).applied
@@ -130,7 +131,7 @@ async def test_everything_stands_after_a_good_close_as_it_stood_before(
 
 
 async def _annotate_alone(store: Store, **changes: Any) -> None:
-    """Annotate a record that nothing else is asked of."""
+    """Annotate a record that nothing else reads."""
     if store.capabilities.conditional:
         await apply_all(store, Annotate(SAMPLES, key_of(30, ELSEWHERE), 1, **changes))
 
@@ -141,8 +142,9 @@ async def _annotate_alone(store: Store, **changes: Any) -> None:
 async def test_everything_stands_after_the_death_of_a_durable_store_as_it_stood_before(
     harness: Harness, store: Store
 ) -> None:
-    """An annotation is the last call before each death: a store may be tempted to write
-    it together with the next.
+    """An annotation is the last call before each death.
+
+    A store may be tempted to write it together with the next call.
     """
     await _furnish(store)
     await apply_all(store, put(record(30, ELSEWHERE, owed=STEPS)))

@@ -1,6 +1,4 @@
-"""What departures left, marks and tombstones: listed, filtered, counted and paged
-everywhere.
-"""
+"""Marks and tombstones: listed, filtered, counted and paged everywhere."""
 
 from __future__ import annotations
 
@@ -88,8 +86,10 @@ async def test_marks_and_tombstones_are_counted_as_they_are_listed(store: Store)
 @needs("tenant_wide", "conditional", "filter")
 @pytest.mark.asyncio
 async def test_every_operator_holds_for_what_was_left_as_for_records(store: Store) -> None:
-    """Dated and kept for good, owing and not: what has no date is neither before nor
-    after any. Asked for by kind, and together with records.
+    """The items have a date or not, and pending steps or not.
+
+    An item without a date is neither before nor after any. The test reads each type,
+    alone and together with records.
     """
     dates, step = (
         [None if n % 3 == 0 else T0 + timedelta(days=n) for n in range(18)],

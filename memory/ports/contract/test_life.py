@@ -127,7 +127,7 @@ async def test_a_store_closed_in_good_order_is_as_it_was_when_opened_again(
 @clause("life.close-keeps")
 @pytest.mark.asyncio
 async def test_copies_in_every_role_are_found_again_after_reopening(harness: Harness, store: Store) -> None:
-    """By words, by meaning and by a list."""
+    """They are found by words, by meaning and by a list."""
     roles = dict(enumerate(Role))
     vector = pack_vector([1.0, 0.0]) if store.capabilities.semantic else None
     await apply_all(
@@ -303,9 +303,10 @@ async def test_of_two_clients_writing_at_one_version_exactly_one_wins(harness: H
 async def test_a_store_closed_under_callers_lets_them_end_and_can_be_opened_again(
     harness: Harness, store: Store
 ) -> None:
-    """Each call ends as it would have, or as one to a store that is not open; none is
-    cancelled, none hangs. Of a call that was told that the store is not open nothing
-    was kept.
+    """Each call ends normally or as a call to a store that is not open.
+
+    No call is cancelled, and none hangs. A call that reported that the store is not
+    open has kept nothing.
     """
     await apply_all(store, *[put(record(n, texts={"content": "lantern"})) for n in range(20)])
     keeps = True

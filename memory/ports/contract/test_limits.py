@@ -1,6 +1,4 @@
-"""Each limit: that it binds at exactly its number where set, and that there is none
-where not.
-"""
+"""Each limit: it binds at exactly its number if set, and does not exist if not."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ def _of_bytes(size: int, letter: str = "x") -> Record:
 
 
 def _conditional_puts(store: Store, what: Record) -> list[Write]:
-    """The same record under a condition, where there are any."""
+    """Return the same put under each condition, if the store has conditions."""
     return [put(what, Absent(), MORE_SAMPLES)] if store.capabilities.conditional else []
 
 
@@ -76,9 +74,7 @@ async def test_a_record_of_the_largest_size_is_kept_and_one_byte_more_is_rejecte
 async def test_every_part_of_a_records_content_and_what_it_owes_count_towards_its_size(
     store: Store, part: str
 ) -> None:
-    """And nothing else does: not its other bookkeeping, and not what stood there
-    before.
-    """
+    """Nothing else counts: neither other bookkeeping, nor the replaced item."""
     limit = store.capabilities.max_record_bytes
     assert limit is not None
     said = "word " * 100

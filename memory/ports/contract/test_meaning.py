@@ -112,9 +112,7 @@ async def test_the_nearest_of_many_are_found(store: Store, harness: Harness) -> 
 @needs("semantic", "filter")
 @pytest.mark.asyncio
 async def test_a_narrow_filter_costs_no_hits(store: Store) -> None:
-    """An index that looks at the nearest first and filters afterwards finds none of the
-    few that are asked for.
-    """
+    """An index that filters only the nearest records finds none of these."""
     chance = random.Random(8)  # noqa: S311  the same points every time
     few = set(range(0, MANY, 200))
     near = [
@@ -131,8 +129,9 @@ async def test_a_narrow_filter_costs_no_hits(store: Store) -> None:
 @needs("semantic")
 @pytest.mark.asyncio
 async def test_vectors_of_other_dimensions_are_not_near_and_in_nobodys_way(store: Store) -> None:
-    """In one partition: longer ones are not compared by their beginning, shorter ones
-    not by what they lack.
+    """In one partition, longer vectors are not compared by their beginning.
+
+    Shorter ones are not compared by their missing dimensions.
     """
     await apply_all(
         store,
@@ -230,8 +229,9 @@ async def test_vectors_follow_every_write_at_once(store: Store) -> None:
 async def test_a_version_may_get_another_vector_also_of_other_dimensions_and_is_found_by_that_alone(
     store: Store,
 ) -> None:
-    """As vectors are made anew: whole, with a field, where the record is in the role
-    and the tier in which it was read.
+    """A rebuild of vectors writes the whole record with a changed field.
+
+    Its condition is the role and the tier in which the record was read.
     """
     await apply_all(
         store, put(_at(1, 1, 0)), put(_at(2, 1, 1)), put(_at(3, 1, 0, role=Role.REPLICA, tier="long"))

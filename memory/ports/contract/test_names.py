@@ -1,7 +1,7 @@
-"""Hostile names of tenants and scopes, under every method: each is held as it is and
-reached by itself alone, or refused.
+"""Hostile names of tenants and scopes, in every method.
 
-What reading makes of the partitions they name is in `test_isolation`.
+Each is kept exactly and reached by itself alone, or refused. `test_isolation` has the
+reads of the partitions that they name.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def _stands(
 
 
 def _whose(stored: Stored | None) -> object:
-    """Whose the record says it is."""
+    """Return the owner that the record names."""
     return stored.body.get("of") if isinstance(stored, Record) else stored
 
 
@@ -78,8 +78,9 @@ async def test_names_that_are_alike_are_held_apart(store: Store, family: str) ->
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of write: what it is for the n-th name, and what it leaves there. `before`
-    stands there already, under another version each.
+    """A kind of write: the write for the n-th name, and its result.
+
+    `before` is stored already, under another version each.
     """
 
     write: Callable[[int, Key, str], Write]
@@ -89,7 +90,7 @@ class _Kind:
 
 
 def _summary(stored: Stored | None) -> object:
-    """What a test can know of what stands there."""
+    """Return the facts that a test can know of a stored item."""
     match stored:
         case Record():
             return ("record", stored.version, stored.tier, stored.scope, dict(stored.body))
@@ -212,7 +213,7 @@ async def test_forgetting_partitions_leaves_every_twin(store: Store, family: str
 @pytest.mark.asyncio
 @cells("descending", [False, True], shared=True)
 async def test_pages_over_hostile_values_lose_and_repeat_nothing(store: Store, descending: bool) -> None:
-    """Also where only the id tells two records apart."""
+    """That holds also if only the id distinguishes two records."""
     values = {id_of(n): NAMES[n // 2] for n in range(len(NAMES))}
     await apply_all(store, *[put(record(n, fields={"type": NAMES[n // 2]})) for n in range(len(NAMES))])
     ids = sorted(values, key=lambda id_: (values[id_], id_), reverse=descending)
@@ -265,8 +266,9 @@ async def test_a_name_is_held_as_it_is_or_its_write_is_rejected(store: Store, fa
 
 
 async def _holds_or_finds_nothing(store: Store, place: Place, held: bool) -> None:
-    """What was refused is not found; to refuse the question too, as wrong input, is as
-    good.
+    """Check that refused data are not found.
+
+    The store may also refuse the question as invalid input.
     """
     key, scope = place
     asked = Query(SAMPLES, within(partition_of(key, scope)))

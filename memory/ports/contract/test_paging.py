@@ -1,5 +1,6 @@
-"""Order and pages: a total order, missing values at the low end, and cursors that lose
-and repeat nothing.
+"""Order and pages: a total order, and cursors that lose and repeat nothing.
+
+Missing values sort low.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ SORTED: list[str | None] = [None, "", "A", "B", "a", "ab", "é", "\uffff", "\U00
 
 
 async def _pages(store: Store, limit: int, **parts: Any) -> list[str]:
-    """The ids over all pages, each checked for its size."""
+    """Return the ids of all pages, and check each page's size."""
     query = Query(SAMPLES, parts.pop("where", within(HERE)), limit=limit, **parts)
     ids: list[str] = []
     while True:
@@ -68,7 +69,7 @@ def _sorted_ids(records: Sequence[Record], *order: Order) -> list[str]:
 
 
 def _mixed_records() -> list[Record]:
-    """Records full of ties and gaps, their ids in no relation to their values."""
+    """Return records with many ties and gaps, and ids unrelated to their values."""
     rows = []
     for n in range(36):
         fields = {
@@ -112,7 +113,7 @@ ORDERS: list[tuple[Order, ...]] = [
 @clause("query.all", "query.pages")
 @pytest.mark.asyncio
 async def test_without_an_order_records_come_by_id(store: Store) -> None:
-    """Fresh ids and derived ones together, by every one of their digits."""
+    """Fresh and derived ids are sorted together, by every digit."""
     rows = _mixed_records() + [
         replace(record(), key=Key(HERE.tenant, derived_id(HERE.tenant, HERE.scope, str(n))))
         for n in range(40)
@@ -197,7 +198,7 @@ async def test_a_cursor_still_works_when_its_record_is_gone(store: Store) -> Non
 @needs("order")
 @pytest.mark.asyncio
 async def test_a_cursor_goes_on_from_where_its_record_stood_when_that_has_moved(store: Store) -> None:
-    """Only the record that moved may come again, where it stands now."""
+    """Only the record that moved may come again, in its current place."""
     await apply_all(store, *[put(record(n)) for n in range(6)])
     order = (Order("updated_at"),)
     first = await store.query(Query(SAMPLES, within(HERE), order=order, limit=3))
@@ -308,7 +309,7 @@ async def test_only_the_asked_roles_are_found(store: Store) -> None:
 @pytest.mark.asyncio
 @cells("number", [1, 2, 5, 6])
 async def test_the_last_page_has_no_cursor_also_where_it_is_just_full(store: Store, number: int) -> None:
-    """The first page or a later one, of records and of what was left."""
+    """It is the first page or a later one, of records and of marks and tombstones."""
     everything: list[Query] = [Query(SAMPLES, within(HERE))]
     await apply_all(store, *[put(record(n)) for n in range(number)])
     if store.capabilities.conditional and store.capabilities.tenant_wide:

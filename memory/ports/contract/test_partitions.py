@@ -1,6 +1,4 @@
-"""Which partitions there are: each once with its generation, a page at a time, and none
-of another tenant.
-"""
+"""Partitions: each once with its generation, page by page, of one tenant only."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ ACME = Tenant("acme")
 
 
 async def _walk_pages(store: Store, where: Tenant | Everywhere, limit: int, prefix: str = "") -> Found:
-    """All pages, each but the last as long as its limit."""
+    """Return the rows of all pages; each but the last is as long as its limit."""
     found: Found = []
     cursor: str | None = None
     while True:
@@ -62,7 +60,7 @@ async def _all(store: Store, where: Tenant | Everywhere = ACME) -> Found:
 @needs("tenant_wide")
 @pytest.mark.asyncio
 async def test_a_partition_is_there_while_a_record_or_a_generation_is(store: Store) -> None:
-    """Of any collection and role; what was left of records is none."""
+    """Records of any collection and role count; marks and tombstones do not."""
     assert await _all(store, Everywhere()) == []
     other, third = Partition("acme", "org:a"), Partition("acme", "session:s")
     await apply_all(
@@ -100,7 +98,7 @@ async def test_a_partition_is_there_while_a_record_or_a_generation_is(store: Sto
 @needs("tenant_wide", "conditional")
 @pytest.mark.asyncio
 async def test_what_every_kind_of_write_leaves_is_seen(store: Store) -> None:
-    """A mark is no record, whatever it owes; forgotten is forgotten."""
+    """A mark is no record, with or without pending steps; a forgotten item is gone."""
     places = [Partition("acme", f"user:{n}") for n in range(5)]
     await apply_all(
         store,
@@ -138,7 +136,7 @@ async def test_what_every_kind_of_write_leaves_is_seen(store: Store) -> None:
 @pytest.mark.asyncio
 @cells("family", FAMILIES)
 async def test_partitions_that_are_alike_are_each_named_once(store: Store, family: str) -> None:
-    """In the order of their code points, with the generation of each, page by page."""
+    """They come in the order of code points, with their generations, page by page."""
     places = partitions(family)
     await apply_all(
         store,
@@ -159,7 +157,7 @@ async def test_partitions_that_are_alike_are_each_named_once(store: Store, famil
 @needs("tenant_wide")
 @pytest.mark.asyncio
 async def test_a_prefix_is_of_scopes_character_by_character(store: Store) -> None:
-    """Names beside a prefix, and behind all that begin with it, are not among them."""
+    """Names that sort beside the prefix, or behind all with it, are not included."""
     places = partitions("scopes") + [
         Partition("acme", scope)
         for scope in (

@@ -1,6 +1,4 @@
-"""Processes that share a store, in earnest: what stores of one process keep in common
-does not help them here.
-"""
+"""Real processes that share a store: state common to one process does not help."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ async def _another(harness: Harness, store: Store) -> AsyncIterator[Process]:
 
 
 async def _send_command(process: Process, what: str, number: int = 0) -> Any:
-    """What the other process sees when it has done what it is told."""
+    """Send a command to the other process and return its answer."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(f"{json.dumps([what, number])}\n".encode())

@@ -1,5 +1,6 @@
-"""What no store keeps is refused by name; what lies just inside is kept exactly. Both
-by one table: `memory.ports.contract.refusals`.
+"""Values that every store refuses by name, and values that it keeps exactly.
+
+The table is in `memory.ports.contract.refusals`.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ MIXED: dict[str, Any] = {
 
 
 def as_text(value: Any) -> str:
-    """JSON text tells apart what `==` takes for one: true and 1, 1 and 1.0."""
+    """Return JSON text, because `==` takes true for 1, and 1 for 1.0."""
     return json.dumps(value, sort_keys=True)
 
 
@@ -104,8 +105,9 @@ def _json_parts(record_: Record) -> list[Any]:
 
 
 async def _assert_rejected(store: Store, writes: Sequence[tuple[str, Write, str]]) -> None:
-    """Each of these is rejected by its name, three neighbours of each are applied, and
-    nothing stands that was not to.
+    """Check that each of these is rejected by its name and nothing else is.
+
+    Three neighbours of each are applied, and no other item is stored.
     """
     size = min((store.capabilities.max_batch or 400) // 4, 100)
     number = 1_000
@@ -135,7 +137,7 @@ def _is_refusal(what: str, write: Write, name: str, outcome: Outcome) -> None:
 @clause("refused.record", "refused.by-name", "apply.neighbours")
 @pytest.mark.asyncio
 async def test_what_no_store_keeps_is_rejected_by_name_and_its_neighbours_are_applied(store: Store) -> None:
-    """Where something stood, it stands as it stood."""
+    """A stored item stays as it was."""
     await apply_all(store, put(record(2, body={"stood": True})))
     before = await fetch_record(store, 2)
     rows = [
@@ -209,7 +211,7 @@ async def test_names_with_half_a_character_are_refused_in_every_kind_of_write(st
 
 
 def _to(key: Key) -> list[Write]:
-    """Every write that names no scope."""
+    """Return every write that names no scope."""
     return [
         Delete(SAMPLES, key, 5, Newer()),
         Release(SAMPLES, key, 1, "mid"),
@@ -286,7 +288,7 @@ ASKED_OF = [
     record(4, fields={"type": "\U0010ffff"}, tier="\U0010ffff\U0010ffff"),
     record(5, body={}),
 ]
-"""Something for each of the questions to find."""
+"""Records that each of the questions can find."""
 
 
 @clause("refused.questions", "filter.holds", "filter.prefix")
@@ -389,9 +391,7 @@ async def test_strange_but_lawful_contents_come_back_exactly(store: Store) -> No
 
 
 async def _left_exactly(store: Store) -> None:
-    """What stands where a record was keeps strange contents too, and moments as UTC to
-    the microsecond.
-    """
+    """Marks and tombstones keep unusual contents, and times in microseconds of UTC."""
     at = T0 + timedelta(microseconds=7)
     there = at.astimezone(timezone(timedelta(hours=5, minutes=45)))
     steps = (PendingStep(NUL, NUL, {NUL: [NUL, deep(MAX_DEPTH - 2)]}),)
@@ -470,8 +470,9 @@ async def test_json_comes_back_as_the_same_text_wherever_it_stands(store: Store)
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_json_is_the_same_text_after_an_annotation(store: Store) -> None:
-    """What is not settled is not touched, and neither is what was never spoken of:
-    nobody's reading and writing it anew shows.
+    """Steps that are not settled stay untouched, and so do other values.
+
+    No decoding and encoding by the store shows.
     """
     settled, kept = (
         PendingStep("done", "done", {"a": [], "b": {"c": 1, "d": 2}}),

@@ -1,5 +1,6 @@
-"""What goes in comes out: every collection, every type, hostile values, and no shared
-references either way.
+"""Round trips: every collection and type, and hostile values.
+
+Arguments and results share no references with the store.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ async def test_every_text_comes_back_unchanged_wherever_it_stands(store: Store) 
 @clause("content.exact", "bookkeeping.kept", "release.mark", "annotate.only")
 @pytest.mark.asyncio
 async def test_every_text_comes_back_unchanged_in_bookkeeping_too(store: Store) -> None:
-    """Tiers, runs and the kinds of steps, in records and in what stands where one was."""
+    """These are tiers, runs and step names, in records, marks and tombstones."""
     texts = [*TEXTS[:-1], "x" * 200]
     steps = [
         (
@@ -285,7 +286,7 @@ async def test_a_query_hands_out_the_same_records_as_a_get(store: Store) -> None
 @clause("get.order", "ttl.kinds")
 @pytest.mark.asyncio
 async def test_an_expired_record_is_hidden_by_readers_not_by_the_store(store: Store) -> None:
-    """A store that claims `ttl` forgets it some time after; until then it stands."""
+    """A store that claims `ttl` deletes it some time later; until then it exists."""
     soon = datetime.now(UTC) + timedelta(minutes=5)
     await apply_all(store, put(record(expires_at=soon)))
     assert (await fetch_record(store)).expires_at == soon

@@ -1,5 +1,6 @@
-"""A server that freezes or dies while its store is open: every call ends in time with
-an error of ours, and the same store works on afterwards.
+"""A server that freezes or dies while its store is open.
+
+Every call ends in time with an error of ours, and the same store works afterwards.
 """
 
 from __future__ import annotations
@@ -35,13 +36,11 @@ from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Purge, Raise
 
 Call = Callable[[Store], Coroutine[Any, Any, object]]
 HELD = (3, 4, 5, 6, 7, 8)
-"""The records that stand before the server fails; those in ELSEWHERE are for
-`delete_matching`.
-"""
+"""The records before the failure; those in ELSEWHERE are for `delete_matching`."""
 
 
 def _writes(store: Store) -> dict[str, list[Write]]:
-    """One of each kind, each for a key of its own, and a batch."""
+    """Return one write of each kind, each with a key of its own, and a batch."""
     writes: dict[str, list[Write]] = {
         "put": [put(record(1, version=2, body={"n": "new"}))],
         "a batch": [put(record(n, version=2, body={"n": "new"})) for n in range(10, 20)],
@@ -62,9 +61,7 @@ def _writes(store: Store) -> dict[str, list[Write]]:
 
 
 def _calls(store: Store) -> dict[str, Call]:
-    """Every method that raises when the server does not answer, with what the store
-    claims.
-    """
+    """Return the claimed methods that raise if the server does not answer."""
 
     def apply_call(some: list[Write], together: bool = False) -> Call:
         return lambda s: s.apply(some, together=together)
@@ -93,9 +90,7 @@ def _calls(store: Store) -> dict[str, Call]:
 
 @asynccontextmanager
 async def _open_with_short_timeouts(harness: Harness, store: Store) -> AsyncIterator[Store]:
-    """A store with short timeouts and warm connections, and the records that `_calls`
-    are about.
-    """
+    """Return a store with short timeouts, connections and the data of `_calls`."""
     roles = {8: Role.CACHED}
     standing = [
         record(n, body={"n": "old"}, role=roles.get(n, Role.HOME), texts={"content": "lantern"}) for n in HELD
@@ -113,9 +108,7 @@ async def _open_with_short_timeouts(harness: Harness, store: Store) -> AsyncIter
 
 
 async def _patiently(harness: Harness, call: Callable[[], Awaitable[object]]) -> None:
-    """Again, where a busy machine was too slow for a store in a hurry, or a connection
-    turned out dead.
-    """
+    """Repeat a call that failed on a slow machine or a dead connection."""
     deadline = asyncio.get_running_loop().time() + 2 * harness.patience.total_seconds()
     while True:
         try:
@@ -149,9 +142,7 @@ FAILURES = {"frozen": _freeze, "dead": _take_away}
 
 
 async def _in_time(harness: Harness, what: str, call: Awaitable[object]) -> object:
-    """What the call returns or raises; to go on longer than the harness's patience is a
-    failure.
-    """
+    """Return the call's result or error; fail if it exceeds `patience`."""
     asked = asyncio.ensure_future(call)
     await asyncio.wait([asked], timeout=harness.patience.total_seconds())
     if not asked.done():
@@ -177,8 +168,10 @@ async def _all_unavailable(
 
 
 async def _unavailable(harness: Harness, store: Store) -> None:
-    """Every method of an open store, all at once and so on live connections as far as
-    there are; and again, on what is left of those.
+    """Check that every method of an open store reports the failure.
+
+    All run at once, on open connections as far as there are any. They run again on the
+    remaining connections.
     """
     for turn in ("first", "second"):
         await _all_unavailable(
@@ -194,8 +187,9 @@ async def _unavailable(harness: Harness, store: Store) -> None:
 
 
 async def _works_again(harness: Harness, store: Store) -> None:
-    """Without being built or opened anew. Connections that died are found out by a call
-    each, so the first few may still fail.
+    """Check that the store works, without being rebuilt or reopened.
+
+    A call is needed to detect each dead connection, so the first few may still fail.
     """
 
     async def works() -> None:
@@ -229,9 +223,7 @@ async def test_every_call_to_a_server_that_does_not_answer_ends_in_time_and_the_
 
 
 async def _is_whole(store: Store) -> None:
-    """A write that was answered with an error is unknown: it happened or not, as a
-    whole.
-    """
+    """Check a write that ended with an error: it happened as a whole or not at all."""
     numbers = (*range(1, 9), *range(10, 25))
     stands = dict(zip(numbers, await store.get(SAMPLES, [key_of(n) for n in numbers]), strict=True))
     old = {
@@ -303,8 +295,9 @@ async def test_a_store_that_could_not_be_opened_in_time_can_be_opened_later(
 async def _write_on(
     store: Store, worker: int, stop: asyncio.Event, acknowledged: dict[int, Record], swinging: asyncio.Event
 ) -> None:
-    """One record after the other, until told to stop, or the server fails. Says when
-    many were written.
+    """Write one record after the other until told to stop or the server fails.
+
+    It signals when many were written.
     """
     for n in range(1000 * worker, 1000 * worker + 1000):
         wrote = record(n, version=5, body={"n": n, "said": "x" * 200})

@@ -1,6 +1,4 @@
-"""Nothing is shared: what was handed in or out can be changed by its holder, and
-nothing stored changes.
-"""
+"""Nothing is shared: changing an argument or a result changes nothing stored."""
 
 from __future__ import annotations
 
@@ -33,8 +31,9 @@ from memory.ports.writes import Absent, Newer
 
 
 def _change(value: Any) -> None:
-    """Change everything that can be reached from here and lets itself be changed; to
-    refuse is as good.
+    """Change every mutable object that is reachable from here.
+
+    The object may also refuse.
     """
     if isinstance(value, Mapping):
         for inner in list(value.values()):
@@ -56,7 +55,7 @@ def _change_all(standing: object) -> None:
 
 
 def _mutable_parts() -> dict[str, Any]:
-    """Parts that can be changed, new ones each time."""
+    """Return new mutable parts of a record each time."""
     return {
         "body": {"list": [1, {"k": [2]}], "dict": {"k": {"l": []}}},
         "fields": {"type": "a", "tags": ("x",)},
@@ -105,7 +104,7 @@ async def test_nothing_that_was_handed_out_leads_back_into_the_store(store: Stor
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_nothing_that_was_handed_in_leads_into_the_store(store: Store) -> None:
-    """Of every kind of write; what a conflict was handed is not kept either."""
+    """It covers every kind of write; the item of a conflict is not kept either."""
     handed = [_mutable_parts() for _ in range(6)]
     note = _mutable_parts()["body"]
     keys = ["a"]

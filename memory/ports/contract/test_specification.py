@@ -1,5 +1,6 @@
-"""The same random work on this store and on the one in memory, which is the
-specification: the same outcomes, records, pages and hits.
+"""The same random work on this store and on the specification, the store in memory.
+
+The outcomes, records, pages and hits are equal.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ KEYS = [Key(tenant, id_) for tenant in sorted({place.tenant for place in PLACES}
 
 @pytest_asyncio.fixture
 async def specification() -> AsyncIterator[Store]:
-    """The store in memory, found by its scheme as any other is."""
+    """Provide the store in memory, found by its scheme like any other."""
     (point,) = entry_points(group="memory.adapters", name="memory")
     made: Store = point.load().build("specification", "memory://", {})
     await made.open(DECLARED)
@@ -47,7 +48,7 @@ async def _apply_in_batches(store: Store, writes: Sequence[Write], size: int) ->
 
 
 async def _work(harness: Harness, work: RandomWork, store: Store, specification: Store, count: int) -> None:
-    """The same writes on both, with the same outcomes."""
+    """Apply the same writes to both, and compare the outcomes."""
     writes = [work.write() if harness.revives else upward(work.write()) for _ in range(count)]
     size = min(store.capabilities.max_batch or count, work.chance.choice((1, 7, count)))
     ours, theirs = (
@@ -59,8 +60,10 @@ async def _work(harness: Harness, work: RandomWork, store: Store, specification:
 
 
 async def _pages(store: Store, query: Query) -> list[Page]:
-    """Every page. Of one tenant they are the same on every store, cursors too; where
-    records of several tenants tie, stores cut where they like.
+    """Return every page.
+
+    For one tenant, pages and cursors are the same on every store. Where records of
+    several tenants tie, stores may split pages anywhere.
     """
     pages: list[Page] = []
     while True:
@@ -107,7 +110,7 @@ async def test_random_work_has_the_outcomes_and_answers_of_the_specification(
 
 
 async def _searchable(harness: Harness, work: RandomWork, store: Store, specification: Store) -> None:
-    """Written in two turns with a search between, so that some of it was indexed anew."""
+    """Write records in two parts with a search between, so some are indexed anew."""
     for _ in range(2):
         await _work(harness, work, store, specification, 100)
         if store.capabilities.lexical:
@@ -121,8 +124,9 @@ async def _searchable(harness: Harness, work: RandomWork, store: Store, specific
 async def test_words_find_the_records_that_the_specification_finds(
     harness: Harness, store: Store, specification: Store, seed: int
 ) -> None:
-    """All of them, of however little weight; best first, and with the same scores where
-    the harness says so.
+    """All of them are found, even of little weight, and best first.
+
+    The scores are equal too if the harness says so.
     """
     work = RandomWork(100 + seed, store.capabilities)
     await _searchable(harness, work, store, specification)
@@ -148,7 +152,7 @@ async def test_words_find_the_records_that_the_specification_finds(
 async def test_the_nearest_are_those_of_the_specification_with_the_same_cosines(
     harness: Harness, store: Store, specification: Store, seed: int
 ) -> None:
-    """Where the search is exact; an approximate one finds its share of them."""
+    """That holds for an exact search; an approximate one finds its share of them."""
     work = RandomWork(200 + seed, store.capabilities)
     await _searchable(harness, work, store, specification)
     for _ in range(30):

@@ -1,5 +1,6 @@
-"""What a store derives and remembers follows its records: scores, sizes and what is
-found are those of a store that never held anything else.
+"""Derived data follow the records: scores, sizes and results.
+
+They equal those of a store that never held anything else.
 """
 
 from __future__ import annotations
@@ -37,9 +38,7 @@ def _kept_record(n: int, at: Partition) -> Record:
 
 
 def _gone_record(n: int, at: Partition, **parts: Any) -> Record:
-    """Long, and full of the words that are asked for: what it leaves behind shows in
-    every score.
-    """
+    """Return a long record with many searched words, which would affect every score."""
     return record(
         n, at, texts={"title": "harbour", "content": LONG * (n - 8)}, fields={"type": "gone"}, **parts
     )
@@ -48,9 +47,7 @@ def _gone_record(n: int, at: Partition, **parts: Any) -> Record:
 async def _scores(
     store: Store, at: Where, whose: Sequence[Partition], text: str = "lantern harbour"
 ) -> dict[tuple[int, str], float]:
-    """By number, and by place in what was asked, so that they compare with those of
-    other places.
-    """
+    """Return the scores by number and place, comparable with those of other places."""
     numbers = {key_of(n, p): (n, str(place)) for place, p in enumerate(whose) for n in (*KEPT, *GONE)}
     return {numbers[hit.head.key]: hit.score for hit in await search_hits(store, text, at)}
 
@@ -76,7 +73,7 @@ async def _purge(store: Store) -> None:
 
 
 async def _silence_and_delete(store: Store) -> None:
-    """They have no words any more, and are not there to be counted either."""
+    """Remove the texts of some records and delete others, so that none count."""
     await apply_all(
         store, *[put(record(n, version=2), Newer()) for n in GONE], *[delete(n, at=HERE) for n in GONE]
     )
@@ -135,7 +132,7 @@ async def test_scores_are_those_of_a_partition_that_never_held_what_is_gone(
 @needs("lexical", "tenant_statistics")
 @pytest.mark.asyncio
 async def test_several_partitions_have_the_statistics_of_one_that_holds_all_of_theirs(store: Store) -> None:
-    """Also where one of them holds most; and a tenant those of all its partitions."""
+    """One may hold most records; a tenant has the statistics of all partitions."""
     one, two, tenant = HERE, Partition(HERE.tenant, "user:two"), Partition("umbrella", "user:all")
     all_there = [replace(_kept_record(n, tenant)) for n in KEPT] + [_gone_record(n, tenant) for n in GONE]
     await apply_all(
@@ -157,8 +154,10 @@ async def test_several_partitions_have_the_statistics_of_one_that_holds_all_of_t
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_sizes_follow_every_kind_of_write(store: Store) -> None:
-    """Of what is there, and of nothing else: near enough that what grew, shrank or went
-    shows. In bytes: these characters take three each.
+    """Sizes are those of the stored records alone, in bytes.
+
+    They are near enough to show growth, shrinking and deletion. These characters take
+    three bytes each.
     """
 
     async def check_size(expected: int, records: int) -> None:

@@ -1,4 +1,4 @@
-"""Upkeep: an audit of what is derived, room given back, partitions that hold nothing."""
+"""Upkeep: audits of derived data, vacuum, and idle partitions."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ PLACES = (HERE, ELSEWHERE, FOREIGN, EMPTY)
 
 
 async def _busy(store: Store) -> None:
-    """Records that came, changed, were found, moved on and went, in several
-    collections.
-    """
+    """Write, change, find, move and delete records in several collections."""
     for version in range(1, 5):
         await apply_all(
             store,
@@ -80,7 +78,7 @@ async def _busy(store: Store) -> None:
 
 
 async def _snapshot(store: Store) -> dict[str, Any]:
-    """All that stands, and what it is found by."""
+    """Return all stored items, and the data that finds them."""
     keys = [key_of(n) for n in range(60)] + [key_of(1, ELSEWHERE)]
     seen: dict[str, Any] = {c.name: await store.get(c, keys) for c in (SAMPLES, MORE_SAMPLES, PLAIN)}
     seen["generations"] = [(await one(store, RaiseGeneration(p, 0))).number for p in PLACES]
@@ -116,9 +114,7 @@ async def test_an_audit_of_a_healthy_store_finds_nothing_and_changes_nothing(sto
 @clause("upkeep.audit")
 @pytest.mark.asyncio
 async def test_an_audit_misses_nothing_of_records_that_have_nothing_to_be_found_by(store: Store) -> None:
-    """No texts, empty ones, ones of no word, stopwords alone, words alike; a vector
-    alone, and none.
-    """
+    """They have no text, an empty one, stopwords, equal words, or only a vector."""
     texts = [
         {},
         {"content": ""},
@@ -148,9 +144,7 @@ async def test_an_audit_misses_nothing_of_records_that_have_nothing_to_be_found_
 @needs_derived_damage
 @pytest.mark.asyncio
 async def test_an_audit_tells_of_damage_and_a_repair_undoes_it(harness: Harness, store: Store) -> None:
-    """The records are as they were all the while: what is derived is never the only
-    copy of anything.
-    """
+    """The records stay unchanged: derived data are never the only copy of anything."""
     await _busy(store)
     before = await _snapshot(store)
     again = await harness.reopen(store)
@@ -192,8 +186,9 @@ async def test_a_vacuum_changes_nothing_that_can_be_asked(store: Store) -> None:
 @pytest.mark.asyncio
 @cells("upkeep", ["audit", "repair", "vacuum"])
 async def test_upkeep_keeps_what_is_past_its_time(store: Store, upkeep: str) -> None:
-    """Readers hide it, and forgetting is not for upkeep: a step is owed, a reader may
-    still ask.
+    """Readers hide expired items, and upkeep does not delete them.
+
+    A step may be pending, and a reader may still ask.
     """
     past, owed = datetime(2001, 1, 1, tzinfo=UTC), (PendingStep("k", "k"),)
     await apply_all(
@@ -213,7 +208,7 @@ async def test_upkeep_keeps_what_is_past_its_time(store: Store, upkeep: str) -> 
 @clause("upkeep.audit", "upkeep.vacuum", "life.at-once")
 @pytest.mark.asyncio
 async def test_an_audit_beside_writers_takes_their_writes_for_no_damage(store: Store) -> None:
-    """Nor does a vacuum lose one."""
+    """A vacuum loses none of the writes either."""
 
     async def write(n: int) -> None:
         for version in range(1, 6):
@@ -303,9 +298,7 @@ async def test_what_one_client_forgot_another_does_not_remember(harness: Harness
 @clause("upkeep.idle")
 @pytest.mark.asyncio
 async def test_a_partition_is_idle_exactly_where_nothing_stands_in_it(store: Store) -> None:
-    """One whose last record left a tombstone may be held back; one that holds anything
-    else is.
-    """
+    """A partition with only a tombstone may be held back or listed."""
     assert await store.idle_partitions() == []
     await apply_all(store, *[RaiseGeneration(p, n) for n, p in enumerate(PLACES, start=3)])
     await apply_all(store, put(record(1)), put(record(1, ELSEWHERE), collection=PLAIN))
@@ -345,8 +338,9 @@ async def test_only_an_idle_partition_at_its_generation_is_forgotten(store: Stor
 @needs("conditional")
 @pytest.mark.asyncio
 async def test_what_is_idle_no_longer_when_it_shall_be_forgotten_is_kept(store: Store) -> None:
-    """A call that comes between the list and the forgetting makes it another partition:
-    by a record, or by its generation.
+    """A call between the list and the removal changes the partition.
+
+    It adds a record, or raises the generation.
     """
     await apply_all(store, RaiseGeneration(HERE, 3), RaiseGeneration(ELSEWHERE, 3))
     idle = await store.idle_partitions()

@@ -1,6 +1,4 @@
-"""Over ten thousand records: no answer is cut off where an engine, a driver or a
-portion ends.
-"""
+"""Over ten thousand records: no engine, driver or portion truncates an answer."""
 
 from __future__ import annotations
 
@@ -66,7 +64,7 @@ async def _fill(store: Store, many: int) -> None:
 
 
 def _version(n: int) -> int:
-    """Of one in two hundred it is above that of the tombstones to come."""
+    """Return a version; one in two hundred is above that of the later tombstones."""
     return 70 if n % 200 == 199 else 1
 
 
@@ -77,7 +75,7 @@ def _ids(records: tuple[object, ...]) -> list[str]:
 @clause("get.order", "query.all", "query.pages", "count.exact", "search.limit", "erase.all", "everywhere.all")
 @pytest.mark.asyncio
 async def test_answers_over_ten_thousand_records_are_whole(harness: Harness, store: Store) -> None:
-    """One test: to fill a store takes longest."""
+    """It is one test, because filling a store takes longest."""
     many = min(harness.many, harness.depth.many)
     ids = [id_of(n) for n in range(many)]
     await _fill(store, many)

@@ -1,4 +1,4 @@
-"""Search by words: what is one word, what ranks first, and that no text is ever syntax."""
+"""Search by words: word boundaries, ranking, and text that is never syntax."""
 
 from __future__ import annotations
 
@@ -235,9 +235,7 @@ async def test_part_of_a_word_finds_nothing(store: Store) -> None:
 @needs("lexical")
 @pytest.mark.asyncio
 async def test_a_run_of_letters_of_any_length_is_one_word(store: Store) -> None:
-    """Also one that a stemmer would take long over: its time grows with the square of
-    such a word's length.
-    """
+    """A stemmer's time grows with the square of a word's length."""
     await apply_all(store, put(text(1, "y" * 100_000)), put(text(2, "y" * 99_999)))
     assert await hit_ids(store, "y" * 100_000) == {id_of(1)}
 
