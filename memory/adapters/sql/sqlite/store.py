@@ -1,5 +1,6 @@
-"""The store: each public call is one hop into the driver's thread, where one coroutine
-that waits for nothing does the work in one transaction.
+"""The SQLite store: each public call is one hop into the driver's thread.
+
+There one coroutine, which never waits, does the work in one transaction.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
         return [await self._get_alone(collection, key) for key in keys]
 
     async def _get_alone(self, collection: Collection, key: Key) -> Stored | None:
-        """One key of a damaged file: the damage may be elsewhere."""
+        """Read one key of a damaged file: the damage may be elsewhere."""
         try:
             answers, _ = await self._with(
                 lambda session: reading.get(session, table_of(session, collection), [key])
