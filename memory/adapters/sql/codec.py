@@ -156,7 +156,7 @@ class Codec:
     # -- what is told without the checksum ---------------------------------------------
 
     def key(self, values: Sequence[Any]) -> Key:
-        """The key of columns that may be damaged there too."""
+        """Return the key from columns that may be damaged there too."""
         return Key(_leniently(self._shown, values[0]), _leniently(self._id, values[1]))
 
     def version(self, values: Sequence[Any]) -> int:
@@ -167,8 +167,9 @@ class Codec:
         return _leniently(self._shown, values[2]) == CORRUPT
 
     def decoder(self, kind: str) -> Callable[[Any], FieldValue] | None:
-        """From a column of this type to the value of a field; None where the column
-        holds it itself.
+        """Return a function from a column's value of this type to the field's value.
+
+        Returns None where the column holds the field's value itself.
         """
         read, made = self.types[kind].read if kind in self.types else None, _MADE.get(kind)
         return (lambda value: made(read(value))) if read and made else read or made
@@ -198,8 +199,9 @@ _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def tag_token(tag: str) -> str:
-    """A tag as it stands in its column: on a line of its own. Inside a tag line breaks
-    and quotes are escaped, so nothing else reads like it.
+    """Return a tag as its column holds it: on a line of its own.
+
+    Line breaks and quotes inside a tag are escaped, so nothing else reads like it.
     """
     return "\n" + _to_json(tag)
 

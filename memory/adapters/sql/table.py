@@ -73,7 +73,7 @@ class Table(ABC, Generic[C]):
     def walks(self, query: Query, partitions: Sequence[int]) -> bool:
         """Whether an index returns the answers in order, so that a page walks along it.
 
-        An index does so for one partition by creation, whatever the filter. For a
+        An index does so for one partition by creation, with any filter. For a
         tenant it does so by a required field, unless an index on another field finds
         the rows.
         """
