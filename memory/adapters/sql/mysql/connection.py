@@ -23,8 +23,8 @@ from memory.domain.errors import ConfigError
 
 SQL_MODE = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 SORTED_BYTES = 65_536
-"""The number of bytes of a text that decide its order; the servers' default is 1,024."""
-"""The number of bytes of a text that decide its order; the default is 1,024."""
+"""The number of bytes of a text that decide its order (servers' default: 1,024)."""
+_GOODBYE = 2.0
 """The seconds that a connection may take to close in good order."""
 
 
