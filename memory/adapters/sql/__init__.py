@@ -1,10 +1,13 @@
-"""SQL databases: what their dialects share. Each dialect is an adapter in a folder of
-its own; `server` is shared by those reached over a network.
+"""SQL databases: the code that their dialects share.
 
-A row is laid out in `codec`; what is asked becomes a shape in `shapes`, a shape a
-condition in `conditions`, conditions a statement in `questions`; `reading` asks it,
-through the dialect's `table` and `partitions`, on whatever `store` hands it as a
-connection. What a write comes to is decided in `memory.ports.write_decision`. Nothing here
-asks which dialect it is for, or waits for anything but a connection: on SQLite that
-never lets it wait.
+Each dialect is an adapter in a folder of its own. `server` holds the code that the
+dialects reached over a network share.
+
+`codec` lays out a row. `shapes` turns a query into a shape, `conditions` a shape into a
+condition, and `questions` conditions into a statement. `reading` runs the statement
+through the dialect's `table` and `partitions`, on the connection that `store` passes.
+`memory.ports.write_decision` decides the outcome of a write.
+
+Nothing here asks for its dialect, or awaits anything but a connection. On SQLite a
+connection never lets it wait.
 """

@@ -1,10 +1,11 @@
-"""Rows in columns: the one codec of every dialect of SQL. What a dialect binds and
-reads in its own way is said by a small table of types.
+"""The codec of every SQL dialect: it lays out rows in columns.
 
-A table has a column for each part of a `RecordLine`, in the order of `Codec.columns`, and
-behind these its checksum and what is derived: `words`, as `memory.ports.lexical` packs
-them, and `bytes`, the size of the content. Moments are microseconds since 1970, truth
-is 0 or 1, JSON is text.
+Each dialect describes how it binds and reads values in a small table of types.
+
+A table has a column for each part of a `RecordLine`, in the order of `Codec.columns`.
+Behind these come its checksum and two derived columns. `words` is packed by
+`memory.ports.lexical`; `bytes` is the size of the content. Times are microseconds since
+1970, booleans 0 or 1, JSON is text.
 """
 
 from __future__ import annotations
@@ -20,9 +21,7 @@ from memory.ports.record import FieldValue, Key
 from memory.ports.rows import CORRUPT, Row, cached_moment, checksum, size_of
 
 ID, TAG = "id", "tag"
-"""What a table of types may name beside the types of fields: a record's id, and the one
-tag that is looked for.
-"""
+"""Names in a table of types beside field types: a record's id, and a searched tag."""
 
 SYSTEM: tuple[tuple[str, str, bool], ...] = (
     ("tenant", "tenant", False),
@@ -46,30 +45,29 @@ SYSTEM: tuple[tuple[str, str, bool], ...] = (
     ("note", FieldType.TEXT, True),
     ("body", FieldType.TEXT, True),
 )
-"""The columns of a row's own parts in the order of `RecordLine`: for each its name, what it
-holds, and whether it may be NULL.
+"""The columns of a row's own parts in the order of `RecordLine`.
+
+Each has its name, its type, and whether it may be NULL.
 """
 DERIVED = ("words", "bytes")
 UNREAD = b""
-"""Of a row that was read without its words: whoever writes it back leaves them as they
-are.
-"""
+"""The words of a row that was read without them: writing it back keeps its words."""
 
 _TEXTS = frozenset({"tenant", "word", "scope", FieldType.TEXT})
 
 
 class TypeCodec(NamedTuple):
-    """How a dialect binds and reads the values of one type; never asked about what is
-    missing.
-    """
+    """How a dialect binds and reads the values of one type; it never gets None."""
 
     bind: Callable[[Any], Any]
     read: Callable[[Any], Any]
 
 
 TypeTable: TypeAlias = Mapping[str, TypeCodec]
-"""By `FieldType`, `ID` and `TAG`. What is not named is bound and read as the row has
-it: texts, integers, floats, bytes.
+"""Codecs by `FieldType`, `ID` and `TAG`.
+
+Types without an entry are bound and read as the row has them: texts, integers, floats,
+bytes.
 """
 
 
@@ -77,7 +75,9 @@ class Codec:
     """The rows of one collection in the columns of one dialect."""
 
     def __init__(self, collection: Collection, types: TypeTable, stored: Collection | None = None) -> None:
-        """`stored` is the collection as its table is, where that lacks fields and may
+        """Lay out the rows of `collection`.
+
+        `stored` is the collection as its table is, where the table lacks fields and may
         not be changed: no row has them.
         """
         self.collection, self.stored = collection, stored or collection
@@ -87,7 +87,7 @@ class Codec:
         kinds |= {"vector": FieldType.BYTES} if collection.vector else {}
         kinds |= {field_column(field.name): field.type for field in self.stored.fields}
         self.columns = (*kinds, checksum_column(self.stored))
-        """The columns that say what a row says, the checksum last."""
+        """The columns that hold a row's contents, the checksum last."""
         self.at = {name: i for i, name in enumerate(self.columns)}
         coded = [(i, types[kind]) for i, kind in enumerate(map(_type_of, kinds.values())) if kind in types]
         self._bind = [(i, coding.bind) for i, coding in coded]
@@ -105,8 +105,9 @@ class Codec:
         self._unread = UNREAD if collection.texts else None
 
     def values(self, row: Row, partition: int | None = None) -> list[Any]:
-        """What the columns take: `columns` and behind them `DERIVED`. The checksum is
-        also over the number of its partition, if a row has one.
+        """Return the values of `columns`, followed by those of `DERIVED`.
+
+        If the row has a partition, the checksum also covers the partition's number.
         """
         texts, fields = row.texts, row.fields
         values = [*row[: len(SYSTEM)], *map(texts.get, self._texts)]
@@ -120,8 +121,9 @@ class Codec:
         return values
 
     def read(self, values: Sequence[Any], partition: int | None = None) -> tuple[Row, str]:
-        """The row of these columns, and what is wrong with it: nothing, as a rule. With
-        a problem the row tells its key and version at most.
+        """Return the row of these columns and its problem, which is empty as a rule.
+
+        With a problem, the row has at most its key and version.
         """
         first_text, vector, first_field = self._first
         try:
@@ -154,7 +156,7 @@ class Codec:
     # -- what is told without the checksum ---------------------------------------------
 
     def key(self, values: Sequence[Any]) -> Key:
-        """The key of columns that may be damaged there too."""
+        """Return the key from columns that may be damaged there too."""
         return Key(_leniently(self._shown, values[0]), _leniently(self._id, values[1]))
 
     def version(self, values: Sequence[Any]) -> int:
@@ -165,8 +167,9 @@ class Codec:
         return _leniently(self._shown, values[2]) == CORRUPT
 
     def decoder(self, kind: str) -> Callable[[Any], FieldValue] | None:
-        """From a column of this type to the value of a field; None where the column
-        holds it itself.
+        """Return a function from a column's value of this type to the field's value.
+
+        Returns None where the column holds the field's value itself.
         """
         read, made = self.types[kind].read if kind in self.types else None, _MADE.get(kind)
         return (lambda value: made(read(value))) if read and made else read or made
@@ -196,8 +199,9 @@ _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def tag_token(tag: str) -> str:
-    """A tag as it stands in its column: on a line of its own. Inside a tag line breaks
-    and quotes are escaped, so nothing else reads like it.
+    """Return a tag as its column holds it: on a line of its own.
+
+    Line breaks and quotes inside a tag are escaped, so nothing else reads like it.
     """
     return "\n" + _to_json(tag)
 

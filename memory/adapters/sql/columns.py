@@ -1,5 +1,6 @@
-"""The names of columns: a collection's fields and text parts beside the adapter's own,
-the same on every dialect.
+"""The names of columns, the same on every dialect.
+
+They cover a collection's fields and text parts, and the adapter's own columns.
 """
 
 from __future__ import annotations
@@ -52,46 +53,48 @@ RESERVED = frozenset(
         ),
     }
 )
-"""What the adapter's own columns are called on one dialect or another."""
+"""The names of the adapter's own columns in any of the dialects."""
 _CHECKSUM = "checksum_"
 REQUIRED = "required"
-"""In the `info` of a table: the fields that every record has."""
+"""A key in the `info` of a table: the fields that every record has."""
 PARTITIONS = "partitions"
-"""In the `info` of a table: the name of the table of partitions."""
+"""A key in the `info` of a table: the name of the table of partitions."""
 
 
 def field_column(name: str) -> str:
-    """The column of a declared field: its name, unless the adapter has a column of that
-    name.
+    """Return the column of a declared field.
+
+    It has the field's name, unless the adapter has a column of that name.
     """
     return f"field_{name}" if name in RESERVED or name.startswith(_CHECKSUM) else name
 
 
 def column_of(name: str) -> str:
-    """The column of a system field or a declared one."""
+    """Return the column of a system field or a declared one."""
     return "owed" if name == "owing" else name if name in SYSTEM_TYPES else field_column(name)
 
 
 def checksum_column(collection: Collection) -> str:
-    """The checksum's column says over how many fields it is: where a table is given
-    more it is renamed.
+    """Return the checksum's column; its name contains the number of covered fields.
 
-    Every statement that reads or writes a whole row names it. So one of a store that
-    was opened before fails, instead of taking a row with a field it does not know for
-    damaged, or leaving that field as it was beside new content; the store then looks
-    again at what the table is (`declared`).
+    A table that gets more fields has its checksum column renamed. Every statement that
+    reads or writes a whole row names this column. So such a statement fails in a store
+    that was opened before the change, and the store looks at the table again
+    (`declared`). Otherwise the store would take a row with an unknown field for
+    damaged, or leave that field unchanged beside new content.
     """
     return f"{_CHECKSUM}{len(collection.fields)}"
 
 
 def indexes(collection: Collection) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """The indexes that a collection declares: for each its label, its columns, and the
-    column that those rows have which are in it, where a dialect has indexes of some
-    rows. Text is in them by its beginning only, where a dialect's keys are short.
+    """Yield the label, columns and marker column of each declared index.
 
-    They are led by the tenant: ends of relations are looked for in a whole tenant, and
-    sessions, each in a partition of its own, are listed in the order of a required
-    field.
+    Rows in the index have a value in the marker column, where a dialect has partial
+    indexes. Where a dialect's keys are short, an index has only the beginning of a
+    text.
+
+    The tenant leads each index. Ends of relations are searched in a whole tenant.
+    Sessions, each in its own partition, are listed in the order of a required field.
     """
     in_order = ordering(collection)
     for field in collection.fields:
@@ -108,7 +111,7 @@ def indexes(collection: Collection) -> Iterator[tuple[str, tuple[str, ...], str]
 
 
 def ordering(collection: Collection) -> frozenset[str]:
-    """The fields in whose order an index brings all records of a tenant."""
+    """Return the fields in whose order an index returns all records of a tenant."""
     numbers = (FieldType.INTEGER, FieldType.REAL, FieldType.TIME)
     return frozenset(
         [*collection.orders, *[f.name for f in collection.fields if f.required and f.type in numbers]]
@@ -116,9 +119,7 @@ def ordering(collection: Collection) -> frozenset[str]:
 
 
 def keyed_fields(collection: Collection) -> frozenset[str]:
-    """The fields by which an index finds what is asked for, where the tenant is asked
-    for too.
-    """
+    """Return the fields with an index that finds rows in a query with a tenant."""
     single = [f.name for f in collection.fields if f.indexed and f.type is not FieldType.TAGS]
     return collection.leading.union(single)
 

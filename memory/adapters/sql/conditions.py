@@ -1,8 +1,8 @@
-"""Shapes as SQL expressions. Every value is bound; every comparison is true or false,
-never NULL.
+"""Shapes as SQL expressions.
 
-Text compares by its bytes in UTF-8, which is by code point. Tags compare as a whole by
-the text of their column.
+Every value is bound. Every comparison is true or false, never NULL. Text compares by
+its bytes in UTF-8, which is by code point. Tags compare as a whole by the text of their
+column.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from memory.ports.rows import RECORD
 
 SqlCondition = sa.ColumnElement[bool]
 SortKey = tuple[sa.ColumnElement[Any], str, bool, sa.BindParameter[Any] | None]
-"""A column, its field's name, whether it descends, and its value in the row that a page
-ended with.
+"""A column, its field's name, whether it descends, and its value in the last row.
+
+The last row is the one that ended the previous page.
 """
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -43,22 +44,22 @@ _TYPES: dict[str, sa.types.TypeEngine[Any]] = {
 
 
 _SIDE_BY_SIDE = 100
-"""So many conditions are joined in one run: SQLite takes expressions of a depth of
-1,000, and each more in a run is one deeper.
+"""The number of conditions joined in one run.
+
+SQLite allows expressions of a depth of 1,000; each further condition in a run adds one
+level.
 """
 
 
 class _Brackets(Grouping[bool]):
-    """Brackets that SQLAlchemy does not dissolve in a run of the same operator around
-    them.
-    """
+    """Brackets that SQLAlchemy keeps inside a run of the same operator."""
 
     inherit_cache = True
     operator = None
 
 
 def _shallow(join: Callable[..., SqlCondition], parts: Sequence[SqlCondition]) -> Sequence[SqlCondition]:
-    """The conditions, in brackets by the hundred where they are many."""
+    """Return the conditions, in brackets by the hundred where there are many."""
     while len(parts) > _SIDE_BY_SIDE:
         parts = [
             _Brackets(join(*parts[at : at + _SIDE_BY_SIDE])) for at in range(0, len(parts), _SIDE_BY_SIDE)
@@ -67,17 +68,18 @@ def _shallow(join: Callable[..., SqlCondition], parts: Sequence[SqlCondition]) -
 
 
 def is_ours(name: str) -> bool:
-    """Whether a bound parameter is one of `Conditions.value`, of the name v and its
-    place; dialects add some of their own.
+    """Whether a bound parameter is one of `Conditions.value`.
+
+    Their names are v and their position; dialects add parameters of their own.
     """
     return name[:1] == "v" and name[1:].isdigit()
 
 
 class Conditions:
-    """Builds the conditions of one statement. Shapes are to be given in the order in
-    which their values were added.
+    """Builds the conditions of one statement.
 
-    Where dialects differ this says it as SQLite does; another dialect overrides that.
+    Pass shapes in the order in which their values were added. This class writes
+    SQLite's form where dialects differ; another dialect overrides that.
     """
 
     types: ClassVar[dict[str, sa.types.TypeEngine[Any]]] = _TYPES
@@ -89,7 +91,7 @@ class Conditions:
         self._type = table.c.row_type
 
     def value(self, code: str) -> sa.BindParameter[Any]:
-        """The next value."""
+        """Return the next value."""
         return sa.bindparam(f"v{next(self._places)}", type_=self.types[code])
 
     def values(self, codes: str) -> list[sa.BindParameter[Any]]:
@@ -103,8 +105,9 @@ class Conditions:
     # -- where, roles and kinds --------------------------------------------------------
 
     def scope(self, shape: Shape, walking: bool = False) -> SqlCondition:
-        """Whether a row is there. `walking` is through one partition in its order,
-        until a page is full.
+        """Whether a row is in the scope.
+
+        `walking` means reading one partition in its order until a page is full.
         """
         if shape[0] == "partitions":
             numbers = self.values("i" * shape[1])
@@ -121,14 +124,13 @@ class Conditions:
         return of_tenant if shape[1] else sa.and_(of_tenant, self._of_tenant(tenant))
 
     def _in_partition(self, number: sa.BindParameter[Any], some_of_it: bool) -> SqlCondition:
-        """Whether a row is in this partition, of which the statement reads but some
-        rows.
-        """
+        """Whether a row is in this partition; the statement reads only some."""
         return self._table.c.partition_no == number
 
     def _of_tenant(self, tenant: sa.BindParameter[Any]) -> SqlCondition:
-        """Whether the row is of one of the tenant's partitions, by which it is looked
-        up: the key of a table is not led by the tenant.
+        """Whether the row is in one of the tenant's partitions.
+
+        The lookup goes by partition, as the tenant does not lead the key of a table.
         """
         partitions = sa.table(
             self._table.info[PARTITIONS], sa.column("number"), sa.column("tenant"), schema=self._table.schema
@@ -138,8 +140,10 @@ class Conditions:
         )
 
     def roles_and_types(self, roles: frozenset[Role], kinds: frozenset[RowType]) -> SqlCondition:
-        """Roles and kinds are ours, not a caller's: written out, so that partial
-        indexes can serve them.
+        """Whether a row has one of these roles and types.
+
+        Both are ours, not a caller's. They are written out, so that partial indexes
+        apply.
         """
         of_kind: list[SqlCondition] = [
             self._type == constant(kind) for kind in sorted(kinds) if kind is not RowType.RECORD
@@ -180,8 +184,9 @@ class Conditions:
                 raise AssertionError(shape)
 
     def _present(self, field: str, condition: SqlCondition) -> SqlCondition:
-        """The condition, false where the value is missing. Under a plain AND that NULL
-        would do as well, but not under NOT.
+        """Return the condition, but false where the value is missing.
+
+        Under a plain AND a NULL would do as well, but not under NOT.
         """
         if field == "owing":
             return condition
@@ -190,8 +195,10 @@ class Conditions:
     # -- order and cursors -------------------------------------------------------------
 
     def ordering(self, order: Sequence[Order], tenants: bool) -> list[sa.ColumnElement[Any]]:
-        """What to sort by. The id comes last, and after it the tenant where several are
-        asked.
+        """Return the sort keys.
+
+        The id comes last, and after it the tenant where the query covers several
+        tenants.
         """
         last_descends = bool(order) and order[-1].descending
         columns = [(self.column(o.field), o.field, o.descending) for o in order]
@@ -201,11 +208,11 @@ class Conditions:
         return [self.sort_key(c, field, descending) for c, field, descending in columns]
 
     def sort_key(self, column: sa.ColumnElement[Any], field: str, descending: bool) -> sa.ColumnElement[Any]:
-        """One sort key: NULL first going up, last going down."""
+        """Return one sort key: NULL sorts first ascending, last descending."""
         return column.desc() if descending else column.asc()
 
     def after(self, shape: Shape) -> SqlCondition:
-        """Whether a row stands strictly behind the position."""
+        """Whether a row is strictly behind the position."""
         keys = [
             (self.column(field), field, descending, None if code is None else self.value(code))
             for field, descending, code in shape[1]
@@ -219,7 +226,7 @@ class Conditions:
         return self.lexically(keys)
 
     def lexically(self, keys: Sequence[SortKey]) -> SqlCondition:
-        """Whether a row stands behind the position, sort key by sort key."""
+        """Whether a row is behind the position, compared sort key by sort key."""
         behind: list[SqlCondition] = []
         equal: list[SqlCondition] = []
         for column, _, descending, value in keys:
@@ -239,5 +246,5 @@ def _behind(
 
 
 def constant(text: str) -> sa.ColumnElement[str]:
-    """A word of ours, written out in the statement."""
+    """Return a word of ours, written out in the statement."""
     return sa.literal_column(f"'{text}'", sa.Text())

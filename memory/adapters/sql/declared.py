@@ -1,13 +1,13 @@
-"""What a collection's tables were made for: told beside them, so that another
-declaration is noticed, and one with more fields answered.
+"""The declaration that a collection's tables were made for, stored beside them.
 
-What a declaration of today may say beside the one that is told there:
+It reveals a changed declaration. A collection may differ from its stored declaration in
+these ways:
 
-- *More fields, or more indexes*: the tables are given them (`migrate`). No record has a
-  value of them yet, so none can be required.
-- *Fewer fields*, as a program of an earlier release says: the tables stay as they are,
-  and so does what records have of the other fields.
-- *Anything else* is refused, saying what differs.
+- *More fields or indexes*: `migrate` adds them to the tables. No record has a value in
+  a new field yet, so none can be required.
+- *Fewer fields*, as in an earlier release: the tables stay unchanged, and so do the
+  values of the other fields.
+- *Any other difference* is refused with an error that names it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from memory.ports.collections import Collection, Field, FieldType, TextPart
 
 
 def declaration(collection: Collection) -> str:
-    """What of a collection decides the form of its tables. The order of text parts
-    counts: the packed counts of words go by it.
+    """Return the parts of a collection that decide the form of its tables.
+
+    The order of text parts counts: the packed counts of words depend on it.
     """
     return json.dumps(
         {
@@ -39,9 +40,7 @@ def declaration(collection: Collection) -> str:
 
 
 def parse_declaration(name: str, told: str) -> Collection:
-    """The collection that a declaration tells of; the weights of its text parts are not
-    told.
-    """
+    """Return the collection of a stored declaration, without text weights."""
     said = json.loads(told)
     fields = tuple(
         [
@@ -57,7 +56,7 @@ def parse_declaration(name: str, told: str) -> Collection:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A collection as its tables are, and as they are to be."""
+    """A collection as its tables are, and as they will be."""
 
     was: Collection
     collection: Collection
@@ -69,8 +68,10 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is asked for beside what is there. `tables` are the asked collections as
-    their tables are once `new` and `grown` are done.
+    """The requested collections compared with the existing tables.
+
+    `tables` are the requested collections as their tables are once `new` and `grown`
+    are done.
     """
 
     tables: Mapping[str, Collection]
@@ -85,8 +86,9 @@ class Comparison:
 def compare_declarations(
     told: Mapping[str, str], store: str, collections: Sequence[Collection], elsewhere: str
 ) -> Comparison:
-    """The declarations that are told in the database beside those asked for;
-    `elsewhere` is where there is room for another.
+    """Compare the declarations stored in the database with the requested ones.
+
+    `elsewhere` names another place to import the records into, for the error.
     """
     tables: dict[str, Collection] = {}
     new, grown = [], []
@@ -113,8 +115,9 @@ def compare_declarations(
 
 
 def _together(was: Collection, asked: Collection) -> Collection:
-    """The collection as its table is to be: the fields that are there in their order,
-    and behind them those that are new.
+    """Return the collection for the grown table.
+
+    It has the existing fields in their order, followed by the new ones.
     """
     kept = [asked.field(f.name) or f for f in was.fields]
     added = [f for f in asked.fields if was.field(f.name) is None]
@@ -125,7 +128,7 @@ def _together(was: Collection, asked: Collection) -> Collection:
 
 
 def _problems(was: Collection, asked: Collection) -> Iterator[str]:
-    """What no table can be given, and no earlier program would ask for."""
+    """Yield differences that no table can get, and no earlier program would request."""
     for field in asked.fields:
         there = was.field(field.name)
         if there is None:

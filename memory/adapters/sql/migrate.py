@@ -1,10 +1,9 @@
-"""Making the tables that collections need, and giving those that are there more fields:
-the same on every dialect, under a lock of its own.
+"""Creating tables and adding fields to them, on every dialect, under a lock of its own.
 
-The form of the tables has a number in the database; a form that is not known is refused
-by name. Where a dialect's DDL is part of a transaction a change is there as a whole or
-not at all. Where it is not, each step can be repeated, and what says that all are done
-comes last: a crash in the middle leaves what the next opening completes.
+The database stores a number for the form of its tables; an unknown form is refused by
+name. Where a dialect's DDL is part of a transaction, a change happens as a whole or not
+at all. Otherwise each step can be repeated, and the mark of completion comes last: the
+next opening completes a change that a crash interrupted.
 """
 
 from __future__ import annotations
@@ -25,41 +24,42 @@ from memory.ports.formats import FormatNote, current_note
 
 
 class Schema(ABC):
-    """The tables of one dialect in one database, schema or file; `place` is what holds
-    them, `elsewhere` what another one would be called.
+    """The tables of one dialect in one database, schema or file.
+
+    `place` names their container, `elsewhere` another such container.
     """
 
     whole: ClassVar[bool] = True
     """Whether DDL is part of a transaction."""
     forms: ClassVar[Sequence[int]]
-    """The forms of tables that can be used, the one that is made last."""
+    """The supported forms of tables; new tables have the last one."""
 
     def __init__(self, store: str, place: str, elsewhere: str, names: TableNames) -> None:
         self.store, self.place, self.elsewhere = store, place, elsewhere
         self.names = names
-        """Of the form that was found last; of the one to be made, where there is none
-        yet.
-        """
+        """The names of the form found last, or of the form to make."""
         self.noted: str | None = None
         """The note of the format that was found last, or made."""
 
     @abstractmethod
     def system(self) -> Sequence[sa.Table]:
-        """The adapter's own tables, among them those of the version and of the
-        registry.
-        """
+        """Return the adapter's own tables, the version and registry among them."""
 
     @abstractmethod
     def of(self, collection: Collection) -> Sequence[sa.Table]:
-        """The tables of a collection, that of its records first. Raises `ConfigError`
-        for a name that no table can have.
+        """Return the tables of a collection, the table of its records first.
+
+        Raises:
+            ConfigError: No table can have the collection's name.
         """
 
     def compare(
         self, form: str | None, noted: str | None, told: dict[str, str], collections: Sequence[Collection]
     ) -> Comparison:
-        """What is there, as told by it, beside what is asked for. Raises `ConfigError`
-        where the one cannot be made of the other.
+        """Compare the stored declarations with the requested collections.
+
+        Raises:
+            ConfigError: The existing tables cannot become the requested ones.
         """
         FormatNote.parse(self.store, noted)  # before anything that a later release may have changed
         self.noted = current_note() if form is None else noted
@@ -81,7 +81,7 @@ class Schema(ABC):
     # -- changes, on a connection that holds the lock ----------------------------------
 
     def change(self, connection: sa.Connection, collections: Sequence[Collection]) -> Comparison:
-        """Make what is missing; what is there then."""
+        """Create missing tables, and return the resulting comparison."""
         schema = self.system()[0].schema
         there = sa.inspect(connection).get_table_names(schema=schema)
         form, noted, told = _read(connection, self.names, schema, there)
@@ -122,11 +122,10 @@ class Schema(ABC):
     def _refuse_foreign(
         self, connection: sa.Connection, tables: Iterable[sa.Table], there: Sequence[str]
     ) -> None:
-        """Refuse tables and views of another program under names that are to be made,
-        before any is made.
+        """Refuse tables and views of another program, before creating any.
 
-        One that a crash left half made has all columns of ours, and is of no store with
-        another prefix.
+        A table that a crash left half made has all our columns, and belongs to no store
+        with another prefix.
 
         Raises:
             ConfigError: There is one.
@@ -159,7 +158,7 @@ class Schema(ABC):
     def _tables_of_others(
         self, connection: sa.Connection, schema: str | None, there: Sequence[str]
     ) -> dict[str, str]:
-        """The tables of stores with other prefixes, each with its store's."""
+        """Return the tables of stores with other prefixes, each with its store."""
         owned: dict[str, str] = {}
         for registry in there:
             prefix = registry.removesuffix(TableNames("").registry)
@@ -176,7 +175,7 @@ class Schema(ABC):
         return owned
 
     def _is_ours(self, connection: sa.Connection, names: TableNames, schema: str | None) -> bool:
-        """Whether the tables of these names are like those by which a store is known."""
+        """Whether the tables of these names look like those that identify a store."""
         wanted = {names.version: {"version_num"}, names.registry: {"name", "declaration"}}
         return all(
             columns <= {c["name"] for c in sa.inspect(connection).get_columns(name, schema=schema)}
@@ -184,16 +183,14 @@ class Schema(ABC):
         )
 
     def _make(self, connection: sa.Connection, table: sa.Table, there: Sequence[str]) -> None:
-        """Create the table with its indexes, where it is missing or was left without
-        them.
-        """
+        """Create the table and its indexes where either is missing."""
         if table.name not in there:
             table.create(connection, checkfirst=False)
         elif not self.whole:
             self._index(connection, table.indexes)
 
     def _grow(self, connection: sa.Connection, growth: Growth) -> None:
-        """Give a table columns, NULL in every row, and then their indexes."""
+        """Add columns to a table, NULL in every row, and then their indexes."""
         was, now = self.of(growth.was)[0], self.of(growth.collection)[0]
         columns = (
             {c.name for c in was.c}
@@ -219,7 +216,7 @@ class Schema(ABC):
         self._index(connection, [index for index in now.indexes if index.name not in names])
 
     def _index(self, connection: sa.Connection, indexes: Iterable[sa.Index]) -> None:
-        """Create each of these indexes; those of one table."""
+        """Create each of these indexes, which belong to one table."""
         there: set[str | None] = set()
         for index in sorted(indexes, key=lambda index: str(index.name)):
             assert index.table is not None  # noqa: S101 - it is of a declared table
@@ -237,8 +234,9 @@ class Schema(ABC):
 def _read(
     connection: sa.Connection, names: TableNames, schema: str | None, there: Sequence[str]
 ) -> tuple[str | None, str | None, dict[str, str]]:
-    """The form of the tables with these names, None where they are not all made, the
-    note of the format, and the declarations of collections.
+    """Read the form of the tables, the note of the format, and the declarations.
+
+    The form is None where not all tables with these names exist.
     """
     version = sa.table(names.version, sa.column("version_num"), schema=schema)
     registry = sa.table(names.registry, sa.column("name"), sa.column("declaration"), schema=schema)

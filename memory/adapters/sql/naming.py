@@ -1,9 +1,8 @@
-"""The names of tables, readable without SQLAlchemy: all of a store on a server begin
-with its prefix.
+"""The names of tables, readable without SQLAlchemy.
 
-Databases that were made before there was a prefix (form 4) have the adapter's own
-tables under the default prefix, and those of collections under the collections' bare
-names. They are used as they are.
+On a server, all table names of a store begin with its prefix. Databases from before
+there was a prefix (form 4) have the adapter's own tables under the default prefix. The
+tables of their collections have the collections' bare names. They are used unchanged.
 """
 
 from __future__ import annotations
@@ -17,17 +16,24 @@ from pydantic import Field
 
 DEFAULT_PREFIX = "memory_"
 BARE_FORM, FORM = 4, 5
-"""The forms of tables on a server. A file has the first, see
-`memory.adapters.sql.migrate`.
+"""The forms of tables on a server.
+
+A file has the first, see `memory.adapters.sql.migrate`.
 """
 LONGEST_COLLECTION = 40
-"""Bytes of a collection's name."""
+"""The maximum length of a collection's name, in bytes."""
 _LONGEST_NAME = 63
-"""Of a table or an index; PostgreSQL cuts longer ones silently, MySQL takes one more."""
+"""The maximum length of a table's or an index's name.
+
+PostgreSQL cuts longer ones silently; MySQL allows one more.
+"""
 LONGEST_PREFIX = _LONGEST_NAME + 1 - len("words_") - LONGEST_COLLECTION
-"""With the longest name behind it, that of a table of words on MySQL."""
+"""The maximum length of a prefix.
+
+It leaves room for the longest name, that of a table of words on MySQL.
+"""
 _RESERVED = frozenset({"partitions", "quarantine", "schema_version", "collections", "record_numbers"})
-"""The adapter's own tables, behind the prefix."""
+"""The names of the adapter's own tables, without the prefix."""
 
 _PREFIX = f"1 to {LONGEST_PREFIX} lower-case ASCII letters, digits and underscores that begin with a letter"
 TablePrefix: TypeAlias = Annotated[
@@ -36,15 +42,14 @@ TablePrefix: TypeAlias = Annotated[
 
 
 _FORMAT = "format "
-"""Before the note of the format (`memory.ports.formats`), which is a row beside that of
-the form.
+"""The prefix of the format's note (`memory.ports.formats`).
+
+The note is a row beside the row of the form.
 """
 
 
 def form_and_format(versions: Iterable[str]) -> tuple[str | None, str | None]:
-    """The form of the tables and the note of the format, of the rows of the table of
-    versions.
-    """
+    """Return the tables' form and the format's note from the version table."""
     rows = list(versions)
     form = next((row for row in rows if not row.startswith(_FORMAT)), None)
     return form, next((row.removeprefix(_FORMAT) for row in rows if row.startswith(_FORMAT)), None)
@@ -84,18 +89,21 @@ class TableNames:
 
     @property
     def numbers(self) -> str:
-        """Of MySQL only."""
+        """The table of numbers, on MySQL only."""
         return f"{self.prefix}numbers" if self.bare else f"{self.prefix}record_numbers"
 
     def table(self, collection: str) -> str:
         return collection if self.bare else f"{self.prefix}{collection}"
 
     def words(self, collection: str) -> str:
-        """Of MySQL only."""
+        """Return the table of words, on MySQL only."""
         return f"{self.prefix}words_{collection}"
 
     def index(self, kind: str, collection: str, label: str = "") -> str:
-        """An index or a key of a collection, where these share a namespace with tables."""
+        """Return the name of a collection's index or key.
+
+        Index names share a namespace with table names on some dialects.
+        """
         name = "_".join([kind, collection, label] if label else [kind, collection])
         if self.bare:
             return name
@@ -105,15 +113,13 @@ class TableNames:
         return f"{self.prefix}{kind}_{blake2b(name.encode(), digest_size=16).hexdigest()}"
 
     def is_taken(self, collection: str) -> bool:
-        """Whether the adapter's own tables have the name that this collection's would
-        have.
-        """
+        """Whether an adapter table has the name that this collection's would have."""
         return collection.startswith(DEFAULT_PREFIX) or (
             not self.bare and (collection in _RESERVED or collection.startswith("words_"))
         )
 
     def all_of(self, collections: list[str]) -> list[str]:
-        """Every table of a store with these collections, on any server."""
+        """Return every table of a store with these collections, on any server."""
         own = [self.partitions, self.quarantine, self.version, self.registry, self.numbers]
         return own + [
             name for collection in collections for name in (self.table(collection), self.words(collection))
@@ -121,4 +127,4 @@ class TableNames:
 
 
 IN_A_FILE = TableNames(form=BARE_FORM)
-"""A file of SQLite's is a store's own."""
+"""The names in a file of SQLite's, which belongs to one store."""

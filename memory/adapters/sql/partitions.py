@@ -1,4 +1,4 @@
-"""Partitions: their numbers, which there are, and those that nothing is left of."""
+"""Partitions: their numbers, the existing ones, and the idle ones."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from memory.ports.record import Partition
 C = TypeVar("C")
 
 LOOKED_AT = 500
-"""At so many partitions, or twice as many, one look for those that are idle goes."""
+"""The number of partitions that one search for idle ones covers, up to twice that."""
 _FIRST, _LAST = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """A partition's number, and a generation that it has reached: it may have gone on
-    since.
+    """A partition's number and a generation that it has reached.
+
+    The generation may have advanced since.
     """
 
     number: int
@@ -32,8 +33,9 @@ class PartitionState:
 
 
 class Directory(ABC, Generic[C]):
-    """The partitions of one database, on connections of type C. What is asked of it is
-    the dialect's.
+    """The partitions of one database, on connections of type C.
+
+    A dialect implements its queries.
     """
 
     names: TableNames = IN_A_FILE
@@ -41,7 +43,7 @@ class Directory(ABC, Generic[C]):
     """The number up to which partitions were looked at last, see `idle`."""
 
     async def numbers(self, connection: C, where: Where) -> list[int]:
-        """The numbers of the asked partitions that have ever held anything, ascending."""
+        """Return the numbers of the partitions that ever held anything, ascending."""
         if isinstance(where, Tenant):
             return await self._numbers(connection, where.tenant)
         if isinstance(where, Everywhere):
@@ -53,13 +55,13 @@ class Directory(ABC, Generic[C]):
     async def _find_all(
         self, connection: C, partitions: Iterable[Partition]
     ) -> dict[Partition, PartitionState]:
-        """Those that there are."""
+        """Return the existing ones among these partitions."""
         return await self._look_up(connection, dict.fromkeys(partitions))
 
     async def _look_up(
         self, connection: C, partitions: Iterable[Partition]
     ) -> dict[Partition, PartitionState]:
-        """Those that there are, as they are now."""
+        """Return the existing ones among these partitions, in their current state."""
         by_tenant: dict[str, list[str]] = {}
         for partition in partitions:
             by_tenant.setdefault(partition.tenant, []).append(partition.scope)
@@ -80,8 +82,9 @@ class Directory(ABC, Generic[C]):
         after: Partition | None,
         limit: int,
     ) -> list[tuple[Partition, int]]:
-        """The first so many behind `after` that have a generation or a record, readable
-        or not, in order. `tables` are those of all collections.
+        """List partitions behind `after` that have a generation or a record, in order.
+
+        Unreadable records count too. `tables` are those of all collections.
         """
         tests, values = [f"(p.generation > 0 OR {self._stands(tables)} = 1)"], list[int | str]()
         if isinstance(where, Tenant):
@@ -103,11 +106,11 @@ class Directory(ABC, Generic[C]):
     # -- partitions that nothing is left of --------------------------------------------
 
     async def idle(self, connection: C, tables: Sequence[str], limit: int) -> list[tuple[Partition, int]]:
-        """At most so many partitions in which nothing stands, with their generations.
-        `tables` are those of all collections.
+        """Return at most `limit` partitions without rows, with their generations.
 
-        It looks at some of the partitions, by their numbers, and at the next ones when
-        it is asked again: it costs alike however many there are.
+        `tables` are those of all collections. Each call looks at some of the partitions
+        by their numbers, and the next call at the next ones. So the cost does not
+        depend on the number of partitions.
         """
         start = self._round if self._round is not None else await self._anywhere(connection)
         idle: list[tuple[int, Partition, int]] = []
@@ -129,19 +132,21 @@ class Directory(ABC, Generic[C]):
         return [(partition, generation) for _, partition, generation in idle[:limit]]
 
     async def _anywhere(self, connection: C) -> int:
-        """Some number: who is asked once in a process does not look at the same
-        partitions as the one before it.
+        """Return some number to start from.
+
+        So a process that asks only once looks at other partitions than the one before
+        it.
         """
         last = await self._list(connection, "ORDER BY p.number DESC LIMIT 1", [])
         return secrets.randbelow(last[0][0] + 1) if last else 0
 
     async def forget_idle(self, connection: C, tables: Sequence[str], idle: Mapping[Partition, int]) -> int:
-        """Forget those of these partitions in which nothing stands and that have this
-        generation. Within a transaction.
+        """Forget those of these partitions that are empty and have this generation.
 
-        Their rows are locked, so no record is being put there; the records are looked
-        for before the marks, which they may become in between. Who puts one next makes
-        the partition anew: what other processes know of its number stays true.
+        Call it within a transaction. It locks the rows of the partitions, so no record
+        is being put there. It checks the records before the marks, as a record may
+        become a mark in between. The next write makes the partition anew, so its number
+        as known to other processes stays true.
         """
         standing = {
             p: known
@@ -172,8 +177,10 @@ class Directory(ABC, Generic[C]):
         most: int,
         among: Sequence[int] = (),
     ) -> Sequence[tuple[int, Partition, int]]:
-        """Number, name and generation of partitions behind the one number up to the
-        other, or of some of these, without records and quarantined rows, in order.
+        """Return empty partitions in order: number, name and generation.
+
+        They lie behind the one number up to the other, or among `among`. They have
+        neither records nor quarantined rows.
         """
         wanted = pad_to_power_of_two(among) if among else []
         these = [f"p.number IN {in_list(len(wanted))}"] if wanted else []
@@ -181,14 +188,13 @@ class Directory(ABC, Generic[C]):
         return await self._list(connection, which, [*within, *wanted])
 
     def _stands(self, tables: Sequence[str]) -> str:
-        """1 where a row of the partition `p` stands in one of these tables or in the
-        quarantine, else 0.
+        """Return an expression: 1 if the partition `p` has a row in a table, else 0.
 
-        They are looked at one after the other, and the first that has one ends it. A
-        server that was free to choose would join all of them, and take its time to find
-        in which order. Of each the first row in an index's order is asked for: for any
-        row a server that counted when other partitions stood there goes through the
-        whole table.
+        The quarantine counts too. The tables are checked one after the other, until the
+        first that has a row. A server that was free to choose would join all of them,
+        and spend time on the join order. The expression asks for the first row in an
+        index's order. For any row, a server that counted when other partitions existed
+        scans the whole table.
         """
         looks = [
             *((table, " ORDER BY t.created_at") for table in self._quoted_names(tables)),
@@ -206,35 +212,37 @@ class Directory(ABC, Generic[C]):
     async def _find(
         self, connection: C, tenant: str, scopes: Sequence[str]
     ) -> Sequence[tuple[str, int, int]]:
-        """Scope, number and generation of those of the tenant's scopes that there are."""
+        """Return scope, number and generation of the tenant's existing scopes."""
 
     @abstractmethod
     async def _numbers(self, connection: C, tenant: str | None) -> list[int]:
-        """The numbers of a tenant's partitions, or of all, ascending."""
+        """Return the numbers of a tenant's partitions, or of all, ascending."""
 
     @abstractmethod
     def _quoted_names(self, tables: Sequence[str]) -> list[str]:
-        """Tables as statements name them."""
+        """Return the tables' names as statements write them."""
 
     @abstractmethod
     async def _list(
         self, connection: C, which: str, values: Sequence[int | str]
     ) -> list[tuple[int, Partition, int]]:
-        """Number, name and generation of those partitions p that this end of a
-        statement asks for: its values are marked by '?'.
+        """Return number, name and generation of the partitions p that `which` selects.
+
+        `which` is the end of a statement, with '?' for each value.
         """
 
     @abstractmethod
     async def _lock(
         self, connection: C, numbers: Sequence[int], exclusively: bool
     ) -> Sequence[tuple[int, int]]:
-        """Numbers and generations, locked in order: against raising, or against
-        everyone.
+        """Lock partitions; return their numbers and generations.
+
+        The lock keeps others from raising generations, or is exclusive.
         """
 
     @abstractmethod
     async def _marked_partitions(self, connection: C, tables: Sequence[str]) -> set[Partition]:
-        """The partitions of which there are marks."""
+        """Return the partitions that have marks."""
 
     @abstractmethod
     async def _remove(self, connection: C, numbers: Sequence[int]) -> None: ...

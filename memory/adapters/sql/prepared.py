@@ -1,5 +1,6 @@
-"""Statements built by SQLAlchemy, kept as the driver takes them: building and compiling
-one takes ten times as long as running it.
+"""Statements built by SQLAlchemy, cached in the driver's form.
+
+Building and compiling a statement takes ten times as long as running it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from memory.adapters.sql.shapes import Values
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement as the driver takes it. Behind a call's values come the dialect's
-    own; `places` says which goes where, None for in order.
+    """A statement in the driver's form.
+
+    The dialect's own values follow a call's values. `places` says which value goes
+    where; None means in order.
     """
 
     sql: str
@@ -30,7 +33,7 @@ class Statement:
 
 
 def compile_statement(dialect: sa.Dialect, statement: sa.Select[Any], count: int) -> Statement:
-    """The statement in the dialect's SQL; a call brings so many values."""
+    """Return the statement in the dialect's SQL; a call brings `count` values."""
     made: Any = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
     names: list[str] = list(made.positiontup or ())
     own = [name for name in names if not is_ours(name)]
@@ -44,8 +47,9 @@ def compile_statement(dialect: sa.Dialect, statement: sa.Select[Any], count: int
 def cached_statement(
     statements: dict[Any, Statement], most: int, key: Any, build: Callable[[], Statement]
 ) -> Statement:
-    """The statement kept under the key, built where there is none yet. Where there are
-    as many as are kept at most, they are forgotten first.
+    """Return the statement cached under the key, or build it.
+
+    Once `most` statements are cached, all are dropped first.
     """
     found = statements.get(key)
     if found is None:

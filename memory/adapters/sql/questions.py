@@ -1,5 +1,6 @@
-"""Statements made of what a caller asks, prepared once a shape; see
-`memory.adapters.sql.prepared`.
+"""Statements made of a caller's query, prepared once per shape.
+
+See `memory.adapters.sql.prepared`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Question:
 
 
 def question(table: AnyTable, build: Build, shape: Shape, values: Values) -> Question:
-    """The statement of this shape, built where there is none yet."""
+    """Return the statement of this shape, built where there is none yet."""
     most = table.thresholds.statements_kept
     statement = cached_statement(
         table.prepared,
@@ -45,8 +46,9 @@ def question(table: AnyTable, build: Build, shape: Shape, values: Values) -> Que
 def values_and_shapes(
     table: AnyTable, where: Where, part: Condition | None, partitions: Sequence[int], walking: bool = False
 ) -> tuple[Values, Shape, Shape]:
-    """The values, and the shapes of where and what is asked for. `walking` is along an
-    index in order, whatever the filter.
+    """Return the values, the shape of the place, and the shape of the filter.
+
+    `walking` means along an index in order; the filter does not matter.
     """
     of_filter: Values = []
     chosen = table.shaper.filter(part, of_filter)
@@ -59,8 +61,9 @@ def values_and_shapes(
 def page(
     table: AnyTable, query: Query, partitions: Sequence[int], limit: int, columns: tuple[str, ...]
 ) -> Question:
-    """These columns of the rows of a page in order, each with whether any row is in the
-    quarantine behind it.
+    """Select columns of the rows of a page in order.
+
+    Behind the columns of each row comes whether any row is in the quarantine.
     """
     values, where, chosen = values_and_shapes(
         table, query.where, query.filter, partitions, walking=table.walks(query, partitions)
@@ -79,11 +82,12 @@ def page(
 
 
 def _is_usual(limit: int, most: int) -> bool:
-    """Whether the limit is part of the statement: one whose limit it does not know
-    PostgreSQL plans anew at every call, which takes half the time.
+    """Whether the limit is written out in the statement.
 
-    Ten, twenty, … a thousand are, and one more to see whether there is more behind, two
-    where who asks asks for one more too: few enough for a statement each.
+    PostgreSQL plans a statement with an unknown limit anew at every call, which takes
+    half the time. Ten, twenty, … a thousand are written out. So is one more, to see
+    whether there are more rows behind, or two more where the caller asks for one more
+    itself. These are few enough for a statement each.
     """
     return limit <= most and limit % 10 in (1, 2)
 
@@ -117,7 +121,7 @@ def _page(table: AnyTable, shape: Shape) -> sa.Select[Any]:
 
 
 def totals(table: AnyTable, query: Query, partitions: Sequence[int]) -> Question:
-    """How many records match, and their bytes."""
+    """Count matching records and sum up their bytes."""
     values, where, chosen = values_and_shapes(table, query.where, query.filter, partitions)
     return question(table, _totals, (where, query.roles, query.types, chosen), values)
 
@@ -133,8 +137,9 @@ def _totals(table: AnyTable, shape: Shape) -> sa.Select[Any]:
 def due_question(
     tables: Sequence[AnyTable], expiring: Sequence[bool], moments: Sequence[datetime]
 ) -> Question:
-    """Whether anything in one of these tables may be due at the first of the moments,
-    or has expired before the second where it is `expiring`.
+    """Select whether any row in these tables may be due at the first of the moments.
+
+    A row of an `expiring` table may also have expired before the second moment.
     """
     first, values = tables[0], [micros(at) for at in moments]
     key = (due_question, tuple([table.name for table in tables]), tuple(expiring))
@@ -148,8 +153,9 @@ def due_question(
 
 
 def _due_select(tables: Sequence[AnyTable], expiring: Sequence[bool]) -> sa.Select[Any]:
-    """Each is asked for as the first in an index's order: where a server does not know
-    how few there are, it would go through the table for any.
+    """Select the first row in an index's order from each table.
+
+    A server that does not know how few there are would scan the table for any row.
     """
     found: list[sa.ColumnElement[bool]] = []
     for table, expires in zip(tables, expiring, strict=True):
@@ -173,14 +179,12 @@ def _due_select(tables: Sequence[AnyTable], expiring: Sequence[bool]) -> sa.Sele
 
 
 def sum_or_zero(column: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
-    """The sum as an integer, 0 over nothing."""
+    """Return the sum as an integer, 0 over nothing."""
     return sa.cast(sa.func.coalesce(sa.func.sum(column), sa.literal_column("0")), sa.BigInteger())
 
 
 def matches(table: AnyTable, query: Query, partitions: Sequence[int], columns: tuple[str, ...]) -> Question:
-    """These columns of every live row there, locked, and beside them whether the query
-    matches it.
-    """
+    """Select and lock every live row there, with whether the query matches it."""
     values, where, chosen = values_and_shapes(table, query.where, query.filter, partitions)
     shape = (where, query.roles, query.types, chosen, columns)
     return question(table, _matches, shape, values)

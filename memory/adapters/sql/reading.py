@@ -1,4 +1,4 @@
-"""Reading by key and by query, and what a query matches for deleting."""
+"""Reading by key and by query, and deleting the matches of a query."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AnyDirectory: TypeAlias = Directory[Any]
 async def get(
     connection: Any, table: AnyTable, keys: Sequence[Key]
 ) -> tuple[list[Stored | None], list[DamagedRow]]:
-    """What stands under each key, and what was found unreadable just now."""
+    """Return the record under each key, and the rows found unreadable just now."""
     unreadable: list[DamagedRow] = []
     if len(keys) == 1:
         return [
@@ -43,8 +43,9 @@ async def get(
 async def _decode_stored(
     connection: Any, table: AnyTable, key: Key, found: Columns | None, unreadable: list[DamagedRow]
 ) -> Stored | None:
-    """What stands in the row that was found under the key; where it cannot be read just
-    now it is added to the unreadable ones.
+    """Return the contents of the row found under the key.
+
+    A row that cannot be read just now is added to `unreadable`.
     """
     if found is None:
         return None
@@ -61,17 +62,16 @@ async def _decode_stored(
 
 
 async def partitions_of(connection: Any, directory: AnyDirectory, where: Where) -> list[int] | None:
-    """The numbers of the asked partitions; None where the question is wider than
-    partitions.
-    """
+    """Return the numbers of the requested partitions; None for a wider query."""
     return await directory.numbers(connection, where) if isinstance(where, Partitions) else None
 
 
 async def query(
     connection: Any, table: AnyTable, directory: AnyDirectory, query: Query
 ) -> tuple[Page, list[DamagedRow]]:
-    """One page, and what was found unreadable while reading it: then the page is to be
-    read again.
+    """Return one page, and the rows found unreadable while reading it.
+
+    With unreadable rows, the page must be read again.
     """
     partitions = await partitions_of(connection, directory, query.where)
     if partitions == []:
@@ -116,7 +116,7 @@ async def _rows(
     columns: tuple[str, ...],
     at: Mapping[str, int],
 ) -> tuple[Sequence[Columns], bool]:
-    """The rows of a page in order, and whether there are more behind it."""
+    """Return the rows of a page in order, and whether there are more behind it."""
     limit = query.limit
     take = limit + 1
     chosen = table.paged_columns(query, partitions, columns)
@@ -146,7 +146,7 @@ async def _rows(
 async def may_be_due(
     connection: Any, tables: Sequence[AnyTable], now: datetime, expired: Mapping[Collection, datetime]
 ) -> bool:
-    """Whether something in one of these tables may be due, see `Store.due`."""
+    """Whether a row in one of these tables may be due, see `Store.due`."""
     if not tables:
         return False
     asked = due_question(
@@ -170,7 +170,7 @@ async def count(connection: Any, table: AnyTable, directory: AnyDirectory, query
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What `delete_matching` was asked."""
+    """The arguments of `delete_matching`."""
 
     query: Query
     version: int
@@ -181,8 +181,10 @@ class Deletion:
 async def delete_matching(
     connection: Any, table: AnyTable, directory: AnyDirectory, deletion: Deletion
 ) -> int:
-    """Tombstones for what matches and for every corrupt record there, whatever the
-    filter. Within a transaction.
+    """Replace matches with tombstones, and every corrupt record there too.
+
+    Corrupt records go even if the filter does not match them. Call it within a
+    transaction.
     """
     where = deletion.query.where
     partitions = await partitions_of(connection, directory, where)
@@ -214,7 +216,7 @@ async def delete_matching(
 def _tombstone(
     table: AnyTable, key: Key, columns: Columns, wanted: bool, deletion: Deletion
 ) -> tuple[StoredRow, Row] | None:
-    """What a row holds, and what is left of it; None where it stays."""
+    """Return a held row and its tombstone; None where the row stays."""
     held = table.held_in(columns, key)
     slot = slot_of(table.collection, key, held)
     if not wanted and not isinstance(slot.stored_value, Corrupt):

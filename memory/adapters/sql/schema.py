@@ -1,5 +1,6 @@
-"""The tables every dialect has, over its own types: those of the adapter itself, and
-what each collection's table begins with.
+"""The tables of every dialect, over the dialect's own types.
+
+These are the adapter's own tables, and the first columns of each collection's table.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from memory.adapters.sql.naming import TableNames
 from memory.ports.collections import Collection, FieldType
 
 ColumnTypes: TypeAlias = Mapping[str, sa.types.TypeEngine[Any]]
-"""The types of a dialect's columns: by `FieldType`, and for what
-`memory.adapters.sql.codec.SYSTEM` names beside them, and for a short "name".
+"""The types of a dialect's columns, by `FieldType`.
+
+It also has the names in `memory.adapters.sql.codec.SYSTEM`, and "name" for short names.
 """
 
 INDEXED_CHARACTERS = 100
-"""So many characters of a text field are in its index: 400 bytes at most."""
+"""The number of characters of a text field in its index: 400 bytes at most."""
 
 
 class AbsentColumn(sa.Column[Any]):
@@ -41,14 +43,14 @@ def _null(column: AbsentColumn, compiler: Any, **_: Any) -> str:
 
 
 def with_absent(table: sa.Table, growth: Growth, types: ColumnTypes) -> sa.Table:
-    """The table as a store may read it that must not add the columns which it lacks."""
+    """Add absent columns to the table for a store that must not change its schema."""
     for field in growth.fields:
         table.append_column(AbsentColumn(field_column(field.name), types[field.type], nullable=True))
     return table
 
 
 def system_tables(metadata: sa.MetaData, types: ColumnTypes, names: TableNames, **options: Any) -> None:
-    """The adapter's own tables."""
+    """Declare the adapter's own tables."""
     integer, text = types[FieldType.INTEGER], types[FieldType.TEXT]
     sa.Table(
         names.partitions,
@@ -83,7 +85,7 @@ def system_tables(metadata: sa.MetaData, types: ColumnTypes, names: TableNames, 
 
 
 def row_columns(collection: Collection, types: ColumnTypes) -> list[sa.Column[Any]]:
-    """The columns that `Codec` lays a row out in, and the number of its partition."""
+    """Return the columns of `Codec`'s layout and the number of the row's partition."""
     columns: list[sa.Column[Any]] = [
         sa.Column(name, types[kind], nullable=nullable) for name, kind, nullable in SYSTEM
     ]

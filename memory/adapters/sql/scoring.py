@@ -1,4 +1,4 @@
-"""The best of what was scored."""
+"""Selecting the best scored rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from memory.ports.bm25 import Ints, Scores
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Rows and their scores, in no order. Scores within `slack` of each other may
-    change places once computed exactly.
+    """Rows and their scores, in no order.
+
+    Scores within `slack` of each other may change places once computed exactly.
     """
 
     numbers: Ints
@@ -20,8 +21,9 @@ class Candidates:
     slack: float = 0.0
 
     def best(self, count: int) -> tuple[list[int], list[float]]:
-        """At least so many of them, best first, as far as there are; never parted
-        between scores too close to tell apart.
+        """Return at least `count` of them, best first, as far as there are.
+
+        It never cuts between scores that are too close to tell apart.
         """
         numbers, scores = self.numbers, self.scores
         if count < len(scores):

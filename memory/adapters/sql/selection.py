@@ -1,5 +1,6 @@
-"""Heads of rows: which columns a selection takes, and what they say. Rows are read
-without their checksums, which are over whole ones.
+"""Heads of rows: the columns of a selection, and how to read them.
+
+Rows are read without their checksums, which cover whole rows.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ _ROLES = {role.value: role for role in Role}
 
 
 class Selection:
-    """The heads of one collection with what `select` names, read from rows of the
-    columns that are asked for.
+    """The heads of one collection with the parts in `select`.
+
+    They are read from rows of the requested columns.
     """
 
     def __init__(self, codec: Codec, select: frozenset[str]) -> None:
@@ -49,15 +51,14 @@ class Selection:
         self._text, self._id = text, codec.decoder(ID) or text
 
     def with_order(self, order: Sequence[Order]) -> tuple[str, ...]:
-        """The columns of a page in this order: its cursor tells the values that it is
-        sorted by.
+        """Return the columns of a page in this order.
+
+        They include the sort values, which the page's cursor contains.
         """
         return tuple(dict.fromkeys((*self.columns, *[column_of(by.field) for by in order])))
 
     def read(self, row: Mapping[str, Any]) -> Head | None:
-        """The head of a row that is told by the names of its columns; None where one of
-        its values is none.
-        """
+        """Return the head of a row given by column names; None for an invalid value."""
         try:
             role = _ROLES[str(self._text(row["role"]))]
             fields = {

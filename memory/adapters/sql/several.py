@@ -1,5 +1,6 @@
-"""Statements about several values: few different lengths, so that few statements are
-prepared.
+"""Statements about several values.
+
+They come in few different lengths, so that few statements are prepared.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ T = TypeVar("T")
 
 
 def pad_to_power_of_two(values: Sequence[T]) -> list[T]:
-    """The values, the first repeated, as many as the next power of two says."""
+    """Repeat the first value until the length is a power of two."""
     wide = 1 << (len(values) - 1).bit_length()
     return [*values, *[values[0]] * (wide - len(values))]
 
@@ -21,7 +22,7 @@ def in_list(count: int) -> str:
 
 
 def portions(values: Sequence[T], most: int) -> Iterator[Sequence[T]]:
-    """The values in portions of at most so many."""
+    """Yield the values in portions of at most `most`."""
     for start in range(0, len(values), most):
         yield values[start : start + most]
 
@@ -29,10 +30,10 @@ def portions(values: Sequence[T], most: int) -> Iterator[Sequence[T]]:
 def packets(
     rows: Sequence[T], most: int, room: int, largest: int, *, fill: bool = False
 ) -> Iterator[Sequence[T]]:
-    """The rows in portions, each a power of two, at most `most` and, if the largest
-    takes so many bytes, within the room of one statement.
+    """Yield the rows in portions of a power of two, at most `most` each.
 
-    With `fill` the last portions are one: a row repeated does no harm.
+    A portion fits into the room of one statement even if each row takes `largest`
+    bytes. With `fill` the last portions become one: a repeated row does no harm.
     """
     fit = 1 << max(1, min(most, room // largest)).bit_length() - 1
     if not fill:
@@ -43,7 +44,7 @@ def packets(
 
 
 def powers(values: Sequence[T], most: int) -> Iterator[Sequence[T]]:
-    """The values in portions of a power of two each, at most `most`, in order."""
+    """Yield the values in order, in portions of a power of two, at most `most`."""
     start = 0
     while start < len(values):
         size = min(most, 1 << (len(values) - start).bit_length() - 1)

@@ -1,9 +1,8 @@
-"""What is asked, as two halves: a shape, which decides the statement, and the values
-bound to it.
+"""A query in two halves: a shape, which decides the statement, and the bound values.
 
-The engine asks the same few questions over and over with other values, so a statement
-is built once a shape. A shape is a nested tuple of operators, field names and the kinds
-of the values; nothing of a caller's is in it but names of declared fields.
+The engine repeats the same few queries with other values, so a statement is built once
+per shape. A shape is a nested tuple of operators, field names and the kinds of the
+values. From a caller it has only names of declared fields.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ FALSE: Shape = ("false",)
 NEVER_MISSING = frozenset(
     ("id", "version", "owing", "created_at", "updated_at", "generation", "role", "tier", "accesses", "scope")
 )
-"""Of live records."""
+"""Fields that live records always have."""
 
 _COMPARISONS: dict[type[Condition], str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge: ">="}
 _SHAPED: dict[type, str] = {
@@ -63,15 +62,15 @@ _SHAPED: dict[type, str] = {
 """The method for each part of a filter."""
 NUMBERS = (FieldType.INTEGER, FieldType.REAL, FieldType.BOOLEAN)
 NOTHING: Any = object()
-"""What no value of a field can equal."""
+"""A value that no value of a field can equal."""
 
 
 def scope(where: Where, partitions: Sequence[int], values: Values, tenant: bool = False) -> Shape:
-    """Where to look. Few different counts of partitions, so that few statements are
-    built.
+    """Return the shape of the place to look in.
 
-    A partition's number names its tenant too: with `tenant` it is asked for as well, so
-    that an index on a field, which the tenant leads, is taken.
+    It has few different counts of partitions, so that few statements are built. A
+    partition's number implies its tenant. With `tenant` the shape names the tenant as
+    well, so that the database uses an index on a field, which the tenant leads.
     """
     if isinstance(where, Partitions):
         count = len(partitions)
@@ -87,7 +86,7 @@ def scope(where: Where, partitions: Sequence[int], values: Values, tenant: bool 
 
 
 def names(part: Shape, fields: frozenset[str]) -> bool:
-    """Whether everything that passes has one of some values in one of these fields."""
+    """Whether every passing row has one of some values in one of these fields."""
     if part[0] in ("and", "or"):
         return len(part) > 1 and (any if part[0] == "and" else all)(
             [names(inner, fields) for inner in part[1:]]
@@ -96,16 +95,18 @@ def names(part: Shape, fields: frozenset[str]) -> bool:
 
 
 def walks(order: Sequence[Order]) -> bool:
-    """Whether an index of partitions brings rows in this order, so that a page is read
-    by walking it, whatever the filter.
+    """Whether an index of partitions returns rows in this order.
+
+    A page is then read by walking the index; the filter does not matter.
     """
     return [o.field for o in order] == ["created_at"]
 
 
 class Shaper:
-    """The shapes of filters, orders and cursors over one collection's fields; `at` says
-    where each column is in a row, `types` how a dialect binds and reads the values of a
-    type.
+    """The shapes of filters, orders and cursors over one collection's fields.
+
+    `at` gives the position of each column in a row. `types` gives how a dialect binds
+    and reads the values of a type.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Shaper:
     # -- filters -----------------------------------------------------------------------
 
     def filter(self, part: Condition | None, values: Values) -> Shape:
-        """The filter's shape; its values are added to the given ones."""
+        """Return the filter's shape, and add its values to `values`."""
         if part is None:
             return TRUE
         shape: Shape = getattr(self, _SHAPED[type(part)])(part, values)
@@ -174,8 +175,9 @@ class Shaper:
         return (_COMPARISONS[type(part)], field, _code(bound))
 
     def _bound_value(self, field: str, value: FieldValue, *, ordering: bool = False) -> Any:
-        """The value as its column would hold it; NOTHING where no value of the field
-        can equal it.
+        """Return the value as its column holds it.
+
+        Returns NOTHING where no value of the field can equal it.
         """
         kind = self.type_of(field)
         if kind in NUMBERS:
@@ -188,7 +190,7 @@ class Shaper:
         return NOTHING
 
     def _in_column(self, field: str, kind: FieldType, value: Any) -> Any:
-        """A value of the field's own type as its column holds it."""
+        """Return a value of the field's own type as its column holds it."""
         if kind is FieldType.TIME:
             return micros(value)
         if kind is FieldType.TEXT:
@@ -197,7 +199,7 @@ class Shaper:
         return value if bind is None else bind(value)
 
     def texts(self, values: Values) -> Values:
-        """Values that were given as they are, as columns hold them."""
+        """Return the given values as columns hold them."""
         bind = self._bind.get(FieldType.TEXT)
         return (
             values if bind is None else [bind(value) if isinstance(value, str) else value for value in values]
@@ -206,8 +208,10 @@ class Shaper:
     # -- cursors -----------------------------------------------------------------------
 
     def after(self, order: Sequence[Order], position: Position, values: Values) -> Shape:
-        """Of rows strictly behind the position: the sort keys with their directions,
-        and what kinds of value it holds.
+        """Return the shape of rows strictly behind the position.
+
+        It has the sort keys with their directions, and the kinds of the position's
+        values.
         """
         keys = []
         for by, value in zip(order, position.values, strict=True):
@@ -218,7 +222,7 @@ class Shaper:
         return ("after", (*keys, ("id", bool(order) and order[-1].descending, self.code(values[-1]))))
 
     def place_value(self, field: str, value: FieldValue) -> Any:
-        """A sort value of a cursor as its column holds it."""
+        """Return a sort value of a cursor as its column holds it."""
         kind = self.type_of(field)
         value = tuple(value) if kind is FieldType.TAGS and isinstance(value, list) else value
         if not (isinstance(value, int | float) if kind in NUMBERS else suits(kind, value)):
@@ -228,25 +232,27 @@ class Shaper:
         return self._in_column(field, kind, value)
 
     def id_value(self, record_id: str) -> Any:
-        """An id as its column holds it."""
+        """Return an id as its column holds it."""
         return self._in_column("id", FieldType.TEXT, record_id)
 
     def code(self, value: Any) -> str:
-        """A letter for the kind of a bound value: `Conditions.types` gives each its SQL
-        type.
+        """Return a letter for the kind of a bound value.
+
+        `Conditions.types` gives each letter its SQL type.
         """
         return _code(value)
 
     def position(
         self, order: Sequence[Order], row: Sequence[Any], at: Mapping[str, int] | None = None
     ) -> tuple[Any, ...]:
-        """Where a row stands, as a cursor tells it; `at` where its columns are, if it
-        is not a whole one.
+        """Return a row's position for a cursor.
+
+        `at` gives the positions of its columns, if the row is not a whole one.
         """
         return tuple([self.field_value(o.field, self.value_in(row, o.field, at)) for o in order])
 
     def value_in(self, row: Sequence[Any], field: str, at: Mapping[str, int] | None = None) -> Any:
-        """What the field's column holds in a row."""
+        """Return the value of the field's column in a row."""
         at = self._at if at is None else at
         if field == "owing":
             return int(row[at["owed"]] is not None)
@@ -254,7 +260,7 @@ class Shaper:
         return None if place is None else row[place]  # of a field that the table lacks
 
     def field_value(self, field: str, value: Any) -> Any:
-        """What a column holds as the field's value."""
+        """Convert a column's value into the field's value."""
         kind = self.type_of(field)
         if value is None:
             return None

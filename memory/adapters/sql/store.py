@@ -1,5 +1,6 @@
-"""What a SQL store does whatever the dialect: reading, deleting what matches, the
-quarantine, and partitions that nothing is left of.
+"""The operations that every SQL store shares, in any dialect.
+
+They read, delete matching rows, quarantine rows, and remove empty partitions.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ T = TypeVar("T")
 
 
 class SqlStore(BaseStore, Generic[C, R]):
-    """Records in a SQL database: `C` is a connection, `R` a table, as the dialect has
-    them.
+    """Records in a SQL database.
+
+    `C` is the dialect's connection, `R` the dialect's table.
     """
 
     notes_format: ClassVar[bool] = True
@@ -43,27 +45,28 @@ class SqlStore(BaseStore, Generic[C, R]):
 
     @abstractmethod
     async def _with(self, work: Callable[[C], Coroutine[Any, Any, T]]) -> T:
-        """Do the work, which reads, on a connection."""
+        """Run a coroutine that reads on a connection."""
 
     @abstractmethod
     async def _within(self, work: Callable[[C], Coroutine[Any, Any, T]]) -> T:
-        """Do the work in one transaction: all of it is kept, or nothing."""
+        """Run a coroutine in one transaction: all of it is kept, or nothing."""
 
     async def _at_length(self, work: Callable[[C], Coroutine[Any, Any, T]]) -> T:
-        """Do work that reads for long."""
+        """Run a coroutine that reads for a long time."""
         return await self._with(work)
 
     @abstractmethod
     def _table_on(self, connection: C, collection: Collection) -> R:
-        """The statements of a collection as its table is."""
+        """Return the statements of a collection for its table as it exists."""
 
     @abstractmethod
     async def _names(self, connection: C) -> list[str]:
-        """All collections that the database has, opened with or not."""
+        """List all collections of the database, also those not passed to `open`."""
 
     async def _tables_in_order(self, connection: C) -> list[str]:
-        """Their tables in the order of their declaration, those that it was not opened
-        with last.
+        """List the tables of all collections in the order of their declaration.
+
+        Collections that the store was not opened with come last.
         """
         declared = list(self._collections)
         names = sorted(
@@ -110,7 +113,10 @@ class SqlStore(BaseStore, Generic[C, R]):
     async def _due(
         self, now: datetime, limit: int, cursor: str | None, expired: Mapping[Collection, datetime]
     ) -> DuePage:
-        """Mostly nothing is: that is one statement about all collections."""
+        """List due records.
+
+        Mostly nothing is due, and one statement about all collections is enough.
+        """
 
         async def may_be(connection: C) -> bool:
             tables = [self._table_on(connection, collection) for collection in self._collections.values()]
@@ -125,8 +131,9 @@ class SqlStore(BaseStore, Generic[C, R]):
     async def _until_sound(
         self, collection: Collection, read: Callable[[C, R], Coroutine[Any, Any, tuple[T, list[DamagedRow]]]]
     ) -> T:
-        """Read; what turns out unreadable goes into the quarantine and the reading is
-        done again: limits and statistics are of what can be read.
+        """Read; quarantine unreadable rows and read again until all rows are readable.
+
+        So limits and statistics count readable rows only.
         """
         return await sound(
             lambda: self._with(lambda connection: read(connection, self._table_on(connection, collection))),
@@ -134,7 +141,10 @@ class SqlStore(BaseStore, Generic[C, R]):
         )
 
     async def _quarantine(self, collection: Collection, unreadable: Sequence[DamagedRow]) -> bool:
-        """Whether it could be done; the rows are not served either way."""
+        """Quarantine rows; return whether that worked.
+
+        The rows are not served either way.
+        """
         return await try_quarantine(
             self.name, lambda some: self._move(collection, some), unreadable, self._translate
         )

@@ -1,4 +1,4 @@
-"""One collection's statements: what the shared half asks of a dialect."""
+"""The statements of one collection: the interface between shared code and dialects."""
 
 from __future__ import annotations
 
@@ -24,14 +24,12 @@ from memory.ports.rows import Row, stored_of
 
 C = TypeVar("C")
 Columns: TypeAlias = Sequence[Any]
-"""What was read of a row: the values of `Table.columns`."""
+"""The values read of a row: those of `Table.columns`."""
 
 
 @dataclass(frozen=True, slots=True)
 class DamagedRow:
-    """A row found unreadable under a key, as it was read: to be moved into the
-    quarantine.
-    """
+    """An unreadable row as it was read under a key, to be moved into the quarantine."""
 
     columns: Columns
     key: Key
@@ -52,8 +50,9 @@ class Table(ABC, Generic[C]):
         self.codec, self.shaper, self.table, self.thresholds = codec, shaper, table, thresholds
         self.checksum = codec.columns[-1]
         self.columns = (*codec.columns, *self.beside)
-        """What is read of a row: what it says, and what is kept of it beside, the
-        number of its partition the last.
+        """The columns read of a row: its contents, then those stored beside them.
+
+        The number of its partition is the last.
         """
         self.prepared: dict[Any, Statement] = {}
         self._selections: dict[frozenset[str], Selection] = {}
@@ -61,20 +60,22 @@ class Table(ABC, Generic[C]):
         self.ordering = ordering(codec.collection)
 
     def selection(self, select: frozenset[str]) -> Selection:
-        """How heads with this selection are read."""
+        """Return how to read heads with this selection."""
         made = self._selections.get(select)
         if made is None:
             made = self._selections[select] = Selection(self.codec, select)
         return made
 
     def conditions(self) -> Conditions:
-        """Conditions of one statement about the table."""
+        """Return conditions for one statement about the table."""
         return Conditions(self.table)
 
     def walks(self, query: Query, partitions: Sequence[int]) -> bool:
-        """Whether an index brings the answers in order, so that a page is read by
-        walking along it: those of one partition by creation, whatever the filter; a
-        tenant's by a required field, unless an index on another finds them.
+        """Whether an index returns the answers in order, so that a page walks along it.
+
+        An index does so for one partition by creation, with any filter. For a
+        tenant it does so by a required field, unless an index on another field finds
+        the rows.
         """
         if isinstance(query.where, Tenant):
             ordered = (
@@ -88,88 +89,98 @@ class Table(ABC, Generic[C]):
     def with_index_hint(
         self, statement: sa.Select[Any], where: Shape, order: Sequence[Order]
     ) -> sa.Select[Any]:
-        """The statement of a page; with a hint at the index to walk along, where a
-        dialect's optimizer needs one.
+        """Return the statement of a page, with a hint where the optimizer needs one.
+
+        The hint names the index to walk along.
         """
         return statement
 
     def held_in(self, columns: Columns | None, key: Key) -> StoredRow:
-        """What stands in a row that was found under the key, to decide about."""
+        """Return the contents of the row found under the key, to decide a write."""
         if columns is None:
             return NOTHING
         row, problem = self.read_row(columns)
         return StoredRow(None if problem else row, columns, problem, self.codec.version(columns))
 
     def read_row(self, columns: Columns) -> tuple[Row, str]:
-        """The row, and what is wrong with it, see `Codec.read`."""
+        """Return the row, and its problem if it has one; see `Codec.read`."""
         return self.codec.read(columns, columns[len(self.columns) - 1])
 
     def stored_in(self, columns: Columns) -> Stored:
-        """What stands in a row; `Corrupt` where that is not what was written."""
+        """Return the contents of a row, or `Corrupt` if they are not as written."""
         row, problem = self.read_row(columns)
         return Corrupt(self.codec.key(columns), problem) if problem else stored_of(self.collection, row)
 
     def checksum_of(self, columns: Columns) -> Any:
-        """By which the row is known again."""
+        """Return the checksum by which the row is recognised again."""
         return columns[len(self.codec.columns) - 1]
 
     @property
     def matched_columns(self) -> tuple[str, ...]:
-        """What `matching` reads of each row first: all of it, unless a dialect goes
-        through the rows in another way.
+        """The columns that `matching` reads of each row first.
+
+        These are all columns, unless a dialect goes through the rows in another way.
         """
         return self.columns
 
     def paged_columns(
         self, query: Query, partitions: Sequence[int], columns: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """What the statement of a page reads of each row: these columns, unless a
-        dialect finds the rows of a page before it reads them.
+        """Return the columns that the statement of a page reads of each row.
+
+        These are `columns`, unless a dialect finds the rows of a page before it reads
+        them.
         """
         return columns
 
     async def read_page(self, connection: C, found: Sequence[Columns]) -> Sequence[Columns]:
-        """The rows of a page that was found by other columns than were asked for."""
+        """Read the rows of a page that was found by other columns than needed."""
         return found
 
     # -- what a dialect says -----------------------------------------------------------
 
     @abstractmethod
     async def find(self, connection: C, key: Key) -> Columns | None:
-        """The row under the key."""
+        """Return the row under the key."""
 
     @abstractmethod
     async def find_all(self, connection: C, keys: Sequence[Key], *, lock: bool = False) -> dict[Key, Columns]:
-        """The rows under several keys; locked in the order of their keys where asked."""
+        """Return the rows under several keys.
+
+        `lock` locks the rows in the order of their keys.
+        """
 
     @abstractmethod
     async def read(self, connection: C, sql: str, values: Values) -> Sequence[Columns]:
-        """The rows that a prepared question asks for."""
+        """Return the rows of a prepared question."""
 
     @abstractmethod
     def lock_matches(
         self, connection: C, sql: str, values: Values
     ) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
-        """The rows that a question of `questions.matches` is about, locked, each with
-        whether it is wanted, some at a time.
+        """Lock the rows of a question of `questions.matches`, and yield some at a time.
+
+        Each row comes with whether it is wanted.
         """
 
     @abstractmethod
     async def delete_over(self, connection: C, tombstones: Sequence[tuple[StoredRow, Row]]) -> None:
-        """Put each tombstone in the place of what was held, within a transaction; what
-        the quarantine has of it goes.
+        """Replace each held row with its tombstone, within a transaction.
+
+        This also deletes the row's copy in the quarantine.
         """
 
     @abstractmethod
     async def quarantine(self, connection: C, unreadable: DamagedRow) -> None:
-        """Move a row that still reads as it did out of the way: a copy into the
-        quarantine, a bare row in its place.
+        """Move a row that still reads as it did into the quarantine.
+
+        A copy goes into the quarantine, and a bare row takes its place.
         """
 
     @abstractmethod
     async def quarantined_keys(self, connection: C, where: Where, partitions: Sequence[int]) -> list[Key]:
-        """The keys of the rows in the quarantine there."""
+        """Return the keys of the quarantined rows there."""
 
     @abstractmethod
     async def problem(self, connection: C, key: Key) -> str | None:
-        """Why the row under the key is in the quarantine."""
+        """Return why the row under the key is in the quarantine."""

@@ -1,4 +1,4 @@
-"""Where a store goes on in another step, whatever the dialect."""
+"""The sizes at which a store of any dialect starts another step."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SqlThresholds:
-    """What is answered does not depend on them, and any store reads what one with
-    others stored: tests make them tiny. Each is at least 1.
+    """Sizes that tests make tiny; each is at least 1.
+
+    Answers do not depend on them, and any store reads data that a store with other
+    thresholds wrote.
     """
 
     statements_kept: int = 512
-    """Statements kept a collection. There are some dozens of shapes, unless a caller
-    lists hundreds of values.
+    """The number of statements cached per collection.
+
+    There are some dozens of shapes, unless a caller lists hundreds of values.
     """
     limits_written_out: int = 1_002
     """The largest limit of a page that is part of the statement."""
     partitions_forgotten: int = 256
-    """Partitions forgotten in one transaction, which keeps writers out of them for as
-    long as it lasts.
+    """The number of partitions forgotten in one transaction.
+
+    The transaction keeps writers out of them as long as it lasts.
     """

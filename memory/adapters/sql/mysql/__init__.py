@@ -1,5 +1,6 @@
 """The SQL adapter on MySQL and MariaDB, under the schemes `mysql` and `mariadb`.
-Importing this loads neither SQLAlchemy nor a driver.
+
+Importing this module loads neither SQLAlchemy nor a driver.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""What is derived from records, compared with them: each indexed record's postings
-stand in its segment, once each, and no others do.
+"""The audit of data derived from records.
+
+Each posting of an indexed record is in its segment, once, and no others are.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from memory.ports.rows import CORRUPT
 
 
 async def audit_rows(connection: Connection, table: MyTable, after: int | None, repair: bool) -> AuditPage:
-    """A page of rows, by number: the lengths and sizes are those of the content,
-    `owing` says whether something is owed, and an indexed record's words are in its
-    segment. What differs is mended by having the row wait to be indexed again.
+    """Audit a page of rows, by number.
 
-    What changed since it was read is as its writer left it: only rows with the same
-    checksum are judged.
+    Lengths and sizes must be those of the content. `owing` must say whether a step is
+    pending. An indexed record's words must be in its segment. The repair makes a
+    differing row wait to be indexed again.
+
+    Only rows with the same checksum are judged: a row that changed since it was read is
+    as its writer left it.
     """
     columns = ", ".join([f"`{c}`" for c in (*table.columns, *DERIVED)])
     page = f"SELECT {columns} FROM {table.quoted} WHERE number > ? ORDER BY number LIMIT {table.thresholds.audited_at_once}"  # noqa: S608
@@ -60,8 +63,9 @@ async def audit_rows(connection: Connection, table: MyTable, after: int | None, 
 async def _still_differs(
     connection: Connection, table: MyTable, columns: Columns, segment: int | None, repair: bool
 ) -> bool:
-    """Whether the row still stands, indexed where it was when it was read. With
-    `repair` what is derived from it is made anew.
+    """Whether the row still exists, indexed where it was when it was read.
+
+    With `repair` its derived data is rebuilt.
     """
     await connection.begin()
     found = await connection.fetchrow(
@@ -78,8 +82,9 @@ async def _still_differs(
 async def audit_words(
     connection: Connection, table: MyTable, after: Sequence[int] | None, repair: bool
 ) -> AuditPage:
-    """Rows of the table of words, by place: every posting is one of a live record that
-    says its words are in this segment of its partition.
+    """Audit a page of the table of words, by place.
+
+    Every posting must be of a live record that names this segment of its partition.
     """
     if table.words is None:
         return AuditPage()
@@ -115,8 +120,9 @@ async def audit_words(
 async def _strangers(
     connection: Connection, table: MyTable, partition: int, segment: int, numbers: set[int], repair: bool
 ) -> set[int]:
-    """Those of these records that have postings there and do not belong there. Rows are
-    locked, then the postings taken out, for good or not.
+    """Return those of these records whose postings there do not belong there.
+
+    It locks the rows, and then takes the postings out, for good or not.
     """
     assert table.words is not None  # noqa: S101 - its collection has texts
     await connection.begin()
@@ -138,8 +144,9 @@ async def _strangers(
 
 
 async def audit_registries(connection: Connection, table: MyTable, repair: bool) -> AuditPage:
-    """Every partition with records is registered, and every copy of what could not be
-    read has a row that says so.
+    """Check that every partition with records is registered.
+
+    Every quarantined copy must have a row that says so.
     """
     lost = (
         f"SELECT t.partition_no, t.tenant, t.scope, MAX(t.generation) FROM {table.quoted} AS t WHERE t.partition_no IS NOT NULL "  # noqa: S608

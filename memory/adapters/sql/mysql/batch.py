@@ -23,8 +23,10 @@ from memory.ports.writes import Absent, Annotate, Outcome, Put, RaiseGeneration,
 
 
 class NumberAllocator:
-    """What this process may give out. Forgotten with every new connection: behind it
-    may be a database brought back from a backup.
+    """The record numbers that this process may give out.
+
+    They are forgotten with every new connection: it may lead to a database that was
+    restored from a backup.
     """
 
     def __init__(self, names: TableNames, at_once: int) -> None:
@@ -36,8 +38,9 @@ class NumberAllocator:
         self._left.clear()
 
     async def take(self, connection: Connection, count: int = 1) -> list[int]:
-        """So many numbers that nobody else has. Never within a transaction: all others
-        would wait for its end.
+        """Return `count` numbers that nobody else has.
+
+        Never call it within a transaction: all others would wait for its end.
         """
         if len(self._left) < count:
             wanted = max(self._at_once, count)
@@ -48,7 +51,7 @@ class NumberAllocator:
         return taken[::-1]
 
     def give_back(self, numbers: list[int]) -> None:
-        """Those that were not used after all."""
+        """Take back numbers that were not used after all."""
         self._left += reversed(numbers)
 
 
@@ -58,12 +61,16 @@ class NumberAllocator:
 async def put_absent(
     connection: Connection, table: MyTable, directory: MyDirectory, numbers: NumberAllocator, write: Put
 ) -> Outcome | None:
-    """Store a record where nothing stands under its key. None, and nothing was stored,
-    where it might be stored now. Raises `Unstorable`.
+    """Store a record under a free key.
 
-    The statement reads its partition under a shared lock and has a number for the row
-    only where the generation is still the one expected: a raise waits for the puts
+    Returns None, with nothing stored, where it might be stored now.
+
+    The statement reads its partition under a shared lock. It has a number for the row
+    only where the generation is still the expected one. A raise waits for the puts
     under way, and every later put sees it.
+
+    Raises:
+        Unstorable: The store cannot hold the record.
     """
     check_names(write)
     record = write.record
@@ -95,8 +102,9 @@ async def put_absent(
 
 
 async def annotate(connection: Connection, table: MyTable, write: Annotate) -> Outcome | None:
-    """Decide on what stands there, and replace exactly that. None where it changed in
-    between.
+    """Decide on the current row, and replace exactly that one.
+
+    Returns None where it changed in between.
     """
     held = table.held_in(await table.find(connection, write.key), write.key)
     decision = decide(write, slot_of(table.collection, write.key, held), 0)
@@ -126,7 +134,7 @@ class MyBatch(Batch[Connection, MyTable]):
         self._thresholds = thresholds
         self._mine: list[int] = []
         self.at_once = _are_new(writes)
-        """Whether all of them are to go in without a look at what stands there."""
+        """Whether all of them go in without a look at existing rows."""
 
     async def prepare(self) -> None:
         await super().prepare()
@@ -139,14 +147,16 @@ class MyBatch(Batch[Connection, MyTable]):
             self._mine = (await self._numbers.take(self._connection, creating + segments))[::-1]
 
     def finish(self) -> None:
-        """The numbers that nothing was given are for others."""
+        """Free unused numbers for others."""
         self._numbers.give_back(self._mine[::-1])
 
     # -- new records -------------------------------------------------------------------
 
     async def _put_at_once(self) -> None:
-        """Store all new records. Raises `WriteCollision` where something stands under one of
-        their keys: then they are to be decided about.
+        """Store all new records.
+
+        Raises:
+            WriteCollision: A key is taken; then the writes must be decided.
         """
         if not self.at_once:
             return
@@ -213,7 +223,7 @@ class MyBatch(Batch[Connection, MyTable]):
 
 
 def _are_new(writes: Sequence[Write]) -> bool:
-    """Whether every write puts a record of its own where nothing stands."""
+    """Whether every write puts a record of its own under a free key."""
     keys = {
         (w.collection.name, w.record.key) for w in writes if isinstance(w, Put) and isinstance(w.when, Absent)
     }
@@ -221,6 +231,6 @@ def _are_new(writes: Sequence[Write]) -> bool:
 
 
 def _pop_numbers(numbers: list[int]) -> Iterator[int]:
-    """The numbers, the lowest first, taken away one by one."""
+    """Yield the numbers, the lowest first, and remove each."""
     while True:
         yield numbers.pop()

@@ -1,5 +1,6 @@
-"""What the adapter can do on MySQL and MariaDB at best, and its options: readable
-without SQLAlchemy or the driver.
+"""The adapter's best capabilities on MySQL and MariaDB, and its options.
+
+This module is readable without SQLAlchemy or the driver.
 """
 
 from __future__ import annotations
@@ -27,9 +28,7 @@ CLAIMS = Capabilities(
     tenant_statistics=True,
     fenced=True,
 )
-"""`max_record_bytes` is the server's to say: it follows from `max_allowed_packet`, read
-at open.
-"""
+"""The server decides `max_record_bytes`, by its `max_allowed_packet`, read at open."""
 
 SCHEMES = ("mysql", "mariadb", "mysql+asyncmy", "mariadb+asyncmy")
 SslMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"]
@@ -37,17 +36,19 @@ SslMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_iden
 
 @dataclass(frozen=True, slots=True)
 class MySqlConfig(StoreOptions):
-    """Where the database is and how it is used. All times are seconds.
+    """The address of the database, and how the store uses it. All times are seconds.
 
-    The database must be there; the tables are made, each with `prefix` before its name:
-    stores with different prefixes share a database and do not see each other. Up to
-    `pool_size` connections are held open; a call waits `pool_timeout` for one.
-    `connect_timeout` bounds making a connection, `command_timeout` one statement on it:
-    a server that does not answer ends every call as `StoreTimeout`. `ssl_mode` means
-    what the servers' own clients mean by it: `preferred` takes TLS where the server
-    offers it, without looking at its certificate, and does without where it does not;
-    `verify_ca` and `verify_identity` need a certificate that `ssl_ca` (or the system)
-    vouches for.
+    The database must exist. The store makes the tables, each with `prefix` before its
+    name: stores with different prefixes share a database and do not see each other.
+
+    Up to `pool_size` connections are held open; a call waits `pool_timeout` seconds for
+    one. `connect_timeout` bounds making a connection, `command_timeout` one statement
+    on it. A server that does not answer ends every call with `StoreTimeout`.
+
+    `ssl_mode` has the meaning that it has in the servers' own clients. `preferred` uses
+    TLS where the server offers it, without checking its certificate, and does without
+    otherwise. `verify_ca` and `verify_identity` need a certificate that `ssl_ca` (or
+    the system) vouches for.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"port", "database", "user"})
@@ -71,17 +72,17 @@ class MySqlConfig(StoreOptions):
 
     @property
     def place(self) -> str:
-        """Where it is, for messages and Health: never a user or a password."""
+        """The address for messages and Health, without user or password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.socket or f'{host}:{self.port}'}/{self.database}"
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> MySqlConfig:
-    """The config of `mysql://user:password@host:3306/database?ssl_mode=required`, with
-    options in the query part or apart.
+    """Parse the URL of a MySQL store, with options in its query part or separate.
 
-    `socket=/path` goes through a Unix socket. `ssl-mode`, as the servers' clients write
-    it, is understood too.
+    The URL is `mysql://user:password@host:3306/database?ssl_mode=required`.
+    `socket=/path` goes through a Unix socket. `ssl-mode`, as in the servers' clients,
+    works too.
     """
     parts = ServerUrl(name, "MySQL", SCHEMES, url)
     found: dict[str, Any] = {

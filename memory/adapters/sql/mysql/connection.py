@@ -1,9 +1,8 @@
-"""One connection: statements are prepared on the server and values travel apart from
-them, in the binary protocol.
+"""One connection: the server prepares statements, and values travel apart from them.
 
-Nothing a caller gives is ever part of a statement's text. Every statement ends in time;
-one that does not leaves the connection closed. Text comes back as bytes: a row whose
-text is damaged must not take the rows beside it along.
+They use the binary protocol, so no caller's value is ever part of a statement's text.
+Every statement ends in time; one that does not leaves the connection closed. Text comes
+back as bytes: a row with damaged text must not spoil the rows beside it.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from memory.domain.errors import ConfigError
 
 SQL_MODE = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 SORTED_BYTES = 65_536
-"""So many bytes of a text decide its place in an order. The servers' default is 1,024."""
+"""The number of bytes of a text that decide its order (servers' default: 1,024)."""
 _GOODBYE = 2.0
-"""Seconds a connection may take to close in good order."""
+"""The seconds that a connection may take to close in good order."""
 
 
 class Connection:
@@ -42,36 +41,37 @@ class Connection:
     # -- statements --------------------------------------------------------------------
 
     async def fetch(self, sql: str, *values: Any) -> Sequence[tuple[Any, ...]]:
-        """All rows. Text in them is bytes."""
+        """Return all rows, with text as bytes."""
         rows: Sequence[tuple[Any, ...]] = (await self._run(sql, values)).rows
         return rows
 
     async def fetchrow(self, sql: str, *values: Any) -> tuple[Any, ...] | None:
-        """The first row, None where there is none."""
+        """Return the first row, or None where there is none."""
         rows = await self.fetch(sql, *values)
         return rows[0] if rows else None
 
     async def fetchval(self, sql: str, *values: Any) -> Any:
-        """The first value of the first row, None where there is none."""
+        """Return the first value of the first row, or None where there is none."""
         row = await self.fetchrow(sql, *values)
         return None if row is None else row[0]
 
     async def change(self, sql: str, *values: Any) -> int:
-        """Carry out a statement. How many rows it changed; a row updated by an insert
-        counts twice, one left as it was not at all.
+        """Execute a statement; return the number of changed rows.
+
+        A row updated by an insert counts twice, an unchanged row not at all.
         """
         return int((await self._run(sql, values)).affected_rows)
 
     async def send(self, sql: str, values: Sequence[Any]) -> None:
-        """Carry out a statement."""
+        """Execute a statement."""
         await self._run(sql, values)
 
     async def insert_id(self, sql: str, *values: Any) -> int:
-        """Carry out a statement that sets LAST_INSERT_ID; what it set."""
+        """Execute a statement that sets LAST_INSERT_ID; return the id."""
         return int((await self._run(sql, values)).insert_id)
 
     async def tell(self, command: str) -> None:
-        """A command of our own that takes no values: transactions and settings."""
+        """Execute a command of our own without values: transactions and settings."""
         async with asyncio.timeout(self._timeout):
             await self.raw.query(command)
 
@@ -124,8 +124,9 @@ class Connection:
 
 
 class StatementPipeline:
-    """Statements one after another: while the server works on one, the caller makes the
-    next.
+    """Statements one after another.
+
+    While the server works on one, the caller makes the next.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -133,8 +134,9 @@ class StatementPipeline:
         self._under_way: asyncio.Task[None] | None = None
 
     async def send(self, sql: str, values: Sequence[Any]) -> None:
-        """Send a statement once the one before is answered. What goes wrong with it is
-        told by the next, or at the end.
+        """Send a statement once the one before is answered.
+
+        The next call raises its error, or the end does.
         """
         await self.wait()
         self._under_way = asyncio.ensure_future(self._connection.send(sql, values))
@@ -171,7 +173,7 @@ async def ahead(connection: Connection) -> AsyncIterator[StatementPipeline]:
 
 
 async def connect(config: MySqlConfig) -> Connection:
-    """A new connection with the session's settings made, in time."""
+    """Return a new connection with the session's settings, in time."""
     return await connect_shielded(_open_connection(config))
 
 
@@ -187,7 +189,7 @@ async def _open_connection(config: MySqlConfig) -> Connection:
 
 
 async def dial(config: MySqlConfig, **more: Any) -> Any:
-    """The driver's connection, encrypted as the config asks."""
+    """Return the driver's connection, encrypted as the config asks."""
     mode = config.ssl_mode
     if config.socket is not None or mode == "disabled":
         return await _dial(config, None, **more)
@@ -231,7 +233,9 @@ async def _dial(config: MySqlConfig, context: ssl.SSLContext | None, **more: Any
 
 
 def _context(config: MySqlConfig) -> ssl.SSLContext:
-    """What only encrypts does not load the authorities that this machine trusts: that
+    """Return the TLS context of the config.
+
+    A mode that only encrypts does not load this machine's trusted authorities: that
     takes longer than all the rest of a connection.
     """
     checks = config.ssl_mode not in ("preferred", "required")
@@ -254,8 +258,10 @@ def _context(config: MySqlConfig) -> ssl.SSLContext:
 
 
 async def _settle(connection: Connection, config: MySqlConfig) -> None:
-    """The session's settings: strict, in UTC, each statement on what is committed when
-    it begins, and no lock waited for without end.
+    """Apply the session's settings.
+
+    The session is strict and in UTC. Each statement sees the commits from before it
+    began. Waiting for a lock has an end.
     """
     patience = max(1, int(config.command_timeout / 2))
     await connection.tell(

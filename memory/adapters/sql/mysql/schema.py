@@ -53,7 +53,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def types(collation: str) -> ColumnTypes:
-    """The columns' types under the server's collation."""
+    """Return the columns' types under the server's collation."""
     text = LONGTEXT(charset="utf8mb4", collation=collation)
     return {
         "tenant": VARBINARY(TENANT_BYTES),
@@ -72,7 +72,7 @@ def types(collation: str) -> ColumnTypes:
 
 
 def system_tables(metadata: sa.MetaData, collation: str, names: TableNames) -> None:
-    """The adapter's own tables."""
+    """Declare the adapter's own tables."""
     schema.system_tables(metadata, types(collation), names, **OPTIONS)
     sa.Table(  # up to where the numbers of records are given out
         names.numbers,
@@ -86,11 +86,10 @@ def system_tables(metadata: sa.MetaData, collation: str, names: TableNames) -> N
 def collection_table(
     metadata: sa.MetaData, collection: Collection, collation: str, names: TableNames
 ) -> sa.Table:
-    """The table of a collection with its indexes.
+    """Declare the table of a collection with its indexes.
 
-    `length` is the number of words, `owing` 1 where something is owed, `lexemes` the
-    segment of the table of words that the record's are in, 0 while they are still to
-    come.
+    `length` is the number of words. `owing` is 1 where a step is pending. `lexemes` is
+    the record's segment in the table of words, 0 while the record waits to be indexed.
     """
     name = collection.name
     columns = [
@@ -127,7 +126,7 @@ def collection_table(
 
 
 def collection_words(metadata: sa.MetaData, collection: Collection, names: TableNames) -> sa.Table:
-    """The words of a collection, see `memory.adapters.sql.mysql.words`."""
+    """Declare the words of a collection, see `memory.adapters.sql.mysql.words`."""
     return sa.Table(
         names.words(collection.name),
         metadata,
@@ -144,10 +143,9 @@ def collection_words(metadata: sa.MetaData, collection: Collection, names: Table
 def table_of(
     collection: Collection, collation: str, names: TableNames, stored: Collection | None = None
 ) -> sa.Table:
-    """A collection's table, declared once a process, or as it is `stored`; its words
-    are in the same metadata.
+    """Return a collection's table, declared once per process, or as it is `stored`.
 
-    A name that no table can have is refused.
+    Its words are in the same metadata. A name that no table can have is refused.
     """
     if stored is not None:
         return with_absent(

@@ -1,5 +1,7 @@
-"""Searches by words: the server finds and counts, the arithmetic of `memory.ports.text`
-ranks, and rows are read from the best down.
+"""Searches by words on MySQL.
+
+The server finds and counts, `memory.ports.text` ranks, and rows are read from the best
+down.
 """
 
 from __future__ import annotations
@@ -34,19 +36,20 @@ from memory.ports.text import query_words, rarity
 
 RECORDS = frozenset({RowType.RECORD})
 _MOST_WORDS = 128
-"""Words weighed before others get a turn."""
+"""The number of words that are weighed before other tasks get a turn."""
 
 
 class IndexBacklog(Exception):
-    """So many records wait to be indexed that this is to be done first."""
+    """So many records wait to be indexed that they must be indexed first."""
 
 
 async def search(
     connection: Connection, table: MyTable, directory: MyDirectory, wanted: Search, most_waiting: int
 ) -> list[Hit]:
-    """The best hits, best first.
+    """Return the best hits, best first.
 
-    Raises `IndexBacklog` where more than `most_waiting` records are not indexed yet.
+    Raises:
+        IndexBacklog: More than `most_waiting` records are not indexed yet.
     """
     assert isinstance(wanted.by, Words)  # noqa: S101 - it claims no other
     stems = [lexical.token(stem) for stem in query_words(wanted.by.text)]
@@ -67,8 +70,9 @@ async def search(
 
 @dataclass(frozen=True, slots=True)
 class LexicalMatches:
-    """How many records there are, how many words in them, and the postings of each
-    word: rows of number, packed counts, and number of words.
+    """The number of records and of their words, and the postings of each word.
+
+    Postings are rows of number, packed counts, and number of words.
     """
 
     documents: int
@@ -76,12 +80,13 @@ class LexicalMatches:
     held: Mapping[str, Sequence[Postings]]
 
     def document_frequency(self, stem: str) -> int:
-        """How many records hold the word."""
+        """Return how many records have the word."""
         return sum(map(len, self.held[stem]))
 
     async def score(self, collection: Collection, stems: Sequence[str]) -> Candidates:
-        """Every record that holds one of these words, scored by BM25F with the
-        statistics of exactly the asked partitions and roles.
+        """Score every record with one of these words by BM25F.
+
+        The statistics are those of exactly the requested partitions and roles.
         """
         average = self.total / self.documents if self.documents else 0.0
         held = [np.concatenate(self.held[stem]) for stem in stems if self.held[stem]]
@@ -101,7 +106,7 @@ class LexicalMatches:
 
 
 _WAITING, _COUNTED, _POSTINGS = range(3)
-"""What the rows of one answer are."""
+"""The kinds of rows in one answer."""
 
 
 async def find(
@@ -112,8 +117,9 @@ async def find(
     roles: frozenset[Role],
     most_waiting: int,
 ) -> LexicalMatches:
-    """What these partitions' records of these roles hold of the words, of which there
-    may be none.
+    """Find the words in these partitions' records of these roles.
+
+    There may be no words.
     """
     documents = total = 0
     found: dict[str, list[Postings]] = {stem: [] for stem in stems}
@@ -140,9 +146,10 @@ async def find(
 def _find_statement(
     table: MyTable, numbers: Sequence[int], stems: Sequence[str], roles: frozenset[Role], most_waiting: int
 ) -> tuple[str, Values]:
-    """One statement, so that all is as it stood in one moment: how many records there
-    are, of these roles, and how many words in them; the rows whose words are not
-    indexed; the contents of the words' buckets.
+    """Return one statement, so that all its parts see one moment.
+
+    It counts the records of these roles and their words. It selects the rows whose
+    words are not indexed, and the contents of the words' buckets.
     """
     wanted = pad_to_power_of_two(numbers)
     there = f"partition_no IN {in_list(len(wanted))}"
@@ -167,7 +174,7 @@ def _find_statement(
 def _add_waiting(
     rows: Sequence[Sequence[Any]], roles: frozenset[Role], found: Mapping[str, list[Postings]]
 ) -> Ints:
-    """Add what rows hold whose words are not indexed; the numbers of all such rows."""
+    """Add the words of rows that are not indexed; return all such rows' numbers."""
     asked = {role.value for role in roles}
     for number, _, _, role, words in rows:
         if to_text(role) in asked:
@@ -181,7 +188,7 @@ def _add_waiting(
 async def _others(
     connection: Connection, table: MyTable, numbers: Sequence[int], roles: frozenset[Role]
 ) -> Ints:
-    """The numbers of the records there that have other roles."""
+    """Return the numbers of the records there that have other roles."""
     values: Values = pad_to_power_of_two(numbers)
     asked = question(table, _of_other_roles, (len(values), roles), values)
     return np.array([number for (number,) in await connection.fetch(asked.sql, *asked.arguments)], np.int64)
@@ -200,8 +207,9 @@ def _of_other_roles(table: Any, shape: Shape) -> sa.Select[Any]:
 
 @dataclass(frozen=True, slots=True)
 class RowReader:
-    """Where rows are read: what was asked, and the partitions. A record that has moved
-    elsewhere since it was found is no hit any more.
+    """Reads rows of a query in its partitions.
+
+    A record that has moved elsewhere since it was found is not a hit any more.
     """
 
     connection: Connection
@@ -217,8 +225,9 @@ class RowReader:
     async def rows(
         self, numbers: Sequence[int], columns: tuple[str, ...], named: Sequence[str] = ()
     ) -> list[Columns]:
-        """The live rows of these numbers, and of these ids, in the asked roles, that
-        the filter lets through, each with its number before it.
+        """Return the live rows of these numbers, and of these ids, with the roles.
+
+        They must pass the filter. Each has its number before it.
         """
         rows: dict[int, Columns] = {}
         most = self.table.thresholds.listed
@@ -246,8 +255,9 @@ class RowReader:
 async def best_of(
     there: RowReader, scored: Candidates, limit: int, selection: Selection, named: Sequence[str] = ()
 ) -> tuple[list[tuple[Head, float]], list[Head]]:
-    """The best so many that the filter lets through, with their scores, best first and
-    ties by id; and those of these ids that it does.
+    """Return the best passing heads with scores, and the passing ones of these ids.
+
+    The best are at most `limit`, best first, and ties go by id.
     """
     best: list[tuple[Head, float]] = []
     those: list[Head] = []
@@ -266,8 +276,9 @@ async def best_of(
 async def _heads(
     there: RowReader, scores: Mapping[int, float], wanted: int, selection: Selection, named: Sequence[str]
 ) -> list[tuple[int, Head]]:
-    """The best `wanted` among the records of these numbers that the filter lets
-    through, and those of these ids, in no order.
+    """Return the best `wanted` passing records of these numbers, in no order.
+
+    The passing ones of these ids are there too.
     """
     numbers = list(scores)
     if len(numbers) > 2 * wanted:  # where many tie the id decides: only ids are read first

@@ -1,5 +1,7 @@
-"""What the server's settings promise, read at open: whether what it acknowledges is
-safe, how large a record may be, and that it is strict.
+"""The server's settings, read at open.
+
+They decide whether acknowledged writes are safe, how large a record may be, and whether
+the server is strict.
 """
 
 from __future__ import annotations
@@ -19,14 +21,12 @@ _READ = """SELECT VERSION(), @@SESSION.sql_mode, @@SESSION.time_zone, @@max_allo
 _UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'"
 _BINLOG_FORMAT = "SHOW VARIABLES LIKE 'binlog_format'"
 _BESIDES = 65_536
-"""Bytes of a packet that are not the record's: its names, its bookkeeping, the
-protocol's own.
-"""
+"""The bytes of a packet beside the record: names, bookkeeping, the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One look at them. `started` names the run of the server."""
+    """The settings at one moment. `started` names the run of the server."""
 
     flavour: Flavour
     version: str
@@ -40,7 +40,7 @@ class Settings:
 
     @staticmethod
     async def read(connection: Connection, store: str) -> Settings:
-        """Read them; a server or a session that cannot be used is refused by name."""
+        """Read the settings; an unusable server or session is refused by name."""
         for _ in range(10):
             ((version, mode, zone, packet, flush, every, binlog, sync, now),) = await connection.fetch(_READ)
             ((_, uptime),) = await connection.fetch(_UPTIME)
@@ -71,7 +71,7 @@ class Settings:
 
     @property
     def advice(self) -> str:
-        """What to change so that what is acknowledged is safe; empty where it is."""
+        """Say which settings to change for safe writes; empty where none is needed."""
         if self.flush != 1:
             return f"innodb_flush_log_at_trx_commit = {self.flush} may lose the last second of acknowledged writes: set it to 1"
         if self.binlog and self.sync_binlog != 1:
@@ -89,8 +89,10 @@ class Settings:
         return {**facts, "advice": self.advice} if self.advice else facts
 
     def limit(self, claims: Capabilities) -> Capabilities:
-        """What remains of the claims. A record takes up to a third more in a packet
-        than its own size: tags are quoted there.
+        """Return the claims that these settings allow.
+
+        A record takes up to a third more in a packet than its own size: tags are quoted
+        there.
         """
         limited = replace(claims, max_record_bytes=max(0, self.packet - _BESIDES) * 3 // 4)
         if not self.advice:

@@ -50,13 +50,14 @@ _SIZE = "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS SIGNED) FRO
 
 
 class MySqlStore(ServerStore[Connection, MyTable]):
-    """Records in a database of MySQL 8.0.19 or MariaDB 10.6 or later: one table a
-    collection. See `MySqlConfig` for options.
+    """Records in a database of MySQL 8.0.19 or MariaDB 10.6 or later.
 
-    Many processes may use it at once. What is acknowledged is as safe as the server's
-    settings make it: with `innodb_flush_log_at_trx_commit` other than 1, or a binary
-    log that is not synced, the store does not claim to be durable and says what to
-    change. Texts that are alike in their first 64 KiB have no order among them.
+    Each collection has one table. See `MySqlConfig` for options.
+
+    Many processes may use it at once. Acknowledged writes are as safe as the server's
+    settings make them. If `innodb_flush_log_at_trx_commit` is not 1, or the binary log
+    is not synced, the store does not claim to be durable. It then says what to change.
+    Texts that are alike in their first 64 KiB have no order among them.
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
@@ -113,8 +114,9 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
     @property
     def reads_only(self) -> bool:
-        """Whether the user may change no table. What a replica refuses it may take
-        later.
+        """Whether the user may change no table.
+
+        A replica refuses writes now, but may take them later.
         """
         return self._reads_only
 
@@ -138,8 +140,9 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         return number_of(error) == NO_COLUMN
 
     async def _greet(self, connection: Connection) -> None:
-        """On each new connection: behind it may be another run of the server, or
-        another database.
+        """Prepare each new connection.
+
+        It may lead to another run of the server, or to another database.
         """
         self._directory.forget()
         self._numbers.forget()
@@ -185,8 +188,9 @@ class MySqlStore(ServerStore[Connection, MyTable]):
             return undone.outcomes
 
     async def _apply_alone(self, write: Write) -> Outcome | None:
-        """What became of a write that needs no transaction; None where it is to be done
-        in one.
+        """Do a write that needs no transaction, and return its outcome.
+
+        Returns None where the write needs one.
         """
         try:
             if isinstance(write, Put) and isinstance(write.when, Absent) and self._may_wait(write.record):
@@ -205,7 +209,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         return None
 
     def _may_wait(self, record: Record) -> bool:
-        """Whether its words may be indexed later."""
+        """Whether the record's words may be indexed later."""
         return sum(map(len, record.texts.values())) <= self._thresholds.waiting_characters
 
     async def _put(self, write: Put) -> Outcome | None:
@@ -224,8 +228,9 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         return outcome
 
     async def _take_up(self, table: MyTable) -> bool:
-        """Index the words of records that wait for it; whether there may be more. Where
-        that fails they still wait, and are found.
+        """Index the words of waiting records; return whether there may be more.
+
+        If that fails, the records still wait, and searches find them.
         """
 
         async def work(connection: Connection) -> int:
@@ -271,8 +276,10 @@ class MySqlStore(ServerStore[Connection, MyTable]):
     async def _ask_word_index(
         self, collection: Collection, ask: Callable[[Connection, MyTable, int], Awaitable[T]]
     ) -> T:
-        """Ask about words: where more records wait to be indexed than one question
-        reads by itself, some are taken up first.
+        """Run a search on the word index.
+
+        One search reads a limited number of records that wait to be indexed. Where more
+        wait, some are indexed first.
         """
         most = self._thresholds.waiting_read
         for _ in range(self._thresholds.waiting_rounds):
@@ -287,8 +294,10 @@ class MySqlStore(ServerStore[Connection, MyTable]):
     def _audit_steps(
         self, table: MyTable, repair: bool
     ) -> Sequence[Callable[[Connection, Any], Awaitable[AuditPage]]]:
-        """`vacuum` is not offered: InnoDB uses the room of deleted rows again, and
-        OPTIMIZE copies whole tables to give it back.
+        """Return the audit steps.
+
+        `vacuum` is not offered: InnoDB reuses the room of deleted rows, and OPTIMIZE
+        copies whole tables to give it back.
         """
         return [
             lambda connection, after: audit_rows(connection, table, after, repair),
@@ -344,8 +353,10 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
 
 def _still_good(error: BaseException) -> bool:
-    """The server answered with an error, or the error is our own and nothing was under
-    way.
+    """Whether the connection is still good.
+
+    It is, if the server answered with an error, or the error is our own and nothing was
+    under way.
     """
     return (server_said(error) and not is_read_only(error)) or isinstance(
         error, MemoryTiersError | BatchRollback | WriteCollision | IndexBacklog | Unstorable

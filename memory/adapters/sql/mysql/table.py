@@ -1,11 +1,11 @@
-"""One collection's statements: how its rows are found, stored and quarantined, and its
-words with them.
+"""One collection's statements: how its rows and their words are found and stored.
 
-A row's words stand in a table of their own (`words`), in the order in which searches
-read them: an index that finds and counts exactly our words, of exactly one partition.
-What changes a row changes them in the same transaction. Only a single new record is
-stored by one statement; it says of itself that its words are still to come, searches
-read such rows themselves, and every few of them are taken up together (`pending`).
+They also move rows into the quarantine. A row's words are in a table of their own
+(`words`), in the order in which searches read them. It is an index that finds and
+counts exactly our words, of exactly one partition. The transaction that changes a row
+changes its words too. Only a single new record is stored by one statement. It is marked
+as waiting for its words, searches read such rows themselves, and several of them are
+indexed together (`pending`).
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ from memory.ports.record import Key
 from memory.ports.rows import CORRUPT, RECORD, Row, corrupt_row
 
 Numbered: TypeAlias = tuple[Row, int, int | None]
-"""A row to store, its number, and that of its partition where it is a record's."""
+"""A row to store, its number, and the partition's number if it is a record."""
 NUMBER, PARTITION = -2, -1
-"""Where they are in what was read of a row."""
+"""Positions of these values in the columns read of a row."""
 DERIVED = ("words", "bytes", "partition_no", "length", "owing", "lexemes")
-"""Behind what a row says, and its checksum."""
+"""The columns behind a row's contents and its checksum."""
 
 
 class MyTable(Table[Connection]):
-    """The statements of one collection. `packet` is the largest statement the server
-    takes, in bytes.
+    """The statements of one collection.
+
+    `packet` is the largest statement the server takes, in bytes.
     """
 
     dialect: ClassVar[sa.Dialect] = mysql.dialect(paramstyle="qmark")
@@ -116,8 +117,10 @@ class MyTable(Table[Connection]):
     def with_index_hint(
         self, statement: sa.Select[Any], where: Shape, order: Sequence[Order]
     ) -> sa.Select[Any]:
-        """Both servers would rather look up the partition and begin at its newest
-        record, however far behind the page is.
+        """Return the statement with a hint at the index to walk along.
+
+        Both servers would rather look up the partition and begin at its newest record,
+        however far behind the page is.
         """
         if where[0] == "partitions" and where[1] == 1 and [o.field for o in order] == ["created_at"]:
             return statement.with_hint(self.table, f"FORCE INDEX (`ix_{self.name}_created_at`)", "mysql")
@@ -169,8 +172,10 @@ class MyTable(Table[Connection]):
     # -- storing -----------------------------------------------------------------------
 
     def values(self, row: Row, number: int, partition: int | None, segment: int) -> list[Any]:
-        """The values of every stored column. The row's words are in this segment; of 0
-        they are still to come.
+        """Return the values of every stored column.
+
+        `segment` is the segment of the row's words; 0 means that they wait to be
+        indexed.
         """
         length = lexical.length(row.words) if row.words else 0
         lexemes = segment if length and partition is not None else None
@@ -184,11 +189,10 @@ class MyTable(Table[Connection]):
         ]
 
     async def insert(self, connection: Connection, rows: Iterable[Numbered], segments: Iterator[int]) -> None:
-        """Store new rows, and their words in these segments, of which every
-        `thresholds.segment` rows take one.
+        """Store new rows, and their words in these segments.
 
-        The rows are made as they are asked for, while the server works. Fails with
-        error 1062 where something stands under a key already.
+        Every `thresholds.segment` rows take one segment. The rows are made on demand,
+        while the server works. It fails with error 1062 where a key is taken already.
         """
         await self._store(connection, rows, "", segments)
 
@@ -200,14 +204,16 @@ class MyTable(Table[Connection]):
         await self._store(connection, rows, self._over, segments)
 
     async def restate(self, connection: Connection, rows: Sequence[Numbered]) -> None:
-        """Store rows that say the same with other bookkeeping: their words, and where
-        these are, stay as they are.
+        """Store rows with the same contents and other bookkeeping.
+
+        Their words, and the place of these, stay as they are.
         """
         await self._store(connection, rows, self._over_keeping, repeat(0))
 
     async def swap(self, connection: Connection, row: Row, was: Columns) -> bool:
-        """Replace exactly the row that was read by one that says the same with other
-        bookkeeping; whether it still stood there.
+        """Replace exactly the row that was read by one with other bookkeeping.
+
+        The contents are the same. Returns whether the read row was still there.
         """
         said = self.codec.values(row, was[PARTITION])[: len(self.codec.columns)]
         if said[-1] == self.checksum_of(was):
@@ -226,9 +232,7 @@ class MyTable(Table[Connection]):
     async def _store(
         self, connection: Connection, rows: Iterable[Numbered], over: str, segments: Iterator[int]
     ) -> None:
-        """Store rows, and their words in the next of these segments; in none where that
-        is 0.
-        """
+        """Store rows, and their words in the next of these segments; none if 0."""
         left = iter(rows)
         async with ahead(connection) as sending:
             while first := next(left, None):
@@ -263,23 +267,25 @@ class MyTable(Table[Connection]):
     async def forget_words(
         self, connection: Connection, numbers: Sequence[int], was: int | None = None
     ) -> None:
-        """Before their rows, which are locked, are changed. `was` is the partition of
-        those whose rows name none any more.
+        """Delete the words of rows before the rows, which are locked, are changed.
+
+        `was` is the partition of rows that name none any more.
         """
         if self.words is not None:
             await self.words.forget(connection, numbers, was)
 
     async def say_indexed(self, connection: Connection, numbers: Sequence[int], segment: int) -> None:
-        """Say of rows in which segment their words are."""
+        """Note in rows which segment has their words."""
         await self._for_each(connection, self._indexed, numbers, segment)
 
     async def take_up(self, connection: Connection, segment: int) -> int:
-        """Index the words of some of the records that wait for it and that nobody else
-        has under way, as a segment of this number; how many there were.
+        """Index the words of some waiting records as one segment; return how many.
+
+        It skips records that somebody else is indexing. Call it within a transaction.
 
         A record's words are some ten rows: together with the record they would need a
         transaction of four round trips. Left for later, sixty records' words are one
-        segment and two statements. Within a transaction.
+        segment and two statements.
         """
         most = self.thresholds.segment
         rows = await connection.fetch(
@@ -295,8 +301,9 @@ class MyTable(Table[Connection]):
         return len(rows)
 
     def derived_values(self, columns: Columns) -> tuple[Any, ...] | None:
-        """The values of `DERIVED` that are to stand beside this row, its words still to
-        come; None for one that cannot be read.
+        """Return the values of `DERIVED` for this row, with its words still to index.
+
+        Returns None for a row that cannot be read.
         """
         row, problem = self.read_row(columns)
         if problem and row.type != CORRUPT:
@@ -306,9 +313,7 @@ class MyTable(Table[Connection]):
         return tuple(self.values(row, 0, columns[PARTITION], 0)[-len(DERIVED) :])
 
     async def derive_anew(self, connection: Connection, columns: Columns) -> None:
-        """Make anew what is derived from a row that is locked and stands as it was
-        read: it waits to be indexed.
-        """
+        """Rebuild a locked, unchanged row's derived data: it waits to be indexed."""
         number, values = columns[NUMBER], self.derived_values(columns)
         await self.forget_words(connection, [number], columns[PARTITION])
         changes = ", ".join([f"{name} = ?" for name in DERIVED])
@@ -341,7 +346,7 @@ class MyTable(Table[Connection]):
         )
 
     async def forget_quarantined(self, connection: Connection, rows: Sequence[Columns]) -> None:
-        """What the quarantine has of these rows, where it has anything."""
+        """Delete the quarantined copies of these rows, if there are any."""
         for columns in rows:
             if self.codec.is_quarantined(columns):
                 await connection.change(self._forget, columns[0], columns[1])
@@ -377,14 +382,14 @@ def _on_duplicate(columns: Sequence[str]) -> str:
 
 
 def _packed_size(values: Sequence[Any]) -> int:
-    """The bytes of a stored row in a packet at most: four for a character."""
+    """Return a row's largest size in a packet in bytes: four for a character."""
     return 9 * len(values) + sum(
         [4 * len(v) if v.__class__ is str else len(v) for v in values if v.__class__ in (str, bytes)]
     )
 
 
 def _plain(value: Any) -> Any:
-    """A value of an unreadable row as JSON holds it."""
+    """Return a value of an unreadable row in a form that JSON can hold."""
     if not isinstance(value, bytes):
         return value
     try:

@@ -1,5 +1,6 @@
 """The SQL adapter on PostgreSQL, under the schemes `postgresql` and `postgres`.
-Importing this loads neither SQLAlchemy nor a driver.
+
+Importing this module loads neither SQLAlchemy nor a driver.
 """
 
 from __future__ import annotations

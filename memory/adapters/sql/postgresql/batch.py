@@ -1,10 +1,10 @@
 """Writes on PostgreSQL.
 
-Alone: one statement where what a write asks can be said in one, else a look and a swap
-that holds only if nothing changed since. What owes a step is always looked at: whether
-it may be replaced is decided here.
+A single write is one statement where one can express it. Otherwise it is a look and a
+swap that works only if nothing has changed since. A row with a pending step always
+takes a look, as this code decides whether it may be replaced.
 
-Several: one transaction. New rows go in at once; what meets something is locked,
+Several writes are one transaction. New rows go in at once. The others are locked,
 decided in order, and written back.
 """
 
@@ -46,7 +46,7 @@ from memory.ports.writes import (
 )
 
 ROUNDS = 100
-"""How often a write is begun again because others changed what it is about in between."""
+"""The number of attempts of a write whose row others keep changing."""
 
 AT = "at its version"
 _PARAMETER = re.compile(r"\$(\d+)")
@@ -81,7 +81,7 @@ async def write_one(connection: Connection, tables: Tables, directory: PgDirecto
 
 
 async def _put(connection: Connection, table: PgTable, directory: PgDirectory, write: Put) -> Outcome | None:
-    """None where it is to be begun again."""
+    """Put a record; None where the write must begin again."""
     partition, given = write.record.partition, write.record.generation is not None
     known = (
         directory.cached_partition(partition) or (await directory.ensure(connection, [partition]))[partition]
@@ -122,16 +122,14 @@ async def _delete(connection: Connection, table: PgTable, write: Delete) -> Outc
 
 
 def _unless_it_would_do(decision: Decision) -> Outcome | None:
-    """Why a write was not carried out, by what stands there now; None where it would be
-    now.
-    """
+    """Return why the write failed, by the current row; None if it would work now."""
     return None if decision.changes else decision.outcome
 
 
 async def _blindly(
     connection: Connection, table: PgTable, when: When, values: list[Any], *, put: bool
 ) -> bool:
-    """Store the row where the condition holds, without looking first; whether it did."""
+    """Store the row if the condition holds, without a look; return whether it did."""
     if isinstance(when, AtVersion):
         role, tier = when.role and when.role.value, None if when.tier is None else escape(when.tier)
         return bool(
@@ -152,7 +150,7 @@ async def _blindly(
 
 
 async def _swap(connection: Connection, table: PgTable, write: Release | Annotate | Purge) -> Outcome | None:
-    """Decide on what stands there, and replace exactly that."""
+    """Decide on the current row, and replace exactly that one."""
     held = table.held_in(await table.find(connection, write.key), write.key)
     decision = decide(write, slot_of(table.collection, write.key, held), 0)
     if not decision.changes:
@@ -190,8 +188,9 @@ class PgBatch(Batch[Connection, PgTable]):
     # -- rows that go in as they are ---------------------------------------------------
 
     async def _put_at_once(self) -> None:
-        """Store what its condition lets in without a look: a few rows in one statement.
-        What it does not let in stays to be decided.
+        """Store rows that their conditions let in without a look.
+
+        A few rows go in one statement. The others stay to be decided.
         """
         few = len(self._left) <= self._rows_in_one
         if not _is_blind(self._left.values(), at_versions=few):
@@ -214,7 +213,7 @@ class PgBatch(Batch[Connection, PgTable]):
                 self._note_stored(*sent[(tenant, str(record_id))])
 
     async def _put_in_one(self, groups: Iterable[tuple[tuple[str, str], Sequence[tuple[int, Put]]]]) -> None:
-        """One statement of as many parts as there are collections and conditions."""
+        """Run one statement with a part for each collection and condition."""
         parts: list[str] = []
         values: list[Any] = []
         sent: list[dict[tuple[str, str], tuple[int, Row]]] = []
@@ -255,8 +254,9 @@ class PgBatch(Batch[Connection, PgTable]):
     async def _insert(
         self, table: PgTable, condition: str, rows: Iterable[tuple[Row, int | None]], most: int
     ) -> list[tuple[str, Any]]:
-        """The keys of the rows that were stored, as columns hold them. The rows come by
-        key, and are at most so many.
+        """Return the keys of the stored rows, as columns hold them.
+
+        The rows come by key, and are at most `most`.
         """
         stored: list[tuple[str, Any]] = []
         under_way: asyncio.Task[Sequence[Any]] | None = None
@@ -310,15 +310,16 @@ class PgBatch(Batch[Connection, PgTable]):
 
 
 def _numbered_from(first: int, sql: str) -> str:
-    """A statement whose parameters come behind so many others."""
+    """Return a statement whose parameters follow `first` others."""
     return _PARAMETER.sub(lambda found: f"${int(found[1]) + first}", sql)
 
 
 async def _by_statement(
     table: PgTable, rows: Iterator[tuple[Row, int | None]], most: int
 ) -> AsyncIterator[list[list[Any]]]:
-    """The parameters of the rows, at most so many, as they are sent. Of large ones few
-    go at a time: arrays of such are copied several times.
+    """Yield the parameters of the rows, at most `most` at a time.
+
+    Of large rows few go at a time, as arrays of them are copied several times.
     """
     for size in _portions(most, table.thresholds.rows_at_once, table.thresholds.rows_at_ends):
         some: list[list[Any]] = []
@@ -334,7 +335,7 @@ async def _by_statement(
 
 
 def _portions(rows: int, most: int, at_ends: int) -> Iterator[int]:
-    """How many rows go at a time."""
+    """Yield how many rows go at a time."""
     between = rows - 2 * at_ends
     if between <= 0 or not at_ends:
         yield rows
@@ -347,7 +348,7 @@ def _portions(rows: int, most: int, at_ends: int) -> Iterator[int]:
 
 
 def _condition(when: When) -> str:
-    """The condition of a put as a statement has it."""
+    """Return the condition of a put as SQL."""
     return (
         ABSENT
         if isinstance(when, Absent)
@@ -360,9 +361,7 @@ def _condition(when: When) -> str:
 
 
 def _is_blind(writes: Iterable[Write], *, at_versions: bool) -> bool:
-    """Whether every write puts a record of its own under a condition that a statement
-    can decide.
-    """
+    """Whether each write puts its own record on a condition that SQL can decide."""
     seen: set[tuple[str, Key]] = set()
     for write in writes:
         if (

@@ -1,5 +1,6 @@
-"""What the adapter can do on PostgreSQL at best, and its options: readable without
-SQLAlchemy or the driver.
+"""The adapter's best capabilities on PostgreSQL, and its options.
+
+This module is readable without SQLAlchemy or the driver.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ CLAIMS = Capabilities(
     fenced=True,
     max_vector_dims=16_000,
 )
-"""With the extension pgvector. Without it `semantic` and the limit that is pgvector's
-are off once the store is open.
+"""The capabilities with the extension pgvector.
+
+Without it, `semantic` and pgvector's limit are off once the store is open.
 """
 
 SCHEMES = ("postgresql", "postgres", "postgresql+asyncpg")
@@ -57,22 +59,27 @@ def _schema(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PostgresConfig(StoreOptions):
-    """Where the database is and how it is used. All times are seconds.
+    """The address of the database, and how the store uses it. All times are seconds.
 
-    `schema` is the namespace that holds every table; it is made where it is missing.
-    `prefix` begins the name of each table: stores with different prefixes share a
-    schema and do not see each other. Up to `pool_size` connections are held open; a
-    call waits `pool_timeout` for one. `connect_timeout` bounds making a connection,
-    `command_timeout` one call on it: a server that does not answer ends every call as
-    `StoreTimeout`. `statement_cache_size` of 0 prepares nothing that outlives a
-    transaction, which PgBouncer needs in transaction mode (before its 1.21, or without
+    `schema` is the namespace of every table; it is made where it is missing. `prefix`
+    begins the name of each table: stores with different prefixes share a schema and do
+    not see each other.
+
+    Up to `pool_size` connections are held open; a call waits `pool_timeout` seconds for
+    one. `connect_timeout` bounds making a connection, `command_timeout` one call on it.
+    A server that does not answer ends every call with `StoreTimeout`.
+
+    A `statement_cache_size` of 0 prepares nothing that outlives a transaction.
+    PgBouncer needs that in transaction mode (before its 1.21, or without
     `max_prepared_statements`).
 
-    `host` may list several servers, separated by commas, each a name, `name:port`,
+    `host` may list several servers, separated by commas. Each is a name, `name:port`,
     `[IPv6]:port` or the folder of a Unix socket. They are tried in order, and
-    `target_session_attrs` says which one is taken: with several, the one that takes
-    writes. `ssl` (or `sslmode`) without a value is what PGSSLMODE says, else `prefer`;
-    with an `sslrootcert` it is `verify-full`. `options` are settings of the session, as
+    `target_session_attrs` says which one is taken. With several servers, the default is
+    the one that takes writes.
+
+    `ssl` (or `sslmode`) defaults to PGSSLMODE. Without that it is `verify-full` with an
+    `sslrootcert`, else `prefer`. `options` are settings of the session, as
     `-c name=value`.
     """
 
@@ -102,7 +109,7 @@ class PostgresConfig(StoreOptions):
 
     @property
     def place(self) -> str:
-        """Where it is, for messages and Health: never a user or a password."""
+        """The address for messages and Health, without user or password."""
         hosts = ",".join(
             f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.addresses
         )
@@ -115,11 +122,11 @@ class PostgresConfig(StoreOptions):
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> PostgresConfig:
-    """The config of `postgresql://user:password@host:5432/database?schema=memory`, with
-    options in the query part or apart.
+    """Parse the URL of a PostgreSQL store, with options in its query part or separate.
 
-    Several hosts are separated by commas. `?host=/directory` names the directory of a
-    Unix socket; `%2Fdirectory` in the place of the host does too.
+    The URL is `postgresql://user:password@host:5432/database?schema=memory`. Commas
+    separate several hosts. `?host=/directory` names the directory of a Unix socket;
+    `%2Fdirectory` in the place of the host does too.
     """
     hosts, single = _hosts_apart(url)
     parts = ServerUrl(name, "PostgreSQL", SCHEMES, single)
@@ -151,8 +158,9 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> PostgresConf
 
 
 def _from_environment(name: str) -> dict[str, str]:
-    """The mode of TLS that the environment asks for. The driver reads the other
-    variables of libpq's by itself.
+    """Return the TLS mode that the environment sets.
+
+    The driver reads libpq's other variables by itself.
     """
     mode = os.environ.get("PGSSLMODE")
     if mode and mode not in get_args(SslMode):
@@ -161,8 +169,9 @@ def _from_environment(name: str) -> dict[str, str]:
 
 
 def _hosts_apart(url: str) -> tuple[str, str]:
-    """Hosts that Python's own reader of URLs does not take, as `host` says them, and
-    the URL without them.
+    """Return the hosts that Python's URL parser rejects, and the URL without them.
+
+    The hosts come in the form of the option `host`.
     """
     scheme, separator, rest = url.partition("://")
     end = min([at for at in (rest.find(mark) for mark in "/?#") if at >= 0], default=len(rest))
@@ -174,7 +183,11 @@ def _hosts_apart(url: str) -> tuple[str, str]:
 
 
 def _address(text: str, port: int) -> tuple[str, int]:
-    """Host and port; raises ValueError for what is neither."""
+    """Return host and port.
+
+    Raises:
+        ValueError: The text is neither.
+    """
     if text.startswith("/") or (text.count(":") > 1 and not text.startswith("[")):
         return text, port
     if text.startswith("["):

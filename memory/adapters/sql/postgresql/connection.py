@@ -1,6 +1,4 @@
-"""Connections to PostgreSQL: how they are made, in time, and what leaves one as good as
-before.
-"""
+"""Connections to PostgreSQL: making them in time, and judging them after errors."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from memory.adapters.sql.server.pool import connect_shielded
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 _GOODBYE = 2.0
-"""Seconds a connection may take to close in good order."""
+"""The seconds that a connection may take to close in good order."""
 
 
 class UnusableFile(Exception):
@@ -25,7 +23,7 @@ class UnusableFile(Exception):
 
 
 async def connect(config: PostgresConfig) -> Connection:
-    """A new connection, in time."""
+    """Return a new connection, in time."""
     return await connect_shielded(_open_connection(config))
 
 
@@ -63,14 +61,17 @@ _OF_THE_CONNECTION = (
     asyncpg.InvalidSQLStatementNameError,
     asyncpg.DuplicatePreparedStatementError,
 )
-"""Errors that another connection may not answer: a server that became read-only,
-statements that a pooler moved to another server.
+"""Errors that another connection may not raise.
+
+Examples are a server that became read-only, and statements that a pooler moved to
+another server.
 """
 
 
 def is_failover_error(error: BaseException) -> bool:
-    """Whether the connections of the pool lead to a server that takes no writes any
-    more: after a failover another one does.
+    """Whether the pool's connections lead to a server that takes no more writes.
+
+    After a failover another server takes them.
     """
     return isinstance(error, asyncpg.ReadOnlySQLTransactionError)
 
@@ -81,8 +82,9 @@ def no_room(error: BaseException) -> bool:
 
 
 def still_good(error: BaseException) -> bool:
-    """Whether the connection is known to be as good as before: the server answered with
-    an error, or the driver never sent anything.
+    """Whether the connection is known to be as good as before.
+
+    The server answered with an error, or the driver never sent anything.
     """
     if isinstance(error, asyncpg.PostgresError):
         return not isinstance(error, _OF_THE_CONNECTION)

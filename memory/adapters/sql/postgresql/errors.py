@@ -1,8 +1,8 @@
-"""PostgreSQL's errors as ours, most specific first. What is not known here is not
-retryable.
+"""Translation of PostgreSQL's errors into ours, most specific first.
 
-Servers quote what they were given: of a server's message only those parts are passed on
-that cannot hold a value of a record or a secret.
+An error that is unknown here is not retryable. Servers quote their input, so only some
+parts of a server's message are passed on. These cannot hold a value of a record or a
+secret.
 """
 
 from __future__ import annotations
@@ -19,27 +19,26 @@ from memory.adapters.sql.server.pool import PoolTimeout
 from memory.domain.errors import ConfigError, StoreError, StoreFull, StoreTimeout, StoreUnavailable
 
 MAY_NOT_WRITE = (pg.InsufficientPrivilegeError, pg.ReadOnlySQLTransactionError)
-"""What a role with SELECT only, and any role of a standby, meets where something is to
-be changed.
-"""
+"""Errors of a change by a role with SELECT only, or by any role on a standby."""
 COLLISIONS = (pg.SerializationError, pg.DeadlockDetectedError)
 
 
 def original(error: BaseException) -> BaseException:
-    """The driver's own error inside SQLAlchemy's."""
+    """Return the driver's own error inside SQLAlchemy's."""
     cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else None
     return error if cause is None else cause.__cause__ or cause
 
 
 def is_collision(error: BaseException) -> bool:
-    """Two transactions got in each other's way: nothing of this one was kept, and it
-    may be done again at once.
+    """Whether two transactions collided.
+
+    Nothing of this one was kept, and it may be repeated at once.
     """
     return isinstance(error, COLLISIONS)
 
 
 def translate(store: str, place: str, error: BaseException) -> Exception | None:
-    """Our error for the driver's; None for what is not the driver's."""
+    """Return our error for the driver's; None if the error is not the driver's."""
     cause = original(error)
     if isinstance(cause, pg.PostgresError):
         return _of_server(store, place, cause)
@@ -153,19 +152,17 @@ def _of_server(store: str, place: str, cause: asyncpg.PostgresError) -> Exceptio
 _DENIED = re.compile(
     r"^(permission denied for \w[\w ]{0,40} \"?[\w$.-]{1,128}\"?|must be owner of \w[\w ]{0,40} \"?[\w$.-]{1,128}\"?)$"
 )
-"""What the server says of a missing permission: it names an object of ours, and no
-value.
-"""
+"""The server's message of a missing permission: it names our object, and no value."""
 
 
 def _missing_permission(cause: BaseException) -> str:
-    """The missing permission, in the server's words."""
+    """Return the missing permission, in the server's words."""
     said = _DENIED.match(str(cause))
     return f" ({said[1]})" if said else ""
 
 
 def _short(cause: BaseException) -> str:
-    """The reason that OpenSSL gives, without its numbers."""
+    """Return OpenSSL's reason, without its numbers."""
     return str(getattr(cause, "verify_message", "") or getattr(cause, "reason", "") or type(cause).__name__)
 
 

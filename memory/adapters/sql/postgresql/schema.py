@@ -52,21 +52,21 @@ _PARAMETERS: dict[type, tuple[str, str]] = {
 
 
 COUNTED = ("partition_no", "length", "row_type", "role")
-"""What searches read of every row of a partition. They come first: to read a column the
-server goes through all that are before it in the row.
+"""The columns that searches read of every row of a partition.
+
+They come first: to read a column, the server goes through all columns before it.
 """
 
 
 def parameter_of(kind: sa.types.TypeEngine[Any]) -> tuple[str, str]:
-    """The type of a parameter for a column of this type, and what it is cast to, '' for
-    nothing.
-    """
+    """Return a parameter's type for a column, and its cast, '' for none."""
     return _PARAMETERS.get(type(kind), ("text", ""))
 
 
 def collection_table(metadata: sa.MetaData, collection: Collection, names: TableNames) -> sa.Table:
-    """The table of a collection with its indexes. The column `embedding` comes with the
-    extension pgvector, see `extension`.
+    """Declare the table of a collection with its indexes.
+
+    The column `embedding` comes with the extension pgvector, see `extension`.
     """
     name = collection.name
     columns = row_columns(collection, TYPES)
@@ -127,7 +127,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection, names: Table
 
 
 def indexed_part(text: Any) -> sa.ColumnElement[str]:
-    """What of a text field, or of a value to compare it with, is in the field's index."""
+    """Return the indexed part of a text field, or of a value to compare it with."""
     return sa.func.left(text, sa.literal_column(str(INDEXED_CHARACTERS)), type_=sa.Text())
 
 
@@ -135,8 +135,9 @@ def indexed_part(text: Any) -> sa.ColumnElement[str]:
 def table_of(
     collection: Collection, schema: str, names: TableNames, stored: Collection | None = None
 ) -> sa.Table:
-    """A collection's table, declared once a process, or as it is `stored`. A name that
-    no table can have is refused.
+    """Return a collection's table, declared once per process, or as it is `stored`.
+
+    A name that no table can have is refused.
     """
     if stored is not None:
         return with_absent(table_of.__wrapped__(stored, schema, names), Growth(stored, collection), TYPES)

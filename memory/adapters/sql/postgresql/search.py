@@ -1,5 +1,7 @@
-"""Searches: by words the server finds and counts, and the arithmetic of
-`memory.ports.text` ranks; by meaning the server ranks.
+"""Searches on PostgreSQL.
+
+By words, the server finds and counts, and `memory.ports.text` ranks. By meaning, the
+server ranks.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ RECORDS = frozenset({RowType.RECORD})
 
 
 async def search(connection: Connection, table: PgTable, directory: PgDirectory, wanted: Search) -> list[Hit]:
-    """The best hits, best first."""
+    """Return the best hits, best first."""
     numbers = await directory.numbers(connection, wanted.where)
     if not numbers:
         return []
@@ -79,9 +81,10 @@ async def _by_words(
 
 @dataclass(frozen=True, slots=True)
 class SearchSpec:
-    """What one statement is to find: the records that hold these stems, in partitions
-    of these numbers, `asked` being those of the question, and the `nearest` so many by
-    meaning.
+    """The target of one statement: records with these stems in these partitions.
+
+    `asked` are the partitions of the query, and `nearest` is the number of records to
+    find by meaning.
     """
 
     where: Where
@@ -96,8 +99,10 @@ class SearchSpec:
 
 @dataclass(frozen=True, slots=True)
 class HybridMatches:
-    """How many records and words there are; of each word in a record its key, length,
-    word, packed counts, and whether the record passes; the nearest records' ids.
+    """The number of records and words, the matching words, and the nearest ids.
+
+    Each word in a record has the record's key and length, the word, its packed counts,
+    and whether the record passes.
     """
 
     documents: int
@@ -111,14 +116,15 @@ class HybridMatches:
     nearest: Sequence[UUID]
 
     def document_frequencies(self, stems: int) -> list[int]:
-        """How many records hold each of so many stems."""
+        """Return how many records have each of the first `stems` stems."""
         held: list[int] = np.bincount(np.array(self.stems, np.int64), minlength=stems).tolist()
         return held
 
     def best(self, collection: Collection, stems: int, count: int) -> list[tuple[Key, float]]:
-        """At least so many of what holds one of the first so many stems and passes, as
-        far as there are, best first and ties by id: scored by BM25F with the statistics
-        of exactly the asked records.
+        """Return at least `count` passing records, as far as there are, best first.
+
+        They have one of the first `stems` stems; ties go by id. BM25F scores them with
+        the statistics of exactly the requested records.
         """
         which = np.array(self.stems, np.int64)
         frequencies: Scores = lexical.weighted_sum(collection, np.array(self.packed, np.int64))
@@ -188,7 +194,7 @@ async def _by_meaning(
 
 
 async def _hits(table: PgTable, search: Search, scored: Sequence[tuple[Columns, float]]) -> list[Hit]:
-    """The hits of rows and their scores."""
+    """Return the hits of rows and their scores."""
     selection = table.selection(search.select)
     found = [
         (selection.read(dict(zip(selection.columns, row, strict=False))), score)
@@ -201,7 +207,7 @@ async def _hits(table: PgTable, search: Search, scored: Sequence[tuple[Columns, 
 
 
 class _Vector(sa.types.UserDefinedType[bytes]):
-    """pgvector's type, wherever the extension is."""
+    """Pgvector's type, in any schema that the extension is in."""
 
     cache_ok = True
     render_bind_cast = True
@@ -222,10 +228,11 @@ class _Near(PgConditions):
 
 
 def postings(table: PgTable, sought: SearchSpec) -> Question:
-    """One row: how many records there are of the asked roles and how many words these
-    hold, and arrays: for each word in each record its tenant, id, number of words,
-    which word, packed counts, whether the filter lets it through; the ids of the
-    nearest.
+    """Select one row with the statistics, the words found, and the nearest ids.
+
+    The statistics are the number of records in the requested roles, and of their words.
+    The words are arrays, for each word in each record: tenant, id, number of words,
+    which word, packed counts, and whether the filter lets it through.
     """
     values, where, chosen = values_and_shapes(table, sought.where, sought.filter, sought.asked, walking=True)
     tokens, way = [lexical.token(stem) for stem in sought.stems], ""
@@ -250,9 +257,10 @@ def postings(table: PgTable, sought: SearchSpec) -> Question:
 
 
 def live(conditions: Any, roles: frozenset[Role]) -> SqlCondition:
-    """Whether a record of these roles is there, of rows that something else finds:
-    asked for plainly, the partial index of nearly every row there is would be read
-    through for each word, for as long as the server has not counted what that has.
+    """Whether a row, found by another condition, is a record of these roles.
+
+    A plain condition would make the server use the partial index of nearly all rows. It
+    would scan that index for each word, until the server has counted the table.
     """
     standing: SqlCondition = conditions.roles_and_types(roles, RECORDS).is_(sa.true())
     return standing
@@ -287,12 +295,11 @@ def _postings(table: Any, shape: Shape) -> sa.Select[Any]:
 def _postings_by_word(
     table: Any, conditions: Any, there: SqlCondition, standing: SqlCondition, passes: SqlCondition
 ) -> sa.Subquery:
-    """A row for each word in each record, looked up word by word: `OFFSET 0` keeps it
-    so.
+    """Select a row for each word in each record, looked up word by word.
 
-    A lexeme names its partition. Asked for plainly, the partition would be looked up by
-    itself, and its rows read one by one, for as long as the server has not counted how
-    many these are.
+    `OFFSET 0` keeps that order. A lexeme names its partition. A plain query would look
+    up the partition separately and read its rows one by one, until the server has
+    counted how many these are.
     """
     c = table.table.c
     w: Any = (
@@ -315,7 +322,7 @@ def _postings_by_word(
 def _gone_through(
     table: Any, conditions: Any, there: SqlCondition, standing: SqlCondition, passes: SqlCondition
 ) -> sa.Subquery:
-    """The same from the words of every record there."""
+    """Select the same rows from the words of every record there."""
     c = table.table.c
     w: Any = (
         sa.func.unnest(*map(conditions.value, ("ii", "ss"))).table_valued("stem", "token").render_derived("w")
@@ -328,9 +335,7 @@ def _gone_through(
 
 
 def among(table: PgTable, search: Search, tenant: str, ids: Sequence[str]) -> Question:
-    """The live rows of these ids, in the asked roles, that the filter lets through:
-    what their heads take.
-    """
+    """Select the heads of the live, passing rows with these ids and roles."""
     values: Values = [escape(tenant), list(ids)]
     chosen = table.shaper.filter(search.filter, values)
     return question(table, _among, (table.selection(search.select).columns, search.roles, chosen), values)
@@ -347,8 +352,9 @@ def _among(table: Any, shape: Shape) -> sa.Select[Any]:
 
 
 def nearest(table: PgTable, search: Search, partitions: Sequence[int], unit: bytes) -> Question:
-    """The nearest records, each with its vector and distance: every vector of that
-    length there is compared, so that narrow filters lose nothing.
+    """Select the nearest records, each with its vector and distance.
+
+    It compares every vector of that length, so that narrow filters lose nothing.
     """
     values, where, chosen = values_and_shapes(table, search.where, search.filter, partitions, walking=True)
     values += (len(unit), unit, search.limit)

@@ -1,5 +1,6 @@
-"""What the server's settings promise, read at open: whether what it acknowledges is
-safe.
+"""The server's settings, read at open.
+
+They decide whether acknowledged writes are safe.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ OLDEST = 130_000
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One look at them. `started` names the run of the server."""
+    """The settings at one moment. `started` names the run of the server."""
 
     version: str
     fsync: str
@@ -29,13 +30,11 @@ class Settings:
     wal_writer_delay: timedelta
     started: str
     read_only: bool
-    """Whether the server takes no writes: a standby, or one that is set to be read
-    only.
-    """
+    """Whether the server takes no writes: a standby, or one set to be read only."""
 
     @staticmethod
     async def read(connection: Connection, store: str) -> Settings:
-        """Read them; a server that cannot be used is refused by name."""
+        """Read the settings; a server that cannot be used is refused by name."""
         number, version, encoding, fsync, synchronous, delay, started, read_only = await connection.fetchrow(
             _READ
         )
@@ -61,8 +60,9 @@ class Settings:
         return {"fsync": self.fsync, "synchronous_commit": self.synchronous_commit}
 
     def limit(self, claims: Capabilities) -> Capabilities:
-        """What remains of the claims: acknowledged work may be lost where the server
-        does not wait for the disk.
+        """Return the claims that these settings allow.
+
+        Where the server does not wait for the disk, acknowledged writes may be lost.
         """
         if self.fsync != "on":
             return replace(claims, durable=False, loss_window=None)

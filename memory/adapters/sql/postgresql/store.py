@@ -47,18 +47,22 @@ _SIZE = (
 )
 
 _HURRIED = "SET LOCAL lock_timeout = '100ms'"
-"""Of a call that several share: what one of them would wait for, be it a process that
-stands still within a transaction, keeps no other waiting.
+"""The lock timeout of a call that several callers share.
+
+A put that would wait, such as for a process that hangs within a transaction, then does
+not delay the others.
 """
 
 
 class PostgresStore(ServerStore[Connection, PgTable]):
-    """Records in a PostgreSQL database of version 13 or later: one table a collection,
-    in a schema of its own. See `PostgresConfig` for options.
+    """Records in a PostgreSQL database of version 13 or later.
 
-    Many processes may use it at once. What is acknowledged is as safe as the server's
-    settings make it: with `fsync` or `synchronous_commit` off the store does not claim
-    to be durable. Searches by meaning need the extension pgvector.
+    Each collection has one table, in a schema of its own. See `PostgresConfig` for
+    options.
+
+    Many processes may use it at once. Acknowledged writes are as safe as the server's
+    settings make them: with `fsync` or `synchronous_commit` off, the store does not
+    claim to be durable. Searches by meaning need the extension pgvector.
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
@@ -120,8 +124,9 @@ class PostgresStore(ServerStore[Connection, PgTable]):
 
     @property
     def reads_only(self) -> bool:
-        """Whether the role may change no table. What a standby refuses it may take
-        later.
+        """Whether the role may change no table.
+
+        A standby refuses writes now, but may take them later.
         """
         return self._reads_only
 
@@ -144,8 +149,9 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         return isinstance(error, asyncpg.UndefinedColumnError)
 
     async def _greet(self, connection: Connection) -> None:
-        """On each new connection: behind it may be another run of the server, or
-        another database.
+        """Prepare each new connection.
+
+        It may lead to another run of the server, or to another database.
         """
         self._directory.forget()
         if self._found is not None and self._found.namespace:
@@ -242,8 +248,10 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         ]
 
     async def _vacuum(self) -> int:
-        """PostgreSQL's own VACUUM of our tables. It gives room back for others to use,
-        and to the disk only at the end of a file.
+        """Run PostgreSQL's own VACUUM on our tables.
+
+        It frees room for other rows, and gives room back to the disk only at the end of
+        a file.
         """
 
         async def vacuum(connection: Connection) -> int:
@@ -264,7 +272,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
         return int(await connection.fetchval(_SIZE, self._config.schema, tables))
 
     def _quoted_name(self, table: str) -> str:
-        """A table as statements name it."""
+        """Return the name of a table as statements write it."""
         return f'"{self._config.schema}"."{table}"'
 
     async def _versions(

@@ -1,10 +1,9 @@
-"""One collection's statements: how its rows are found, stored under each condition, and
-moved into the quarantine.
+"""One collection's statements: how its rows are found, stored and quarantined.
 
-What stores one record is one statement that also asks for its partition's generation.
-It locks the partition's row as a foreign key would (and re-reads it, so that a
-generation raised by a transaction that has just committed is seen): a raise waits for
-the puts under way, and every later put sees it. `ON CONFLICT` and `UPDATE` decide their
+One statement stores a record and also asks for its partition's generation. It locks the
+partition's row as a foreign key would. It re-reads that row, so that it sees a
+generation raised by a transaction that has just committed. A raise waits for the puts
+under way, and every later put sees it. `ON CONFLICT` and `UPDATE` decide their
 conditions on the newest row, under its lock.
 """
 
@@ -40,8 +39,9 @@ from memory.ports.rows import CORRUPT, Row, corrupt_row
 from memory.ports.writes import AtVersion
 
 _SHARED = ("tenant", "row_type", "partition_no", "scope", "generation", "role", "tier", "accesses")
-"""Columns that are alike in the rows of most batches: those of one partition's new
-records.
+"""Columns that are alike in the rows of most batches.
+
+Such rows are new records of one partition.
 """
 
 # The conditions of inserts on what stands there, as `ON CONFLICT` decides them.
@@ -51,8 +51,9 @@ ALWAYS = "true"
 
 
 class PgTable(Table[Connection]):
-    """The statements of one collection in one schema. `vector_type` is pgvector's type,
-    empty where there is none.
+    """The statements of one collection in one schema.
+
+    `vector_type` is pgvector's type, empty where there is none.
     """
 
     dialect: ClassVar[sa.Dialect] = asyncpg_dialect()  # type: ignore[no-untyped-call]
@@ -182,8 +183,9 @@ class PgTable(Table[Connection]):
     # -- storing -----------------------------------------------------------------------
 
     def parameters(self, row: Row, partition: int | None) -> list[Any]:
-        """The row's values as statements take them; `partition` is the number of a
-        record's.
+        """Return the row's values as statements take them.
+
+        `partition` is the number of a record's partition.
         """
         values = [*self.codec.values(row, partition), partition]
         for i in self._tags:
@@ -200,13 +202,11 @@ class PgTable(Table[Connection]):
         return values
 
     def size_of(self, values: Sequence[Any]) -> int:
-        """How many bytes a row says, of its parameters."""
+        """Return the size of a row's contents in bytes, from its parameters."""
         return int(values[self._bytes])
 
     def restate_parameters(self, row: Row, was: Columns) -> list[Any]:
-        """The values of a row that says the same as that which was read, with other
-        bookkeeping, as `restate` takes them.
-        """
+        """Return the values for `restate`: the same contents with other bookkeeping."""
         return [
             *self.parameters(row._replace(words=None), was[-1])[: len(self.codec.columns)],
             self.checksum_of(was),
@@ -259,7 +259,7 @@ class PgTable(Table[Connection]):
     # -- parts of statements -----------------------------------------------------------
 
     def _one(self, most: int | None = None) -> str:
-        """The columns of one row, or the first of them, from one parameter each."""
+        """Select the columns of one row, or the first of them, one parameter each."""
         return ", ".join(
             [
                 f'{_cast(f"${i}::{kind}", to)} AS "{name}"'
@@ -274,8 +274,9 @@ class PgTable(Table[Connection]):
         return f"ON CONFLICT (id, tenant) DO UPDATE SET {changes} WHERE {condition}"
 
     def _place(self) -> str:
-        """The partition of the one row, locked, and whether its generation lets the row
-        in: only exactly this one where it was not given.
+        """Lock the partition of the row, and check that its generation lets the row in.
+
+        Where the generation was given, only exactly that one does.
         """
         given = f"${len(self._stored) + 1}::boolean"
         number, tenant, scope, generation = (
@@ -296,17 +297,16 @@ class PgTable(Table[Connection]):
         return f"INSERT INTO {self.qualified} AS t ({self._names}) SELECT {self._one()} {self._on_conflict(condition)}"
 
     def _forget_sql(self, change: str) -> str:
-        """The same change of one row, and what the quarantine has of it goes: nothing
-        of a deleted record stays readable.
+        """Make the same change of one row, and delete its copy in the quarantine.
+
+        Nothing of a deleted record stays readable.
         """
         forget = f"DELETE FROM {self.quarantine_table} AS q USING done"  # noqa: S608
         which = f"q.collection = '{self.name}' AND q.tenant = done.tenant AND q.id = done.id"
         return f"WITH done AS ({change} RETURNING t.tenant, t.id), gone AS ({forget} WHERE {which}) SELECT true FROM done"  # noqa: S608
 
     def _quarantine_sql(self, row: str, quarantine: str) -> str:
-        """Leave a bare row where exactly the unreadable one stands, and keep what was
-        read of that.
-        """
+        """Replace exactly the unreadable row by a bare row, and keep its contents."""
         first = len(self._stored) + 1
         change = f"{self._update(row)} AND t.{self.checksum} = ${first} AND t.row_type <> '{CORRUPT}' RETURNING t.tenant, t.id"
         names = ("partition_no", "problem", "found_at", "content")
@@ -320,10 +320,11 @@ class PgTable(Table[Connection]):
         )
 
     def insert_many(self, condition: str, rows: Sequence[Sequence[Any]]) -> tuple[str, list[Any]]:
-        """A statement that stores these rows, of distinct keys, in order, and its
-        arguments: a column each, or its one value where the rows share all of
-        `_SHARED`; the values themselves of a row alone. Columns without a value are
-        left out.
+        """Return a statement that stores these rows in order, and its arguments.
+
+        The rows have distinct keys. There is one argument per column: a list, or the
+        one value where the rows share all of `_SHARED`. A single row has the values
+        themselves. Columns without a value are left out.
         """
         columns = list(zip(*rows, strict=True))
         given = tuple([i for i, values in enumerate(columns) if values.count(None) < len(values)])
@@ -351,8 +352,9 @@ class PgTable(Table[Connection]):
         return f"{insert} {self._on_conflict(condition)} RETURNING t.tenant, t.id"
 
     def update_many(self, rows: Sequence[Sequence[Any]], there: Sequence[AtVersion]) -> tuple[str, list[Any]]:
-        """A statement that stores these rows, each over what stands there at its
-        version and owes nothing, and its arguments.
+        """Return a statement that replaces rows, and its arguments.
+
+        Each row replaces the existing one if that has its version and no pending step.
         """
         columns = list(zip(*rows, strict=True))
         given = tuple([i for i, values in enumerate(columns) if values.count(None) < len(values)])
@@ -384,8 +386,9 @@ class PgTable(Table[Connection]):
         return f"UPDATE {self.qualified} AS t SET {changes} FROM ({rows}) AS r{also} WHERE t.tenant = r.tenant AND t.id = r.id"  # noqa: S608
 
     def _update_one(self, placed: bool) -> str:
-        """Where a live copy or a tombstone of exactly that version stands and owes
-        nothing, in that role and tier where they are asked.
+        """Match a live copy or a tombstone of exactly that version.
+
+        It has no pending step. Its role and tier must match too, where they are given.
         """
         at = len(self._stored) + (2 if placed else 1)
         version, role, tier = f"${at}::bigint", f"${at + 1}::text", f"${at + 2}::text"
@@ -395,7 +398,7 @@ class PgTable(Table[Connection]):
 
 
 def _stands_at(version: str, role: str, tier: str) -> str:
-    """`AtVersion`, of what owes nothing."""
+    """Match `AtVersion`, for rows without a pending step."""
     live = f"t.row_type = 'record' AND ({role} IS NULL OR t.role = {role}) AND ({tier} IS NULL OR t.tier = {tier})"
     dead = f"t.row_type = 'tombstone' AND {role} IS NULL AND {tier} IS NULL"
     return f"t.version = {version} AND t.owed IS NULL AND ({live} OR {dead})"

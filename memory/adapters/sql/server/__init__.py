@@ -1,1 +1,1 @@
-"""What the dialects that are reached over a network share."""
+"""The code that the dialects reached over a network share."""

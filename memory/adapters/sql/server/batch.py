@@ -1,9 +1,8 @@
-"""Several writes in one transaction: what they are about is locked, decided in order,
-and written back at once.
+"""Several writes in one transaction: lock, decide in order, and write back at once.
 
-Partitions are locked first, by number, then rows, by key: transactions that meet wait
-for each other and seldom deadlock. Where they do, or where a row appears under a key
-that was free, everything is undone and done again.
+Partitions are locked first, by number, then rows, by key. So transactions that meet
+wait for each other and seldom deadlock. A deadlock, or a row that appears under a free
+key, undoes and repeats the whole batch.
 """
 
 from __future__ import annotations
@@ -36,8 +35,9 @@ T = TypeVar("T", bound=Table[Any])
 
 
 class Batch(ABC, Generic[C, T]):
-    """One call's writes, within one transaction. `T` is the dialect's table: one
-    collection's statements.
+    """One call's writes, within one transaction.
+
+    `T` is the dialect's table: one collection's statements.
     """
 
     def __init__(
@@ -55,8 +55,9 @@ class Batch(ABC, Generic[C, T]):
         self._known: dict[Partition, PartitionState] = {}
 
     async def prepare(self) -> None:
-        """What is done before the transaction: refuse names that no index can hold, and
-        give every partition its number.
+        """Refuse names that no index can hold, and give every partition its number.
+
+        This happens before the transaction.
         """
         async for i, write in iterate_cooperatively(list(self._left.items())):
             try:
@@ -70,8 +71,11 @@ class Batch(ABC, Generic[C, T]):
         )
 
     async def carry_out(self, together: bool) -> list[Outcome]:
-        """Do the writes. Raises `BatchRollback` where nothing may be kept, and
-        `WriteCollision`.
+        """Do the writes.
+
+        Raises:
+            BatchRollback: Nothing may be kept.
+            WriteCollision: A row has appeared under a key that was free.
         """
         raising = any(isinstance(w, RaiseGeneration) for w in self._left.values())
         self._known = await self._directory.lock_generations(
@@ -113,10 +117,10 @@ class Batch(ABC, Generic[C, T]):
             )
 
     def rows_of(self, puts: Iterable[tuple[int, Put]]) -> Iterator[tuple[int, Row, int]]:
-        """Of each write its number, the row it leaves where its condition holds, made
-        as it is asked for, and its partition's number.
+        """Yield each write's number, its resulting row, and its partition's number.
 
-        Those that will be rejected are left out.
+        The row is the result if the write's condition holds, and is made on demand.
+        Writes that will be rejected are left out.
         """
         for i, write in puts:
             known, generation = self._known[write.record.partition], write.record.generation
@@ -124,27 +128,28 @@ class Batch(ABC, Generic[C, T]):
                 yield i, put_row(write, known), known.number
 
     def partition_no(self, change: ResolvedWrite) -> int | None:
-        """The number of the partition into which the change puts a record; None where
-        it puts none.
-        """
+        """Return the partition's number of a put record; None without a put."""
         return None if change.born is None else self._known[change.born].number
 
     # -- what a dialect says -----------------------------------------------------------
 
     async def _put_at_once(self) -> None:
-        """What a dialect can do without a look first: it moves such writes from those
-        that are left to the outcomes.
+        """Do the writes that need no look first, as the dialect can.
+
+        It moves such writes from the remaining ones to the outcomes.
         """
 
     @abstractmethod
     async def _write_back(self, table: T, changes: Sequence[ResolvedWrite]) -> None:
-        """Store what has changed, which comes by key. Raises `WriteCollision` where a row has
-        appeared under a key that was free.
+        """Store the changes, which come by key.
+
+        Raises:
+            WriteCollision: A row has appeared under a key that was free.
         """
 
 
 def put_row(write: Put, known: PartitionState) -> Row:
-    """The row of a record that is put into a partition of this generation."""
+    """Return the row of a record that is put into a partition of this generation."""
     row = row_of(write.collection, write.record)
     return (
         row
@@ -154,7 +159,11 @@ def put_row(write: Put, known: PartitionState) -> Row:
 
 
 def check_names(write: Write) -> None:
-    """Refuse what no index can hold. Raises `Unstorable`."""
+    """Refuse names that no index can hold.
+
+    Raises:
+        Unstorable: A name is too long.
+    """
     if not isinstance(write, RaiseGeneration):
         check_tenant(write.key.tenant)
     if (partition := partition_of(write)) is not None:

@@ -1,5 +1,6 @@
-"""What candidates of every server have in common: the nearest where there is no index
-of vectors, and rows as columns.
+"""Candidate search that all servers share.
+
+It finds the nearest vectors without an index, and turns rows into columns.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _RECORDS = frozenset({RowType.RECORD})
 async def nearest(
     connection: Any, table: Table[Any], wanted: Candidates, partitions: Sequence[int]
 ) -> list[str]:
-    """The ids of the nearest, by looking through the vectors of all there is."""
+    """Return the ids of the nearest records by scanning all vectors there."""
     assert wanted.near is not None  # noqa: S101 - who asks has looked
     values, where, chosen = values_and_shapes(table, wanted.where, wanted.filter, partitions, walking=True)
     values.append(len(wanted.near))
@@ -53,14 +54,14 @@ def _vectors(table: Table[Any], shape: Shape) -> sa.Select[Any]:
 
 
 def selection_for(table: Table[Any], wanted: Candidates) -> Selection:
-    """What is read of each row."""
+    """Return the parts to read of each row."""
     return table.selection(head_fields(replace(wanted, around=None)))
 
 
 async def laid_out(
     table: Table[Any], wanted: Candidates, rows: Sequence[Columns], statistics: Statistics
 ) -> CandidateColumns:
-    """Rows of the columns of `selection_for` as the answer."""
+    """Turn rows of the columns of `selection_for` into the answer."""
     selection = selection_for(table, wanted)
     heads = [
         selection.read(dict(zip(selection.columns, row, strict=True)))

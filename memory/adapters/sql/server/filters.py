@@ -1,5 +1,6 @@
-"""Shapes for servers that compare a number with a column of another kind inexactly: it
-is made a number of the column's kind first.
+"""Shapes for servers that compare a number inexactly with a column of another kind.
+
+The number first becomes one of the column's kind.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _SIGNS: dict[type, str] = {Eq: "=", Lt: "<", Le: "<=", Gt: ">", Ge: ">="}
 
 
 class ExactShaper(Shaper):
-    """Numbers of another kind than their column are compared exactly: as a number of
-    its kind.
+    """Compares numbers of another kind than their column exactly.
 
-    Of at most `written_out` values of a list each is bound by itself.
+    Each becomes a number of the column's kind. A list of at most `written_out` values
+    has each value bound separately.
     """
 
     listable: ClassVar[str] = "sifb"
@@ -53,14 +54,16 @@ class ExactShaper(Shaper):
         return ("in", part.field, codes) if wanted else FALSE
 
     def bind_list(self, code: str, wanted: Values) -> tuple[str, Any]:
-        """Many values of one kind as the one that is bound for them, and what kind of
-        list that is: a part of the shape.
+        """Bind many values of one kind as one value.
+
+        It comes with the kind of that list, which is a part of the shape.
         """
         return code, wanted
 
     def _comparable_values(self, field: str, values: Sequence[FieldValue]) -> list[Any]:
-        """Those that some value of the field can equal, as its column holds them. Of
-        thousands of texts none is looked at by itself.
+        """Return the values that the field can equal, as its column holds them.
+
+        Of thousands of texts, none is checked on its own.
         """
         kind = self.type_of(field)
         if kind in NUMBERS:
@@ -105,8 +108,9 @@ class ExactShaper(Shaper):
 
 
 def exactly(kind: FieldType, sign: str, value: float) -> tuple[str, Any]:
-    """A comparison with a number as one with a number of the column's kind: `never` and
-    `always` where the value does not matter.
+    """Turn a comparison with a number into one with a number of the column's kind.
+
+    Returns `never` or `always` where the value does not matter.
     """
     if value != value:
         return "never", None
@@ -123,9 +127,7 @@ def exactly(kind: FieldType, sign: str, value: float) -> tuple[str, Any]:
 
 
 def _beside_all(sign: str, value: float) -> str:
-    """What a comparison with a number comes to that lies below or above all that the
-    column can hold.
-    """
+    """Return the result of a comparison with a number outside the column's range."""
     return "never" if sign == "=" or (sign in ("<", "<=")) == (value < 0) else "always"
 
 

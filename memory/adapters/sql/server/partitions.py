@@ -1,4 +1,4 @@
-"""Partitions: the numbers they keep for good, and their generations as last seen."""
+"""Partitions: their permanent numbers, and their generations as last seen."""
 
 from __future__ import annotations
 
@@ -16,17 +16,25 @@ from memory.ports.storable import Unstorable
 C = TypeVar("C")
 
 TENANT_BYTES, SCOPE_BYTES = 1_000, 1_500
-"""What an index of every server has room for, in UTF-8."""
+"""The room that an index of every server has for these names, in bytes of UTF-8."""
 
 
 def check_partition(partition: Partition) -> None:
-    """Refuse names that no index can hold. Raises `Unstorable`."""
+    """Refuse names that no index can hold.
+
+    Raises:
+        Unstorable: A name is too long.
+    """
     check_tenant(partition.tenant)
     _check("scope", partition.scope, SCOPE_BYTES)
 
 
 def check_tenant(tenant: str) -> None:
-    """Refuse a name that no index can hold. Raises `Unstorable`."""
+    """Refuse a name that no index can hold.
+
+    Raises:
+        Unstorable: The name is too long.
+    """
     _check("tenant", tenant, TENANT_BYTES)
 
 
@@ -36,8 +44,9 @@ def _check(what: str, name: str, most: int) -> None:
 
 
 def number_of(partition: Partition, turn: int = 0) -> int:
-    """A partition's number: always the same, so that it is still right where the
-    partition was forgotten and made anew.
+    """Return a partition's number, which is always the same.
+
+    So it is still right where the partition was forgotten and made anew.
     """
     name = [part.encode("utf-8", "surrogatepass") for part in (partition.tenant, partition.scope)]
     digest = blake2b(
@@ -47,8 +56,10 @@ def number_of(partition: Partition, turn: int = 0) -> int:
 
 
 class ServerDirectory(Directory[C]):
-    """What this process knows of partitions. Forgotten with every new connection:
-    behind it may be a database brought back from a backup.
+    """This process's knowledge of partitions.
+
+    It is forgotten with every new connection: that may lead to a database that was
+    restored from a backup.
     """
 
     def __init__(self, names: TableNames, thresholds: ServerThresholds) -> None:
@@ -63,12 +74,12 @@ class ServerDirectory(Directory[C]):
         return self._known.get(partition)
 
     async def look(self, connection: C, partition: Partition) -> PartitionState | None:
-        """The partition as it is now; None where there is none."""
+        """Return the current state of the partition, or None where there is none."""
         self._known.pop(partition, None)
         return (await self._look_up(connection, [partition])).get(partition)
 
     async def ensure(self, connection: C, partitions: Iterable[Partition]) -> dict[Partition, PartitionState]:
-        """The numbers of these partitions; made where there is none yet."""
+        """Return the numbers of these partitions, making missing ones."""
         wanted = sorted(set(partitions))
         found = await self._find_all(connection, wanted)
         turn = 0
@@ -81,7 +92,7 @@ class ServerDirectory(Directory[C]):
     async def lock_generations(
         self, connection: C, wanted: dict[Partition, PartitionState], *, exclusively: bool
     ) -> dict[Partition, PartitionState]:
-        """The generations they have, which nobody raises until the transaction ends."""
+        """Return their generations, and lock them until the transaction ends."""
         if not wanted:
             return {}
         numbers = sorted({known.number for known in wanted.values()})
@@ -97,8 +108,9 @@ class ServerDirectory(Directory[C]):
         return locked
 
     async def raise_generation(self, connection: C, partition: Partition, to: int | None) -> int:
-        """The generation after raising it to at least `to`, or by one. Looking (`to` of
-        0) makes nothing.
+        """Raise the generation to at least `to`, or by one, and return it.
+
+        Looking (`to` of 0) makes nothing.
         """
         if to == 0:
             known = await self.look(connection, partition)
@@ -115,8 +127,10 @@ class ServerDirectory(Directory[C]):
     async def _find_all(
         self, connection: C, partitions: Iterable[Partition]
     ) -> dict[Partition, PartitionState]:
-        """The numbers of those that there are. What is known may be forgotten while
-        others are looked up: the answer is put together apart.
+        """Return the numbers of the existing ones among these partitions.
+
+        The known numbers may be forgotten while others are looked up, so the answer is
+        built separately.
         """
         wanted = list(dict.fromkeys(partitions))
         found = {p: known for p in wanted if (known := self._known.get(p)) is not None}
@@ -143,20 +157,20 @@ class ServerDirectory(Directory[C]):
 
     @abstractmethod
     async def _add(self, connection: C, partitions: Sequence[tuple[Partition, int]]) -> None:
-        """Make those that there are not, each at generation 0 and under this number,
-        unless another partition has that.
+        """Make the missing ones among these partitions, each at generation 0.
+
+        Each has this number, unless another partition has it.
         """
 
     @abstractmethod
     async def _raise(
         self, connection: C, partition: Partition, least: int, step: int
     ) -> PartitionState | None:
-        """Raise the generation by the step, and to the least at least; None where there
-        is no such partition.
-        """
+        """Raise the generation by `step`, and to at least `least`; None if absent."""
 
     @abstractmethod
     async def store(self, connection: C, generations: Mapping[int, int]) -> None:
-        """Set the generations of partitions that this transaction has locked
-        exclusively.
+        """Set the generations of partitions that this transaction has locked.
+
+        The lock must be exclusive.
         """

@@ -1,9 +1,8 @@
-"""A few connections, held open and lent out one call at a time.
+"""A pool of a few open connections, each lent to one call at a time.
 
-Outside a transaction each statement is one round trip that commits itself, so nothing
-is sent to take or give back a connection, and no state stays on one. What went wrong on
-a connection in any other way than a refusal by the server leaves it in doubt: it is
-dropped.
+Outside a transaction each statement is one round trip that commits itself. So taking or
+giving back a connection sends nothing, and no state stays on one. Any failure other
+than a refusal by the server leaves a connection in doubt: the pool drops it.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ class PoolClosed(Exception):
 
 
 class Link(Protocol):
-    """What the pool needs of a connection."""
+    """The methods of a connection that the pool needs."""
 
     def is_closed(self) -> bool: ...
 
     def is_in_transaction(self) -> bool: ...
 
     def terminate(self) -> None:
-        """Let go of it at once."""
+        """Close the connection at once."""
         ...
 
 
@@ -43,10 +42,10 @@ _UNWANTED: set[asyncio.Future[Any]] = set()
 
 
 async def connect_shielded(connecting: Coroutine[Any, Any, C]) -> C:
-    """A connection as the driver makes it. Who is cut off meanwhile does not wait for
-    it, and it is let go of once it is there.
+    """Return a connection as the driver makes it.
 
-    A driver that is cut off itself may lose what it has connected already.
+    A caller that is cancelled meanwhile does not wait for it; the connection is closed
+    once it is there. A driver that is cancelled itself may lose an existing connection.
     """
     made = asyncio.ensure_future(connecting)
     try:
@@ -65,13 +64,12 @@ def _let_go(made: asyncio.Future[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PoolOptions(Generic[C]):
-    """How many connections there are, how they are made and let go, and how long each
-    may take, in seconds.
+    """The size, the callbacks and the timeouts in seconds of a pool.
 
-    `greet` is run on each new one; `still_good` says whether an error leaves the
-    connection as good as before, `moved` whether it says that all connections lead to
-    the wrong server, `no_room` whether the server refused a new one because it has too
-    many.
+    `greet` runs on each new connection. `still_good` says whether an error leaves the
+    connection as good as before. `moved` says whether an error means that all
+    connections lead to the wrong server. `no_room` says whether the server refused a
+    new connection because it has too many.
     """
 
     size: int
@@ -96,15 +94,14 @@ class Pool(Generic[C]):
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._closing = False
         self._generation = 0
-        """Raised if the idle connections were dropped: those that are lent then are not
-        taken back either.
-        """
+        """Raised to drop idle connections now, and lent ones on their return."""
         self._empty = asyncio.Event()
         self._empty.set()
 
     def is_moved(self, error: BaseException) -> bool:
-        """Whether it says that the connections lead to the wrong server; new ones may
-        lead to the right one.
+        """Whether the error says that the connections lead to the wrong server.
+
+        New connections may lead to the right one.
         """
         return self._lending.moved(error)
 
@@ -114,7 +111,7 @@ class Pool(Generic[C]):
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[C]:
-        """One connection for one call."""
+        """Lend one connection for one call."""
         connection, generation = await self._take(), self._generation
         try:
             yield connection
@@ -128,13 +125,13 @@ class Pool(Generic[C]):
             self._give_back(connection, sound=generation == self._generation)
 
     def end_waiting(self) -> None:
-        """Lend no more: those that still wait for a connection get `PoolClosed`."""
+        """Lend no more: calls that still wait for a connection get `PoolClosed`."""
         self._closing = True
         while self._waiting:
             self._wake()
 
     async def close(self) -> None:
-        """Wait for the calls under way, then let go of every connection."""
+        """Wait for the calls under way, then close every connection."""
         self.end_waiting()
         try:
             async with asyncio.timeout(self._lending.call_patience):
@@ -147,11 +144,10 @@ class Pool(Generic[C]):
     # -- lending -----------------------------------------------------------------------
 
     async def _take(self) -> C:
-        """An idle connection, the one used last first, or a new one; waits for one
-        where there may be no more.
+        """Take the most recently used idle connection, or make a new one.
 
-        Where the server takes no more connections, it waits for one that this pool has
-        lent.
+        It waits where the pool may make no more. Where the server takes no more
+        connections, it waits for one that this pool has lent.
         """
         until = asyncio.get_running_loop().time() + self._lending.patience
         most = self._lending.size
@@ -177,7 +173,7 @@ class Pool(Generic[C]):
                 most = self._made
 
     async def _wait(self, most: int, until: float) -> None:
-        """Until there is an idle connection, or room for a new one below `most`."""
+        """Wait for an idle connection, or for room for a new one below `most`."""
         try:
             async with asyncio.timeout_at(until):
                 while not self._closing and not self._idle and self._made >= most:
@@ -186,9 +182,7 @@ class Pool(Generic[C]):
             raise PoolTimeout from None
 
     def _drop_idle(self) -> None:
-        """Let go of every connection that is not lent, and of those that are once they
-        are given back.
-        """
+        """Close every idle connection, and each lent one once it is given back."""
         self._generation += 1
         idle, self._idle = self._idle, []
         self._made -= len(idle)

@@ -1,5 +1,6 @@
-"""New records that wait to be put at the same time go as one call: a server takes many
-for little more than one.
+"""Groups new records that wait to be put at the same time into one call.
+
+A server takes many for little more than the cost of one.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from memory.adapters.sql.server.pool import PoolTimeout
 from memory.ports.writes import Absent, Outcome, Put, Write
 
 AT_ONCE = 2
-"""Calls under way at once: two writers do not wait for each other, nor does everybody
-for one call that a lock holds up.
+"""The number of calls under way at once.
+
+Two writers do not wait for each other, and one locked call does not stop everybody.
 """
 
 Waiting: TypeAlias = tuple[Put, asyncio.Future[Outcome]]
@@ -22,21 +24,23 @@ CarryOut: TypeAlias = Callable[[Sequence[Put]], Awaitable[Sequence[Outcome]]]
 
 
 def is_fresh(writes: Sequence[Write]) -> TypeGuard[Sequence[Put]]:
-    """Whether this is a call that may go with others: one put where nothing stands. It
-    waits for no record that somebody else is changing.
+    """Whether a call may go with others: it is one put under a free key.
+
+    It waits for no record that somebody else is changing.
     """
     return len(writes) == 1 and isinstance(writes[0], Put) and isinstance(writes[0].when, Absent)
 
 
 class PutBatcher:
-    """Puts what several callers bring, at most so many in a call, in the order they
-    came.
+    """Puts the records of several callers in order, with a maximum number per call.
 
-    Who is cancelled before its put is sent leaves nothing; later, that may land, as of
-    any call that was cut off. The others' are whole. Where a call failed and `undone`
-    says that nothing of it was kept, each is put by itself, so that none fails for
-    another. Where the server was silent for as long as a call may take, to everybody,
-    those who wait are told so too: none waits for several such calls.
+    A caller cancelled before its put is sent leaves nothing. A put cancelled later may
+    land, as in any other call. The others' puts are whole.
+
+    Where a call failed and `undone` says that nothing was kept, each is put by itself:
+    so no put fails because of another. Where the server answers nobody for as long as a
+    call may take, all waiting callers get that error too. So no caller waits for
+    several such calls.
     """
 
     def __init__(self, carry_out: CarryOut, undone: Callable[[Exception], bool], most: int) -> None:
@@ -44,10 +48,10 @@ class PutBatcher:
         self._waiting: deque[Waiting] = deque()
         self._tasks: set[asyncio.Task[None] | None] = set()
         self._answers = 0
-        """Calls that the server answered."""
+        """The number of calls that the server answered."""
 
     async def put(self, put: Put) -> Outcome:
-        """What became of it."""
+        """Put a record, and return the outcome."""
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((put, answer))
         if len(self._tasks) < AT_ONCE:
@@ -62,7 +66,7 @@ class PutBatcher:
             self._tasks.discard(asyncio.current_task())
 
     def _take_waiting(self, most: int) -> list[Waiting]:
-        """The first of those who still wait."""
+        """Return the first callers that still wait."""
         first = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
         return [(put, answer) for put, answer in first if not answer.cancelled()]
 

@@ -1,7 +1,7 @@
-"""What a store on a database server does whatever the dialect: each public call takes
-one connection for as long as it lasts.
+"""The operations that stores on database servers share, in any dialect.
 
-Where another transaction gets in the way the call is made again.
+Each public call takes one connection for its whole duration. A call that collides with
+another transaction is repeated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from memory.ports.store import Audit, Health
 from memory.ports.writes import Outcome, Put, Write
 
 ATTEMPTS = 12
-"""How often a call is tried that others get in the way of."""
+"""The maximum number of attempts for a call that collides with others."""
 
 
 class Session(Link, Protocol):
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class PoolConfig(Protocol):
-    """What a config says of the pool, times in seconds."""
+    """The pool settings of a config, times in seconds."""
 
     @property
     def pool_size(self) -> int: ...
@@ -58,8 +58,9 @@ class PoolConfig(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """What came of a page of an audit; `after` is where the next one begins, None where
-    there is none.
+    """The result of one page of an audit.
+
+    The next page begins at `after`; None means that there is none.
     """
 
     checked: int = 0
@@ -68,12 +69,13 @@ class AuditPage:
 
 
 class WriteContention(Exception):
-    """Others kept changing what a write is about."""
+    """Others kept changing the records of a write."""
 
 
 class ServerStore(SqlStore[C, R], Generic[C, R]):
-    """Records on a database server: `C` is a connection, `R` a table, as the dialect
-    has them.
+    """Records on a database server.
+
+    `C` is the dialect's connection, `R` the dialect's table.
     """
 
     _directory: ServerDirectory[C]
@@ -85,8 +87,9 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         self._pool: Pool[C] | None = None
         self._tables: dict[str, R] = {}
         self._stored: dict[str, Collection] = {}
-        """The collections as their tables are that lack fields, and that this store may
-        not change.
+        """Collections as their tables are, where those lack fields.
+
+        This store may not change these tables.
         """
         self._epoch = ""
         self._patience = 0.0
@@ -105,8 +108,9 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         moved: Callable[[BaseException], bool],
         no_room: Callable[[BaseException], bool],
     ) -> None:
-        """Begin to lend connections, see `PoolOptions`. What an event loop that has ended
-        left waiting is nobody's any more.
+        """Begin to lend connections, see `PoolOptions`.
+
+        Callers that waited in an event loop that has ended are forgotten.
         """
         self._patience = config.command_timeout
         patience, connect_patience, call_patience = (
@@ -153,7 +157,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
 
     @abstractmethod
     async def _vital_signs(self, connection: C) -> Health:
-        """How the store is, as the server says."""
+        """Return the store's health as the server reports it."""
 
     # -- writes ------------------------------------------------------------------------
 
@@ -171,31 +175,31 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
 
     @abstractmethod
     async def _carry_out(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
-        """As `apply`."""
+        """Do the same as `apply`."""
 
     async def _put_shared(self, puts: Sequence[Put]) -> list[Outcome]:
-        """As `apply`, of several callers' puts. It may be refused where some would wait
-        for others' locks: then each is put by itself.
+        """Do the same as `apply`, for the puts of several callers.
+
+        It may fail where some would wait for others' locks: then each is put by itself.
         """
         return await self._carry_out(puts, together=False)
 
     def _is_undone(self, error: Exception) -> bool:
-        """Whether nothing of the call that raised it was kept, while the server is
-        there.
-        """
+        """Whether the failed call kept nothing, while the server is there."""
         return self._server_said(error) or isinstance(error, WriteContention | WriteCollision)
 
     # -- the note of the format --------------------------------------------------------
 
     @abstractmethod
     async def _versions(self, connection: C, *, locked: bool = False) -> tuple[str | None, str | None]:
-        """The form of the tables, and the note of the format; `locked` keeps others
-        from changing the note in this transaction.
+        """Return the form of the tables, and the note of the format.
+
+        `locked` keeps others from changing the note in this transaction.
         """
 
     @abstractmethod
     async def _put_version(self, connection: C, row: str, before: str | None) -> None:
-        """Add the row to the table of versions, in the place of the one before."""
+        """Add the row to the table of versions, replacing the one before."""
 
     async def _read_format(self) -> str | None:
         return (await self._with(self._versions))[1]
@@ -234,8 +238,9 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
 
     @abstractmethod
     def _audit_steps(self, table: R, repair: bool) -> Sequence[Callable[[C, Any], Awaitable[AuditPage]]]:
-        """What is to be compared of a collection: each is done page by page, on a
-        connection, from where its last page ended.
+        """Return the steps that compare a collection, for an audit.
+
+        Each step runs page by page on a connection, from where its last page ended.
         """
 
     # -- errors ------------------------------------------------------------------------
@@ -251,33 +256,33 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
 
     @abstractmethod
     def _translate_driver(self, error: Exception) -> Exception | None:
-        """Our error for the driver's; None for what is not the driver's."""
+        """Return our error for the driver's; None if it is not the driver's."""
 
     @abstractmethod
     def _is_collision(self, error: Exception) -> bool:
-        """Two transactions got in each other's way: nothing of this one was kept, and
-        it may be done again at once.
+        """Whether two transactions collided.
+
+        Nothing of this one was kept, and it may be repeated at once.
         """
 
     @abstractmethod
     def _is_outgrown(self, error: Exception) -> bool:
-        """A column is not there: its table was given more fields since it was looked
-        at, see `memory.adapters.sql.columns.checksum_column`.
+        """Whether a column is missing: its table has grown since the last look.
+
+        See `memory.adapters.sql.columns.checksum_column`.
         """
 
     @abstractmethod
     async def _look_again(self, connection: C) -> Mapping[str, Collection]:
-        """The collections as their tables are now."""
+        """Return the collections as their tables are now."""
 
     @abstractmethod
     def _make_tables(self, collections: Mapping[str, Collection]) -> dict[str, R]:
-        """The statements of collections that are as their tables are."""
+        """Return the statements of collections that are as their tables are."""
 
     @abstractmethod
     def _server_said(self, error: BaseException) -> bool:
-        """Whether the server answered with an error, after which the connection can be
-        used.
-        """
+        """Whether the server's error leaves the connection usable."""
 
     # -- connections -------------------------------------------------------------------
 
@@ -297,8 +302,9 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         return self._table(collection)
 
     async def _with(self, work: Callable[[C], Awaitable[T]]) -> T:
-        """Do the work on a connection; again, a little later, where another transaction
-        got in its way, for about as long as one command may take.
+        """Do the work on a connection, and repeat it after a collision.
+
+        Repeats start a little later, for about as long as one command may take.
         """
         begun = time.monotonic()
         for attempt in range(ATTEMPTS):
@@ -325,8 +331,9 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         raise AssertionError("the last attempt returns or raises")
 
     async def _have_grown(self, since: Mapping[str, R]) -> bool:
-        """Whether tables are others than these are made for, also by what another call
-        has seen already.
+        """Whether tables differ from those that these statements are made for.
+
+        The change may be one that another call has already seen.
         """
         if self._tables is since and self._pool is not None:
             async with self._pool.connection() as connection:
@@ -340,13 +347,13 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         return self._tables is not since
 
     def _on_collision(self) -> None:
-        """Told before a call is made again."""
+        """Called before a call is made again."""
 
     async def _within(self, work: Callable[[C], Awaitable[T]]) -> T:
         return await self._with(lambda connection: self._in_transaction(connection, lambda: work(connection)))
 
     async def _move(self, collection: Collection, unreadable: Sequence[DamagedRow]) -> None:
-        """Each in a transaction of its own, so that nobody waits for many rows."""
+        """Move each row in its own transaction, so that nobody waits for many rows."""
 
         async def move(connection: C) -> None:
             table = self._table(collection)
@@ -356,8 +363,9 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         await self._with(move)
 
     async def _in_transaction(self, connection: C, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work in one transaction. What ends it otherwise than by an answer of
-        the server's leaves the connection to be dropped.
+        """Do the work in one transaction.
+
+        If it ends in any way but an answer of the server's, the connection is dropped.
         """
         await self._begin(connection)
         try:

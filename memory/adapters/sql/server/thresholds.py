@@ -1,4 +1,4 @@
-"""Where a store on a database server goes on in another step, whatever the dialect."""
+"""The sizes at which a store on a database server starts another step."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from memory.adapters.sql.thresholds import SqlThresholds
 
 @dataclass(frozen=True, slots=True)
 class ServerThresholds(SqlThresholds):
-    """What is answered does not depend on them, and any store reads what one with
-    others stored: tests make them tiny. Each is at least 1.
+    """Sizes that tests make tiny; each is at least 1.
+
+    Answers do not depend on them, and any store reads data that a store with other
+    thresholds wrote.
     """
 
     partitions_known: int = 100_000
-    """Partitions remembered before all are forgotten and looked up anew."""
+    """The number of partitions remembered before all are looked up anew."""
     values_written_out: int = 512
-    """Values of a list that are bound one by one. Of more, servers take no statement
-    with so many of them: they are bound as one.
+    """The number of values of a list that are bound one by one.
+
+    Servers take no statement with more values, so a longer list is bound as one value.
     """
     writes_shared: int = 64
-    """New records of different callers that go as one call where they wait at the same
-    time.
-    """
+    """The number of waiting new records that go as one call, of different callers."""

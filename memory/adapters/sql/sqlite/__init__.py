@@ -1,5 +1,6 @@
-"""The SQL adapter on SQLite, under the scheme `sqlite`. Importing this loads neither
-SQLAlchemy nor a driver.
+"""The SQL adapter on SQLite, under the scheme `sqlite`.
+
+Importing this module loads neither SQLAlchemy nor a driver.
 """
 
 from __future__ import annotations

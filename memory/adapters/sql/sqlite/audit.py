@@ -1,8 +1,8 @@
-"""Whether all that is derived from the records is what the records say: the words, the
-counts, the registry of partitions, SQLite's own indexes.
+"""The audit: it compares all derived data with the records.
 
-A row that fails its checksum says nothing: reads quarantine it, and what is indexed of
-it goes with it then.
+Derived are the words, the counts, the registry of partitions, and SQLite's own indexes.
+A row that fails its checksum does not count: reads quarantine it and delete its index
+entries then.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ Registry = Mapping[int, Partition]
 
 
 def audit(session: Session, collections: Sequence[Collection], repair: bool) -> Audit:
-    """Compare, and with `repair` make anew what differs. In one transaction: it sees
-    one moment, and keeps all of what it mends or nothing.
+    """Compare, and with `repair` rebuild the data that differs.
+
+    It runs in one transaction: it sees one moment, and keeps all repairs or none.
     """
     problems = _indexes(session, repair)
     registry: Registry = {
@@ -53,8 +54,9 @@ def audit(session: Session, collections: Sequence[Collection], repair: bool) -> 
 
 
 def _indexes(session: Session, repair: bool) -> list[str]:
-    """SQLite's own view of tables and indexes. It names these and numbers of rows,
-    never what they hold.
+    """Return SQLite's own findings about tables and indexes.
+
+    They name these and numbers of rows, never contents.
     """
     said = [str(line) for (line,) in session.rows(f"PRAGMA integrity_check({MOST_NAMED})")]
     if said == ["ok"]:
@@ -66,9 +68,7 @@ def _indexes(session: Session, repair: bool) -> list[str]:
 
 
 def _left_over(session: Session, collections: Sequence[Collection], repair: bool) -> list[str]:
-    """What is kept of partitions that are forgotten, and of rows that are no longer
-    quarantined.
-    """
+    """Return leftovers of forgotten partitions, and of rows no longer quarantined."""
     problems = []
     asked: list[tuple[str, str, tuple[str, ...]]] = [("memory_revisions", _FORGOTTEN, ())]
     asked += [
@@ -85,7 +85,7 @@ def _left_over(session: Session, collections: Sequence[Collection], repair: bool
 
 
 class _CollectionAudit:
-    """What is derived from the records of one collection."""
+    """The data derived from the records of one collection."""
 
     def __init__(self, session: Session, table: SqliteTable, registry: Registry) -> None:
         self._session, self._table, self._registry = session, table, registry
@@ -95,7 +95,7 @@ class _CollectionAudit:
         self.checked = 0
 
     def problems(self) -> list[str]:
-        """What differs, a sentence each."""
+        """Return the differences, a sentence each."""
         name = self._table.name
         if self._table.words is None:
             self._look_at_all()
@@ -110,8 +110,9 @@ class _CollectionAudit:
         return words
 
     def _records(self) -> Iterator[tuple[int, int | None, Counts | None]]:
-        """Every live row: its number, its partition and its words; neither where it is
-        not as it was written.
+        """Yield the number, partition and words of every live row.
+
+        Partition and words are None where the row is not as it was written.
         """
         self._misplaced, self._miscounted, self.checked = [], [], 0
         for rows in self._table.live(self._session):
@@ -172,7 +173,7 @@ class _CollectionAudit:
         return problems + [f"{name}: {count} {what}" for count, what in found if count]
 
     def mend(self) -> None:
-        """Make anew what `problems` found."""
+        """Rebuild the data that `problems` found to differ."""
         within = Transaction(self._session)
         for found in self._table.at(self._session, sorted({*self._misplaced, *self._miscounted})):
             self._mend(found, within)
@@ -199,7 +200,7 @@ class _CollectionAudit:
 
 
 def reindex(session: Session, table: SqliteTable) -> None:
-    """Make the word index from the records, whatever it was, and trust it again."""
+    """Rebuild the word index from the records, and trust it again."""
     assert table.words is not None  # noqa: S101 - asked only for collections with texts
     assert table.tables.words is not None  # noqa: S101 - so there is a table of them
     session.run(f"DROP VIEW IF EXISTS {table.words.table}_instances")

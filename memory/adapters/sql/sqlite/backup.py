@@ -23,7 +23,7 @@ from memory.domain.errors import ConfigError, InvalidInput, StoreError, StoreUna
 
 _OURS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'memory_schema_version'"
 _PATIENCE = 10.0
-"""Seconds that a lock of another process is waited for."""
+"""The seconds to wait for a lock of another process."""
 BESIDE = ("-wal", "-shm", "-journal")
 """Suffixes of the files that SQLite keeps beside a database."""
 
@@ -48,8 +48,7 @@ def back_up(store: str, file: Path, to: Path) -> int:
 
 
 def restore(store: str, source: Path, file: Path, *, replace: bool) -> Path | None:
-    """Put a backup in the place of `file`; the path under which the file that was there
-    is kept.
+    """Put a backup in the place of `file`; return the path of the replaced file.
 
     Raises:
         InvalidInput: `source` is no backup, or `file` exists and `replace` is false.
@@ -89,8 +88,9 @@ def _exists(to: Path) -> InvalidInput:
 
 @contextmanager
 def _verified_copy(store: str, file: Path, folder: Path, name: str) -> Iterator[Path]:
-    """A verified copy of the database in the folder, readable by its owner only. It is
-    deleted if it is still there at the end.
+    """Make a verified copy of the database in the folder, readable by its owner only.
+
+    The copy is deleted if it is still there at the end.
     """
     if not file.is_file():
         raise ConfigError(f"store '{store}': {file} does not exist")
@@ -125,8 +125,9 @@ def _verified_copy(store: str, file: Path, folder: Path, name: str) -> Iterator[
 
 
 def _connect(file: Path) -> sqlite3.Connection:
-    """A connection that creates no file; for one that cannot be written, a connection
-    that takes no locks.
+    """Return a connection that creates no file.
+
+    For a file that cannot be written, the connection takes no locks.
     """
     place = quote(str(file.absolute()))
     wal = Path(f"{file}-wal")
@@ -136,8 +137,9 @@ def _connect(file: Path) -> sqlite3.Connection:
 
 
 def _move_beside(store: str, file: Path) -> Path | None:
-    """Rename what is at the place, once nobody has it open. A log without its file goes
-    too: SQLite would replay it into the backup.
+    """Rename the file at the place, once nobody has it open.
+
+    A log without its file is renamed too: SQLite would replay it into the backup.
     """
     if file.exists():
         _check_unused(store, file)
@@ -152,8 +154,9 @@ def _move_beside(store: str, file: Path) -> Path | None:
 
 
 def _check_unused(store: str, file: Path) -> None:
-    """Leave WAL mode, which SQLite allows to the only connection of a file. It folds
-    the log into the file as well.
+    """Leave WAL mode, which SQLite allows only to a file's only connection.
+
+    It folds the log into the file as well.
     """
     try:
         with closing(

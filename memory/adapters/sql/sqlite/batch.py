@@ -14,8 +14,10 @@ from memory.ports.writes import Absent, Outcome, Put, RaiseGeneration, Status, W
 
 
 async def carry_out(session: Session, writes: Sequence[Write], together: bool) -> list[Outcome]:
-    """Do the writes and say what became of each. Raises `BatchRollback` where nothing may
-    be kept.
+    """Do the writes and return their outcomes.
+
+    Raises:
+        BatchRollback: Nothing may be kept.
     """
     within = Transaction(session)
     outcomes: dict[int, Outcome] = {}
@@ -43,17 +45,16 @@ async def carry_out(session: Session, writes: Sequence[Write], together: bool) -
 
 
 def _meets(write: Put, touched: set[Address | Partition]) -> bool:
-    """Whether a write before it, which is decided later, is about its key or its
-    partition.
-    """
+    """Whether an earlier write, decided later, has the same key or partition."""
     return bool(touched) and (
         (write.collection.name, write.key) in touched or write.record.partition in touched
     )
 
 
 def _put_fresh(within: Transaction, put: Put) -> Outcome | None:
-    """Store what may only stand where nothing does, without looking first. None, and
-    nothing changed, where that cannot be done.
+    """Store a record whose key must be free, without looking first.
+
+    Returns None, with nothing changed, where that cannot be done.
     """
     record = put.record
     if not isinstance(put.when, Absent):
@@ -73,7 +74,7 @@ def _put_fresh(within: Transaction, put: Put) -> Outcome | None:
 async def _read(
     within: Transaction, reads: ReadSet
 ) -> tuple[Mapping[Address, StoredRow], Mapping[Partition, int]]:
-    """What stands under the keys, and the partitions' generations."""
+    """Return the rows under the keys, and the partitions' generations."""
     held: dict[Address, StoredRow] = {}
     for collection, keys in reads.keys.items():
         table = table_of(within.session, collection)
@@ -85,7 +86,7 @@ async def _read(
 
 
 def _store(within: Transaction, desk: WriteResolver) -> None:
-    """Let stand what was decided."""
+    """Store the decided rows."""
     for partition, generation in desk.raised.items():
         within.raise_to(partition, generation)
     for change in desk.changes:

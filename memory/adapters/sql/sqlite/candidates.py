@@ -1,8 +1,8 @@
-"""Candidates as columns, in one transaction: the ranking of searches tells who is best,
-rows what each says, members and the word index the measures.
+"""Candidates as columns, in one transaction.
 
-Rows are read without their checksums, as by searches; one with a value that is none is
-left out.
+The ranking of searches selects the best rows. Members and the word index give their
+measures. Rows are read without their checksums, as in searches; a row with an invalid
+value is left out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Row: TypeAlias = tuple[Any, ...]
 async def candidates(
     session: Session, directory: Directory[Session], asked: Candidates, cache: MemberCache
 ) -> CandidateColumns:
-    """What may answer, measured, and the statistics of all there is."""
+    """Return measured candidates, and the statistics of the whole population."""
     table = table_of(session, asked.collection)
     vectors = asked.near is not None and asked.collection.vector
     population = Population(
@@ -56,7 +56,7 @@ async def candidates(
 
 
 class _CandidateRows:
-    """The candidates so far: by number of row what each says, as `_Columns` names it."""
+    """The candidates so far: the values of each row by its number, as in `_Columns`."""
 
     def __init__(self, session: Session, table: SqliteTable, asked: Candidates) -> None:
         self._session, self._table, self._limit = session, table, asked.limit
@@ -64,10 +64,10 @@ class _CandidateRows:
         self.columns = _Columns(table, asked)
         self.rows: dict[int, Row] = {}
         self._read: dict[int, Row] = {}
-        """All that was read."""
+        """All rows read so far."""
 
     def add_best(self, ranked: Ranked, near: bytes | None = None) -> None:
-        """The best by words, or by nearness."""
+        """Add the best by words, or by nearness."""
         self.rows |= {
             row[0]: row
             for row, _ in self._passing.best(ranked, near, self._limit, self._read_rows, self._read.get)
@@ -81,9 +81,7 @@ class _CandidateRows:
             self._add([number for (number,) in self._session.rows(sql, (*wanted, self.columns.tenant))])
 
     def add_beside(self, around: Neighbourhood) -> None:
-        """What stands beside those that there are: an index over group and number
-        brings it.
-        """
+        """Add the neighbours of the candidates, by an index over group and number."""
         name, group, number = self._table.name, column_of(around.group), column_of(around.number)
         same = f"t.tenant = c.tenant AND t.partition_no = c.partition_no AND t.[{group}] = c.[{group}]"
         near = f"t.[{number}] BETWEEN c.[{number}] - {around.reach} AND c.[{number}] + {around.reach}"
@@ -111,14 +109,15 @@ class _CandidateRows:
 
 
 _PARTITION, _TENANT, _ID, _SCOPE, _VERSION, _ROLE, _TIER = range(1, 8)
-"""Where they are in a row, behind its number."""
+"""Positions of these values in a row, behind its number."""
 _HEAD = ("partition_no", "tenant", "id", "scope", "version", "role", "tier")
 _ROLES = {role.value: role for role in Role}
 
 
 class _Columns:
-    """What is read of a row behind its number, and what that says. Where vectors are
-    asked for they come last.
+    """The columns read of a row behind its number, and how to decode them.
+
+    Requested vectors come last.
     """
 
     def __init__(self, table: SqliteTable, asked: Candidates) -> None:
@@ -137,7 +136,7 @@ class _Columns:
         self._decoders = [(place, decode) for place, decode in decoders if decode is not None]
 
     def decode_rows(self, rows: Sequence[Row]) -> list[Row]:
-        """What the rows say, without those that have a value which is none."""
+        """Decode the rows, and leave out those with an invalid value."""
         try:
             return self._decode_rows(rows)
         except (TypeError, ValueError, KeyError, OverflowError, AttributeError):
@@ -168,8 +167,9 @@ class _Columns:
 def _measure_rows(
     table: SqliteTable, asked: Candidates, population: Population, found: _CandidateRows
 ) -> CandidateColumns:
-    """The rows as columns, one partition behind the other. What is in none of the
-    population's is left out.
+    """Return the rows as columns, one partition behind the other.
+
+    Rows in none of the population's partitions are left out.
     """
     rows: list[Row] = []
     places: dict[int, Ints] = {}
@@ -201,7 +201,7 @@ def _measure_rows(
 
 
 def _by_partition(population: Population, rows: Iterable[Row]) -> dict[int, list[Row]]:
-    """The rows by their partition's place in the population."""
+    """Group the rows by their partition's place in the population."""
     place = {partition: i for i, partition in enumerate(population.partitions)}
     found: dict[int, list[Row]] = {}
     for row in rows:
@@ -211,7 +211,7 @@ def _by_partition(population: Population, rows: Iterable[Row]) -> dict[int, list
 
 
 def _counts(stems: Sequence[str], population: Population, places: Mapping[int, Ints]) -> Scores:
-    """How often those at these places of each partition hold each of the words."""
+    """Count each of the words in the records at these places of each partition."""
     counts = {i: np.zeros((len(at), len(stems))) for i, at in places.items()}
     for column, stem in enumerate(stems if places else ()):
         for i, holding, frequencies in population.holders(stem):

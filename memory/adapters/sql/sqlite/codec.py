@@ -1,5 +1,6 @@
-"""Rows in SQLite's columns: the codec of every dialect, and in its checksum what only
-this one derives.
+"""Rows in SQLite's columns: the codec of every dialect, with SQLite's derived columns.
+
+The checksum covers the derived columns too.
 """
 
 from __future__ import annotations
@@ -19,23 +20,24 @@ Values: TypeAlias = Sequence[Any]
 
 
 DERIVED = ("revision", "length", "bytes", "fingerprint", "partition_no")
-"""What a row's table derives of it: the revision of its partition when the record last
-changed what searches see, how many words there are in its texts, the bytes of its
-content, a digest of its key, and of a live record the number of its partition: nothing
-else is found by scope. Any of it may be damaged where it was read.
+"""The columns that a row's table derives of it; any may be damaged as read.
+
+They are the revision of its partition when searches last saw a change of the record,
+the number of words in its texts, the bytes of its content, and a digest of its key. A
+live record also has the number of its partition: no other row is found by scope.
 """
 _UNTOLD = 2**64
-"""No checksum is folded with it."""
+"""A value that no checksum is folded with."""
 
 
 def fingerprint(key: Key) -> int:
-    """A 64-bit digest of a key, for a second index on it."""
+    """Return a 64-bit digest of a key, for a second index on it."""
     text = f"{len(key.tenant)}:{key.tenant}{key.id}".encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
 
 
 def id_bytes(record_id: str) -> bytes:
-    """An id as its column holds it."""
+    """Return an id as its column holds it."""
     return bytes.fromhex(record_id.replace("-", ""))
 
 
@@ -48,17 +50,16 @@ TYPES: TypeTable = {**TAGS_AS_TEXT, ID: TypeCodec(id_bytes, id_text)}
 
 
 class SqliteCodec(Codec):
-    """The rows of one collection: `columns`, and beside them what is derived and the
-    packed words.
-    """
+    """The rows of one collection: `columns`, derived columns and packed words."""
 
     def __init__(self, collection: Collection) -> None:
         super().__init__(collection, TYPES)
         self.stored_columns = (*self.columns, *DERIVED, "words")
 
     def key(self, values: Sequence[Any]) -> Key:
-        """Where the id is none any more, as a damaged column may hold anything, one
-        derived from what it became stands for it.
+        """Return the key of a row that may be damaged.
+
+        If the column no longer holds an id, one derived from its content replaces it.
         """
         key, became = super().key(values), values[1]
         return (
@@ -70,8 +71,9 @@ class SqliteCodec(Codec):
     def laid_out(
         self, row: Row, partition: int | None = None, revision: int = 0, length: int | None = None
     ) -> list[Any]:
-        """What `stored_columns` take. `length` is given where the words stay as they
-        are.
+        """Return the values of `stored_columns`.
+
+        Pass `length` where the words stay as they are.
         """
         *values, words, size = self.values(row)
         if length is None:
@@ -82,7 +84,7 @@ class SqliteCodec(Codec):
 
 
 def fold_derived(derived: Values) -> int:
-    """What a checksum is over besides the row: all that is derived."""
+    """Return the part of a checksum that covers all derived columns."""
     revision, length, size, digest, partition = derived
     try:
         folds: int = revision ^ length ^ size ^ digest ^ (partition or 0)

@@ -1,4 +1,4 @@
-"""What the adapter can do at best, and its options: readable without SQLAlchemy."""
+"""The adapter's best capabilities, and its options: readable without SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -38,23 +38,25 @@ Synchronous = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Thresholds(SqlThresholds):
-    """Where the adapter goes on in another step. What is stored and answered does not
-    depend on them: tests make them tiny. Each is at least 1.
+    """The sizes at which the adapter starts another step; each is at least 1.
+
+    Stored data and answers do not depend on them: tests make them tiny.
     """
 
     writes_together: int = 64
-    """Calls that share one commit at most: the last of them waits for the first."""
+    """The largest number of calls that share a commit; the last waits for the first."""
     rows_at_once: int = 4096
-    """Rows that one statement reads or takes out at most."""
+    """The largest number of rows that one statement reads or takes out."""
     deleted_at_once: int = 256
-    """Rows read at once to leave tombstones in their places."""
+    """The number of rows read at once to replace them with tombstones."""
     block: int = 8192
-    """Numbers of vectors that are multiplied at once, see `memory.ports.unit_vectors`."""
+    """The block size for multiplying vectors, see `memory.ports.unit_vectors`."""
     limits_written_out: int = 0
-    """None is: SQLite chooses other indexes where it knows the limit."""
+    """Zero: no limit is written out, as SQLite would then choose other indexes."""
     log_pages: int = 4000
-    """Pages in the log before it is copied back, 16 MiB: a page written often in that
-    time is copied once.
+    """The number of pages in the log before it is copied back: 16 MiB.
+
+    A page that is written often in that time is copied once.
     """
 
 
@@ -63,16 +65,21 @@ THRESHOLDS = Thresholds()
 
 @dataclass(frozen=True, slots=True)
 class SqliteConfig(StoreOptions):
-    """Where the file is and how it is used.
+    """The path of the file, and how the store uses it.
 
-    `path` of None keeps everything in memory until the store is closed. `synchronous`
-    is SQLite's: FULL waits for the disk at every commit; under NORMAL the death of a
-    process loses nothing, and the death of the machine may cost the commits of the last
-    half minute: such a store does not claim to be durable. `busy_timeout` is how many
-    seconds a call waits for other processes' writes before it fails as
-    `StoreUnavailable`. `cache_bytes` bounds what searches keep in memory. `mode=ro`
-    opens an existing file to read and search only; a file that may not be written is
-    opened so without being asked.
+    `path`: None keeps everything in memory until the store is closed.
+
+    `synchronous`: SQLite's setting. FULL waits for the disk at every commit. Under
+    NORMAL the death of a process loses nothing. The death of the machine may lose the
+    commits of the last half minute, so such a store does not claim to be durable.
+
+    `busy_timeout`: how many seconds a call waits for other processes' writes before it
+    fails with `StoreUnavailable`.
+
+    `cache_bytes`: the upper bound of the memory that searches use for caching.
+
+    `mode`: "ro" opens an existing file to read and search only. A file without write
+    permission is opened as "ro" in any case.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"path", "thresholds"})
@@ -86,8 +93,10 @@ class SqliteConfig(StoreOptions):
 
 
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> SqliteConfig:
-    """The config of `sqlite:///relative`, `sqlite:////absolute` or `sqlite:///:memory:`
-    (see `memory.ports.local_paths`), with options in the query part or apart.
+    """Parse the URL of a SQLite store, with options in its query part or separate.
+
+    The URL is `sqlite:///relative`, `sqlite:////absolute` or `sqlite:///:memory:`; see
+    `memory.ports.local_paths`.
     """
     scheme, colon, rest = url.partition(":")
     if scheme != "sqlite" or not colon:

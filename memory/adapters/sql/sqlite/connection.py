@@ -1,5 +1,6 @@
-"""SQLite through SQLAlchemy: one connection that writes and one that reads, each in its
-own thread.
+"""SQLite through SQLAlchemy, with one connection that writes and one that reads.
+
+Each has its own thread.
 """
 
 from __future__ import annotations
@@ -46,8 +47,10 @@ _UNUSABLE = {
 
 
 class SqliteDriver:
-    """Connections to one file. Writers of several processes queue at `BEGIN IMMEDIATE`;
-    readers see the last commit and wait for nobody.
+    """Connections to one file.
+
+    Writers of several processes queue at `BEGIN IMMEDIATE`. Readers see the last commit
+    and never wait.
     """
 
     def __init__(self, name: str, config: SqliteConfig) -> None:
@@ -55,20 +58,21 @@ class SqliteDriver:
         self._config = config
         self._tables = Tables(lambda _: {}, lambda _: None)
         self._is_full = False
-        """Whether it was opened to read only because the disk was full."""
+        """Whether the file was opened to read only because the disk was full."""
         self._writer: ConnectionThread | None = None
         self._reader: ConnectionThread | None = None
 
     @property
     def is_read_only(self) -> bool:
-        """Whether it was opened to read only."""
+        """Whether the file was opened to read only."""
         return self._reader is not None and self._writer is None
 
     async def open(self, prepare: Look, look: Look, complete: Callable[[Session], None]) -> None:
-        """Connect, and make the schema ready with `prepare`; `look` is how to see what
-        tables have become. Both tell the collections as these are.
+        """Connect, and make the schema ready with `prepare`.
 
-        A connection that only reads gets what tables lack by `complete`.
+        `look` shows how tables have changed. Both return the collections as their
+        tables are. A connection that only reads gets the missing parts of tables by
+        `complete`.
         """
         self._check_path()
         self._is_full = False
@@ -130,13 +134,18 @@ class SqliteDriver:
         self._reader = reader
 
     async def check_files(self) -> None:
-        """Raise `StoreError` if the open file, or its log, was deleted or replaced."""
+        """Check that the open file and its log are still in place.
+
+        Raises:
+            StoreError: One of them was deleted or replaced.
+        """
         if self._writer is not None:
             await self._writer.worker.run(self._writer.check_files)
 
     async def close(self) -> None:
-        """Finish what was asked, then let go. The last connection to close folds the
-        log into the file.
+        """Finish the accepted calls, then close.
+
+        The last connection to close folds the log into the file.
         """
         writer, reader = self._writer, self._reader
         self._writer = self._reader = None
@@ -152,7 +161,7 @@ class SqliteDriver:
         return await thread.worker.run(partial(thread.run_read, work))
 
     async def read_beside(self, work: Callable[[Session], T]) -> T:
-        """Read on a connection of its own: what takes long keeps no other call waiting."""
+        """Read on a separate connection, so that a long read delays no other call."""
         if self._reader is None or self._config.path is None:
             return await self.read(work)
         thread = ConnectionThread(f"{self._name}-aside", self._config, self._tables, store=self._name)
@@ -165,8 +174,9 @@ class SqliteDriver:
             await thread.stop()
 
     async def shrink(self) -> int:
-        """Write the file anew without what was deleted, and empty the log. Returns by
-        how many bytes both are smaller.
+        """Rewrite the file without deleted data, and empty the log.
+
+        Returns the number of bytes by which both are smaller.
         """
         thread = self._writing_thread()
         return await thread.worker.run(thread.shrink)
@@ -204,7 +214,7 @@ class SqliteDriver:
 
 
 class Tables:
-    """What the tables of the file are made for, and how to look at it again."""
+    """The declarations of the file's tables, and how to read them again."""
 
     def __init__(self, look: Look, complete: Callable[[Session], None]) -> None:
         self.declared = DeclaredCollections()
@@ -212,8 +222,9 @@ class Tables:
         self._look = look
 
     def have_changed(self, session: Session, since: Mapping[str, Collection]) -> bool:
-        """Whether they are others than those, also by what another connection has seen
-        already.
+        """Whether the tables differ from `since`.
+
+        The change may be one that another connection has already seen.
         """
         if self.declared.tables is since and (found := self._look(session)) != since:
             self.declared.tables = found
@@ -221,7 +232,7 @@ class Tables:
 
 
 class ConnectionThread:
-    """A worker and the connection it owns."""
+    """A worker and the connection that it owns."""
 
     def __init__(self, name: str, config: SqliteConfig, tables: Tables, *, store: str) -> None:
         self._tables = tables
@@ -237,13 +248,9 @@ class ConnectionThread:
         self._shares = False
         self._connected_by: Callable[[], None] | None = None
         self.identity: tuple[int, int] | None = None
-        """Device and inode of the file to which the connection is open, None while
-        there is none.
-        """
+        """Device and inode of the open file, or None while there is none."""
         self._parted_from: tuple[int, int] | None = None
-        """The file to which it was open before a fork of the process, until the next
-        job connects again.
-        """
+        """The file that was open before a fork, until the next job connects again."""
         forking.watch(self)  # here and not within a job, for which a fork waits
 
     def connect(self, read_only: bool = False) -> None:
@@ -262,8 +269,9 @@ class ConnectionThread:
             self._session.run("PRAGMA query_only = ON")
 
     def connect_read_only(self) -> None:
-        """Connect to a file that is only read, which may lie where nothing can be
-        written.
+        """Connect to a file that is only read.
+
+        It may lie in a place where nothing can be written.
         """
         self._connected_by = self.connect_read_only
         self._engine = sa.create_engine(
@@ -280,8 +288,9 @@ class ConnectionThread:
         return self.worker.at_rest
 
     def part(self) -> None:
-        """Close the connection for a fork of the process. In the thread that forks,
-        between two jobs.
+        """Close the connection for a fork of the process.
+
+        The forking thread calls this between two jobs.
         """
         if self._session is None:
             self.identity = None  # it did not come to a connection
@@ -290,7 +299,7 @@ class ConnectionThread:
             self._disconnect()
 
     def _connect_again(self) -> None:
-        """Connect as before the fork, unless the file is another one meanwhile."""
+        """Connect as before the fork, unless the file has been replaced meanwhile."""
         before, self._parted_from = self._parted_from, None
         path = self._config.path
         if before is None or path is None or self._connected_by is None:
@@ -309,8 +318,11 @@ class ConnectionThread:
             self.note_files()
 
     def _refuse_inherited(self, path: Path) -> None:
-        """Raise `StoreError` if this process was forked while a connection to the file
-        was open that could not be closed in time.
+        """Refuse a connection that this process inherited by a fork.
+
+        Raises:
+            StoreError: The process was forked while a connection to the file was
+                open that could not be closed in time.
         """
         if path.exists() and forking.is_inherited(_identity(path)):
             raise StoreError(
@@ -320,10 +332,10 @@ class ConnectionThread:
             )
 
     def _connect_read_only(self) -> sqlite3.Connection:
-        """A connection that writes nothing.
+        """Return a connection that writes nothing.
 
         SQLite needs a shared index beside a file with a log. If it cannot make one, and
-        the log is empty, the file is read as one that does not change; `reading`
+        the log is empty, the file is read as one that does not change. `reading`
         notices if it does.
         """
         path = self._config.path
@@ -381,15 +393,17 @@ class ConnectionThread:
         )
 
     def note_files(self) -> None:
-        """Remember which files are open: the database, its log and the index of that."""
+        """Remember which files are open: the database, its log, and the log's index."""
         path = self._config.path
         for file in () if path is None else (path, _beside(path, "-wal"), _beside(path, "-shm")):
             with contextlib.suppress(FileNotFoundError):
                 self._files[file] = _identity(file)
 
     def check_files(self) -> None:
-        """Raise `StoreError` if one of the open files is not the one under its name any
-        more: what is written to it would be lost.
+        """Check that each open file is still the one under its name.
+
+        Raises:
+            StoreError: One is not, so writes to it would be lost.
         """
         self._connect_again()
         for file, opened in self._files.items():
@@ -440,8 +454,9 @@ class ConnectionThread:
         return raw
 
     def _persistently(self, work: Callable[[], T]) -> T:
-        """Do it again while the file is locked, until the deadline: SQLite's own
-        waiting does not cover every lock.
+        """Repeat the work while the file is locked, until the deadline.
+
+        SQLite's own waiting does not cover every lock.
         """
         deadline = time.monotonic() + self._config.busy_timeout
         while True:
@@ -486,8 +501,9 @@ class ConnectionThread:
         return self._again(self._read_once, work)
 
     def _again(self, once: Callable[[Session, Callable[[Session], T]], T], work: Callable[[Session], T]) -> T:
-        """Do it, and once more where a table has grown since it was looked at, or a
-        text is none.
+        """Do the work, and repeat it once where a retry can help.
+
+        It can after a table has grown, or where a text is not UTF-8.
         """
         session, tables = self._open_session(), self._tables.declared.tables
         try:
@@ -521,11 +537,10 @@ class ConnectionThread:
     def _write_together(
         self, works: Sequence[Callable[[], Any]]
     ) -> Sequence[tuple[Any, BaseException | None]]:
-        """Writes that wait at the same time share one transaction and its commit; each
-        is still kept whole or not at all.
+        """Do waiting writes in one transaction with one commit.
 
-        Where anything goes wrong with the transaction itself, nothing was kept, and
-        each is done again on its own.
+        Each is still kept whole or not at all. If the transaction itself fails, nothing
+        was kept, and each write is repeated on its own.
         """
         try:
             session = self._open_session()
@@ -564,8 +579,9 @@ class ConnectionThread:
         return self._transaction(session, work)
 
     def _fold_log(self, session: Session) -> bool:
-        """Copy the log into the file, so that the next commit writes over it instead of
-        behind it: on a full disk a deletion needs no more.
+        """Copy the log into the file, so that the next commit overwrites the log.
+
+        So a deletion on a full disk needs no more room.
         """
         try:
             busy, _, _ = session.row("PRAGMA wal_checkpoint(RESTART)")
@@ -634,8 +650,9 @@ class ConnectionThread:
 
 
 def opens_read_only(path: Path, mode: str) -> bool:
-    """Whether a file is opened to read only: it was asked for, or the file may not be
-    written.
+    """Whether a file is opened to read only.
+
+    It is, if `mode` says so or the file may not be written.
     """
     return mode == "ro" or (path.exists() and not os.access(path, os.W_OK))
 
@@ -659,18 +676,19 @@ def _size(file: Path) -> int:
 
 
 def _state(path: Path) -> tuple[int, ...]:
-    """What changes when anybody writes to the file or its log."""
+    """Return values that change when anybody writes to the file or its log."""
     found = path.stat()
     return found.st_ino, found.st_mtime_ns, found.st_size, _size(_beside(path, "-wal"))
 
 
 def _make_own(path: Path) -> None:
-    """Let a file that is not there yet be its owner's alone, whatever the umask. The
-    log and its index, which SQLite puts beside it, are as it is.
+    """Create a missing file so that only its owner has access, whatever the umask.
 
-    It is made under another name first: who closes a file that is open in this process
-    besides takes all locks from it, SQLite's too ("How To Corrupt An SQLite Database
-    File", 2.2).
+    The log and its index, which SQLite puts beside it, get the same permissions.
+
+    The file is first made under another name. A process that closes a second descriptor
+    of an open file loses all locks on it, SQLite's too ("How To Corrupt An SQLite
+    Database File", 2.2).
     """
     if path.exists():
         return

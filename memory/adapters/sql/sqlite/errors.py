@@ -1,5 +1,6 @@
-"""SQLite's errors as ours, most specific first. What is not known here is not
-retryable.
+"""Translation of SQLite's errors into ours, most specific first.
+
+An error that is unknown here is not retryable.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ _DAMAGED = "the file is damaged; restore it from a backup, or export what can st
 
 
 def original(error: BaseException) -> BaseException:
-    """The driver's own error inside SQLAlchemy's."""
+    """Return the driver's own error inside SQLAlchemy's."""
     return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
 
 
 def code_of(error: BaseException) -> int:
-    """SQLite's primary result code, 0 where there is none."""
+    """Return SQLite's primary result code, or 0 where there is none."""
     return int(getattr(original(error), "sqlite_errorcode", 0) or 0) & 0xFF
 
 
@@ -38,15 +39,16 @@ def is_full(error: BaseException) -> bool:
 
 
 def is_undecodable(error: BaseException) -> bool:
-    """Text that is no UTF-8: a flipped byte. The driver has no code for it."""
+    """Whether a text is not UTF-8: a flipped byte. The driver has no code for it."""
     return isinstance(original(error), sqlite3.OperationalError) and str(original(error)).startswith(
         _UNDECODABLE
     )
 
 
 def is_outgrown(error: BaseException) -> bool:
-    """A column is not there: the table was given more fields since the store was
-    opened, see `memory.adapters.sql.columns.checksum_column`.
+    """Whether a column is missing: the table has grown since the store opened.
+
+    See `memory.adapters.sql.columns.checksum_column`.
     """
     return code_of(error) == sqlite3.SQLITE_ERROR and any(
         said in str(original(error)) for said in ("no such column", "has no column")
@@ -54,8 +56,9 @@ def is_outgrown(error: BaseException) -> bool:
 
 
 def is_damage(error: BaseException) -> bool:
-    """The file's structure cannot be followed. SQLite quotes what it finds in its
-    messages: a damaged name is no UTF-8 there either.
+    """Whether SQLite cannot follow the file's structure.
+
+    SQLite quotes names in its messages; a damaged name is not UTF-8 there either.
     """
     return (
         isinstance(original(error), UnicodeDecodeError)
@@ -65,17 +68,16 @@ def is_damage(error: BaseException) -> bool:
 
 
 def is_of_a_table(error: BaseException) -> bool:
-    """A table is missing, not as declared or damaged: no other statement need fail for
-    it, unlike for a full disk or a locked file.
+    """Whether a table is missing, damaged, or differs from its declaration.
+
+    Other statements need not fail for it, unlike for a full disk or a locked file.
     """
     kinds = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH)
     return code_of(error) in kinds or is_undecodable(error)
 
 
 class WordIndexMismatch(PicklableException):
-    """The word index is not what the records say, so no search by words is answered
-    from it.
-    """
+    """The word index differs from the records, so no search by words uses it."""
 
     def __init__(self, collection: str) -> None:
         super().__init__(
@@ -85,7 +87,7 @@ class WordIndexMismatch(PicklableException):
 
 
 def translate(store: str, error: BaseException) -> Exception | None:
-    """Our error for the driver's; None for what is not the driver's."""
+    """Return our error for the driver's; None if the error is not the driver's."""
     if isinstance(error, WordIndexMismatch):
         return StoreError(store, str(error))
     cause = original(error)
@@ -106,8 +108,9 @@ def translate(store: str, error: BaseException) -> Exception | None:
 
 
 def _short(cause: BaseException) -> str:
-    """The driver's message, but never a value of a record: SQLite quotes column
-    contents in one of its messages.
+    """Return the driver's message without any value of a record.
+
+    SQLite quotes column contents in one of its messages.
     """
     return (
         "text that is no UTF-8"

@@ -1,15 +1,14 @@
-"""Closes SQLite's connections around a fork of the process, so that no child inherits
-one.
+"""Closes SQLite's connections around a fork, so that no child process inherits one.
 
 SQLite keeps a table of the locks that this process holds on each file. A child of
-`fork` inherits the table and takes the parent's locks for its own: two processes then
+`fork` inherits the table and takes the parent's locks for its own. Then two processes
 write at once, or the parent deletes a log that the child still writes to. SQLite
 forbids carrying an open connection across a fork
 (https://www.sqlite.org/howtocorrupt.html, 2.6).
 
 Each connection is closed between two of its jobs, right before the fork. The parent
-connects again with its next job. A database in memory stays open: its job only ends
-before the fork, for a child must not inherit SQLite's mutexes locked.
+connects again with its next job. A database in memory stays open. Its job only ends
+before the fork, as a child must not inherit SQLite's mutexes locked.
 """
 
 from __future__ import annotations
@@ -26,8 +25,9 @@ from weakref import WeakSet
 from memory.ports.fork_guard import keep_alive
 
 REST_SECONDS = 5.0
-"""How long a fork waits for the jobs under way. After that the child may not open their
-files.
+"""The seconds that a fork waits for the jobs under way.
+
+After that the child may not open their files.
 """
 
 
@@ -65,13 +65,14 @@ class _TemporaryConnection:
         self.identity: tuple[int, int] | None = identity
 
     def part(self) -> None:
-        """Nothing is open once the lock is free."""
+        """Do nothing: no connection is open once the lock is free."""
 
 
 @contextlib.contextmanager
 def hold_forks(file: Path) -> Iterator[None]:
-    """Let forks wait while a connection to the file is open that cannot be closed and
-    opened again.
+    """Let forks wait while a temporary connection to the file is open.
+
+    Such a connection cannot be closed and opened again.
     """
     found = os.stat(file)
     use = _TemporaryConnection((found.st_dev, found.st_ino))
@@ -84,8 +85,9 @@ def hold_forks(file: Path) -> Iterator[None]:
 
 
 class _Lock:
-    """The lock of `_connections`: a child gets a new one, because the thread that held
-    it is not in the child.
+    """The lock of `_connections`, which a child replaces by a new one.
+
+    The thread that held it is not in the child.
     """
 
     def __init__(self) -> None:

@@ -1,14 +1,13 @@
-"""Binds the write-ahead log to its file, so that the log of another file is never
-replayed.
+"""Binds the write-ahead log to its file: a log of another file is never replayed.
 
-SQLite replays any log that lies beside a file under the right name. If a backup was
-copied over the file of a process that was killed, that corrupts the backup or undoes
-the restore.
+SQLite replays any log that lies beside a file under the right name. After a process was
+killed, a backup may be copied over its file. The old log then corrupts the backup or
+undoes the restore.
 
-Every write transaction therefore gives the file a new random id (`user_version`) and
-notes the id before it (`application_id`). Both are on page 1, so each log names the id
-that it began with and the ids of its commits. The file on disk must have one of these.
-Copies by `memory backup` get an id of their own.
+So every write transaction gives the file a new random id (`user_version`) and notes the
+id before it (`application_id`). Both are on page 1, so each log names the id that it
+began with and the ids of its commits. The file on disk must have one of these. Copies
+by `memory backup` get an id of their own.
 """
 
 from __future__ import annotations
@@ -28,15 +27,16 @@ _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
 _MAGIC = (0x377F0682, 0x377F0683)
 _AT, _ID_AT, _BEFORE_AT = 72, 60, 68
-"""Bytes of page 1 that are read, and where the id and the id before it are in them."""
+"""The number of bytes read of page 1, and the positions of both ids in them."""
 _LOOKS, _BETWEEN = 5, 0.05
-"""How often a log is looked at, and the seconds between: another process may begin it
-anew meanwhile.
+"""The number of looks at a log, and the seconds between them.
+
+Another process may begin the log anew meanwhile.
 """
 
 
 class StatementRunner(Protocol):
-    """What runs statements."""
+    """An object that runs statements."""
 
     def row(self, sql: str) -> tuple[int]: ...
 
@@ -44,7 +44,7 @@ class StatementRunner(Protocol):
 
 
 def new_id() -> int:
-    """A random id of a state of a file."""
+    """Return a random id for a state of a file."""
     return secrets.randbelow(2**31 - 1) + 1
 
 
@@ -56,8 +56,10 @@ def mark_commit(session: StatementRunner) -> None:
 
 
 def check_log(store: str, file: Path) -> None:
-    """Raise `ConfigError` if the log beside the file is another file's. SQLite has not
-    opened the file yet.
+    """Check that the log beside the file is its own, before SQLite opens the file.
+
+    Raises:
+        ConfigError: It is another file's log.
     """
     log = file.with_name(f"{file.name}-wal")
     for look in range(_LOOKS):
@@ -74,8 +76,9 @@ def check_log(store: str, file: Path) -> None:
 
 
 def _ids_of(log: Path) -> set[int]:
-    """The ids that the file of a log may have; none if the log has no commit that says
-    so.
+    """Return the ids that the file of a log may have.
+
+    There are none if the log has no commit that names one.
     """
     ids = set[int]()
     try:
@@ -107,9 +110,11 @@ def _number(frame: bytes, at: int) -> int:
 
 
 def _id_of(file: Path) -> int | None:
-    """The id of the file on disk, without its log; None if it is empty or no database.
-    Through SQLite: who opens and closes the file otherwise takes all locks from other
-    connections of this process.
+    """Return the id of the file on disk, without its log.
+
+    Returns None if the file is empty or not a database. The id is read through SQLite:
+    opening and closing the file in another way takes all locks from other connections
+    of this process.
     """
     try:
         if not file.stat().st_size:

@@ -1,9 +1,9 @@
-"""What searches keep in memory of a partition: who is in it, how long each record is,
-and the vectors.
+"""The search cache of a partition: its members, their lengths, and the vectors.
 
-Kept per collection and partition, and valid for one revision: every search compares it
-inside its own read transaction, so what other processes wrote is seen. A newer revision
-brings the rows changed since; rows that left are found by asking who is there.
+It is kept per collection and partition, and valid for one revision. Every search
+compares the revision inside its own read transaction, so it sees other processes'
+writes. After a newer revision, it reads the rows changed since, and finds removed rows
+by listing the present ones.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Matrix:
         return self.units.size + 96 * len(self._numbers)
 
     def content(self) -> Iterator[tuple[int, bytes]]:
-        """Each number with its vector."""
+        """Yield each number with its vector."""
         return zip(self._numbers, (unit.tobytes() for unit in self.units.rows), strict=True)
 
     def put(self, vectors: Mapping[int, bytes]) -> None:
@@ -59,7 +59,7 @@ class Matrix:
         self.units.add([vectors[number] for number in new])
 
     def drop(self, numbers: Sequence[int]) -> None:
-        """Forget these: the last one takes the place of each."""
+        """Remove these: the last row takes the place of each."""
         for number in numbers:
             place = self._places.pop(number, None)
             if place is None:
@@ -75,7 +75,7 @@ class Matrix:
 
 
 class Members:
-    """Who is in one partition, by ascending row number."""
+    """The records of one partition, by ascending row number."""
 
     def __init__(self, block: int) -> None:
         self._block = block
@@ -94,28 +94,29 @@ class Members:
         return self.numbers.nbytes * 3 + sum(m.size for m in (self.matrices or {}).values()) + 1024
 
     def role_mask(self, roles: frozenset[Role]) -> npt.NDArray[np.bool_]:
-        """Which of them are in these roles."""
+        """Return which members are in these roles."""
         wanted = np.zeros(len(ROLE_CODES) + 1, np.bool_)  # the last for a code of -1
         wanted[[ROLE_CODES[role.value] for role in roles]] = True
         return wanted[self.roles]
 
     def places(self, numbers: Ints) -> Ints:
-        """Where these rows are among the members, -1 for those that are not."""
+        """Return the positions of these rows among the members, -1 for others."""
         if not len(self.numbers):
             return np.full(len(numbers), -1, np.int64)
         places = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
         return np.where(self.numbers[places] == numbers, places, -1)
 
     def places_of(self, matrix: Matrix) -> Ints:
-        """Where the rows of one of the matrices are among the members."""
+        """Return the positions of a matrix's rows among the members."""
         places = self._vector_places.get(id(matrix))
         if places is None:
             places = self._vector_places[id(matrix)] = self.places(matrix.numbers)
         return places
 
     def merge(self, rows: Sequence[Any], present: Ints | None) -> None:
-        """Take in rows of (number, role, words), and where `present` is given forget
-        everyone not among them.
+        """Add rows of (number, role, words).
+
+        With `present`, all members that are not in it are removed.
         """
         self._vector_places.clear()
         if present is not None:
@@ -137,9 +138,7 @@ class Members:
         self.numbers, self.words, self.roles = numbers[order], words[order], roles[order]
 
     def merge_vectors(self, rows: Sequence[Any]) -> None:
-        """Take in rows of (number, vector), where None and what is no vector means
-        none.
-        """
+        """Add rows of (number, vector), where None or an invalid vector means none."""
         matrices = self.matrices = self.matrices if self.matrices is not None else {}
         self._vector_places.clear()
         by_size: dict[int, dict[int, bytes]] = {}
@@ -158,7 +157,7 @@ class Members:
                 matrices.setdefault(size, Matrix(size // 4, self._block)).put(vectors)
 
     def same_as(self, other: Members) -> bool:
-        """Whether both say the same."""
+        """Whether both have the same contents."""
         alike = [
             np.array_equal(*pair)
             for pair in ((self.numbers, other.numbers), (self.words, other.words), (self.roles, other.roles))
@@ -172,8 +171,9 @@ class Members:
 
 
 class MemberCache:
-    """Members of the partitions searched last, bounded in bytes. Belongs to the
-    reader's thread.
+    """The members of the partitions searched last, bounded in bytes.
+
+    It belongs to the reader's thread.
     """
 
     def __init__(self, limit: int) -> None:
@@ -186,8 +186,9 @@ class MemberCache:
     def members(
         self, session: Session, table: SqliteTable, partitions: Sequence[int], vectors: bool = False
     ) -> list[tuple[int, Members]]:
-        """Those of these partitions that ever held anything of the collection, and
-        their members as of the transaction's moment.
+        """Return the members of these partitions as of the transaction's moment.
+
+        Partitions that never held anything of the collection are left out.
         """
         found: list[tuple[int, Members]] = []
         self._tables[table.name] = table
@@ -200,8 +201,9 @@ class MemberCache:
         return found
 
     def differences(self, session: Session, drop: bool) -> list[str]:
-        """Where what is kept is not what the file says, a sentence each. With `drop`
-        that is kept no longer.
+        """Return the differences between cache and file, a sentence each.
+
+        `drop` removes the differing parts from the cache.
         """
         problems = []
         for (name, partition), members in list(self._kept.items()):
@@ -292,8 +294,9 @@ class MemberCache:
 
 
 def _require_numbers(rows: list[Any]) -> list[Any]:
-    """The rows, which begin with their numbers: none have any where the schema is
-    damaged.
+    """Return the rows; each must begin with its number.
+
+    Rows have no numbers where the schema is damaged.
     """
     if None in [row[0] for row in rows]:
         raise sqlite3.DatabaseError("rows have no numbers")

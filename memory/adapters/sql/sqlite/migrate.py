@@ -1,5 +1,7 @@
-"""Making the schema ready at open: one look when it is current, SQLite's lock of
-writers when it is not. Many processes may do so at once.
+"""Preparing the schema at open.
+
+A current schema takes one look, any other one SQLite's lock of writers. Many processes
+may do so at once.
 """
 
 from __future__ import annotations
@@ -58,8 +60,9 @@ def _system() -> Sequence[sa.Table]:
 
 @lru_cache(maxsize=512)
 def _creation(table: sa.Table) -> Sequence[str]:
-    """The statements that create the table with its indexes, kept for the next new
-    file: compiling them takes longer than running them.
+    """Return the statements that create the table with its indexes.
+
+    They are kept for the next new file: compiling them takes longer than running them.
     """
     statements: list[str] = []
 
@@ -73,9 +76,10 @@ def _creation(table: sa.Table) -> Sequence[str]:
 def make_ready(
     session: Session, schema: SqliteSchema, collections: Sequence[Collection]
 ) -> Mapping[str, Collection]:
-    """Bring the file to what these collections need, and index words anew where a write
-    found their index damaged, or where it is lost; the collections as their tables are
-    then.
+    """Bring the file to the form that these collections need.
+
+    This also rebuilds a word index that is lost, or that a write found damaged. Returns
+    the collections as their tables are then.
     """
     found = look(session, schema, collections)
     if found is None or not found.is_ready or _collections_to_reindex(session, collections):
@@ -93,7 +97,7 @@ def make_ready(
 
 
 def look(session: Session, schema: SqliteSchema, collections: Sequence[Collection]) -> Comparison | None:
-    """What there is; None where there is nothing yet."""
+    """Compare the existing tables; None where there are none yet."""
     if session.row(_THERE, (IN_A_FILE.version,)) is None:
         return None
     form, noted = versions(session)
@@ -101,12 +105,15 @@ def look(session: Session, schema: SqliteSchema, collections: Sequence[Collectio
 
 
 def versions(session: Session) -> tuple[str | None, str | None]:
-    """The form of the tables, and the note of the format."""
+    """Return the form of the tables, and the note of the format."""
     return form_and_format([row for (row,) in session.rows(_VERSIONS)])
 
 
 def swap_format(session: Session, before: str | None, after: str) -> bool:
-    """Replace the note of the format if it is still that one; in a write transaction."""
+    """Replace the note of the format if it is still `before`.
+
+    Call it in a write transaction.
+    """
     if versions(session)[1] != before:
         return False
     if before is None:
@@ -122,17 +129,16 @@ def swap_format(session: Session, before: str | None, after: str) -> bool:
 def tables_there(
     session: Session, schema: SqliteSchema, collections: Sequence[Collection]
 ) -> Mapping[str, Collection]:
-    """The collections as their tables have become since the file was opened."""
+    """Return the collections as their tables are now, after the file was opened."""
     found = look(session, schema, collections)
     return {} if found is None else found.tables
 
 
 def complete(session: Session, schema: SqliteSchema, collections: Sequence[Collection]) -> None:
-    """Let a session that only reads see tables as they will be once the file is opened
-    to write.
+    """Let a session that only reads see tables in the form for writing.
 
     A file of an earlier release lacks fields and collections. Views of this session
-    stand before such tables: no record has a value there.
+    replace such tables: no record has a value there.
     """
     found = look(session, schema, collections)
     if found is None:
@@ -155,8 +161,9 @@ def _collections_to_reindex(session: Session, collections: Sequence[Collection])
 
 
 def _lacks_word_index(session: Session, collection: Collection) -> bool:
-    """Whether the word index is not there, or empty though records have words (D64).
-    One that cannot be read is left to the audit.
+    """Whether the word index is missing, or empty though records have words.
+
+    An index that cannot be read is left to the audit.
     """
     words = words_table(collection)
     if session.row(_THERE, (words,)) is None:
@@ -172,7 +179,10 @@ def _lacks_word_index(session: Session, collection: Collection) -> bool:
 
 
 def _try_reindex(session: Session, collection: Collection) -> None:
-    """Where the file's damage does not allow it, the records are served all the same."""
+    """Rebuild the word index if possible.
+
+    If the file's damage does not allow it, the records are served all the same.
+    """
     session.run("SAVEPOINT anew")
     try:
         reindex(session, table_of(session, collection))

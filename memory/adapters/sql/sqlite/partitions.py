@@ -1,5 +1,6 @@
-"""Partitions, as SQLite is asked for them: each has a number, a generation, and for
-each collection a revision, see `transaction`.
+"""Partitions in SQLite.
+
+Each has a number, a generation, and for each collection a revision, see `transaction`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ ONE = "SELECT number, generation FROM memory_partitions WHERE tenant = ? AND sco
 
 
 class SqliteDirectory(Directory[Session]):
-    """The partitions of one file. None is remembered: each transaction sees what other
-    processes did.
+    """The partitions of one file.
+
+    None is remembered: each transaction sees the changes of other processes.
     """
 
     async def _find(
@@ -49,12 +51,13 @@ class SqliteDirectory(Directory[Session]):
     async def _lock(
         self, connection: Session, numbers: Sequence[int], exclusively: bool
     ) -> list[tuple[int, int]]:
-        """The file is locked against all other writers."""
+        """Return the rows: the file is already locked against all other writers."""
         return connection.rows(f"{_LOCKED}{in_list(len(numbers))}", numbers)
 
     async def _marked_partitions(self, connection: Session, tables: Sequence[str]) -> set[Partition]:
-        """Only what is no record is without a partition's number: marks are found among
-        these.
+        """Return the partitions of marks, found among rows without a number.
+
+        Only rows that are not records have no partition's number.
         """
         found: set[Partition] = set()
         for table in self._quoted_names(tables):

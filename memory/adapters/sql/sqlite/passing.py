@@ -1,9 +1,8 @@
-"""Rows of what was ranked: read from the best down, those the filter lets through,
-until there are enough.
+"""Rows of a ranking: read from the best down, until enough pass the filter.
 
-Nearly every one passes the filters of everyday questions, so little more than `limit`
-rows are read, the filter in the same statement. Where many tie, only their ids are read
-first: the id decides between equals.
+Nearly every row passes the filters of everyday queries. So little more than `limit`
+rows are read, with the filter in the same statement. Where many tie, only their ids are
+read first: the id decides between equals.
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ from memory.ports.vector_scan import exact_cosines
 
 T = TypeVar("T")
 Told: TypeAlias = tuple[int, Any, Any]
-"""Of a row that was read its number, its id to sort by and, where meaning ranks, its
-vector.
-"""
+"""The number of a row, its id to sort by, and its vector where meaning ranks."""
 
 _RECORDS = frozenset({RowType.RECORD})
 
@@ -41,8 +38,9 @@ class FilteredRows:
         self._session, self._table, self._filter, self._roles = session, table, part, roles
 
     def among(self, numbers: Sequence[int], columns: tuple[str, ...]) -> list[Any]:
-        """Those of these numbers, in no order, each with its number before these
-        columns.
+        """Return the rows of these numbers, in no order.
+
+        Each has its number before these columns.
         """
         rows: list[Any] = []
         for some in portions(numbers, self._table.thresholds.rows_at_once):
@@ -60,9 +58,11 @@ class FilteredRows:
         read: Callable[[Sequence[int]], Sequence[Told]],
         made: Callable[[int], T | None],
     ) -> list[tuple[T, float]]:
-        """The best `limit` with their scores, in no order, `near` a vector where
-        meaning ranks. `read` is asked for what passes of some numbers, and `made` what
-        one of these is: it is left out where that is None.
+        """Return the best `limit` with their scores, in no order.
+
+        `near` is a vector where meaning ranks. `read` returns the passing rows of some
+        numbers. `made` turns one into a result; a row for which it returns None is left
+        out.
         """
         found: list[tuple[T, float]] = []
         seen, step = 0, limit + limit // 4
@@ -94,7 +94,7 @@ class FilteredRows:
 def _first(
     told: Sequence[Told], scores: Mapping[int, float], near: bytes | None, wanted: int
 ) -> list[tuple[int, float]]:
-    """The first `wanted` of these rows: by score, then by id."""
+    """Return the first `wanted` of these rows: by score, then by id."""
     exact = (
         [scores[number] for number, _, _ in told]
         if near is None
@@ -115,5 +115,5 @@ def _among(table: Any, shape: Shape) -> sa.Select[Any]:
 
 
 def sortable(value: object) -> bytes:
-    """An id to sort by, also where the row is damaged."""
+    """Return an id to sort by, also where the row is damaged."""
     return value if isinstance(value, bytes) else b""

@@ -1,4 +1,4 @@
-"""Rows that could not be read: a copy of each as it was found, for people to look at."""
+"""Rows that could not be read: an unchanged copy of each, for people to look at."""
 
 from __future__ import annotations
 
@@ -40,13 +40,16 @@ def drop(session: Session, collection: str, key: Key) -> None:
 
 
 def problem(session: Session, collection: str, key: Key) -> str:
-    """Why the row was moved here."""
+    """Return why the row was moved here."""
     row = session.row(_PROBLEM, (collection, key.tenant, id_bytes(key.id)))
     return str(row[0]) if row else "moved into the quarantine earlier"
 
 
 def keys(session: Session, collection: str, where: Where, partitions: Sequence[int]) -> list[Key]:
-    """The keys of the rows from there; `partitions` are the numbers of those asked for."""
+    """Return the keys of the rows from there.
+
+    `partitions` are the numbers of the requested ones.
+    """
     rows = session.rows(_KEYS, (collection,))
     if isinstance(where, Tenant):
         rows = [row for row in rows if row[0] == where.tenant]

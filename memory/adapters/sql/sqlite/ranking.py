@@ -1,5 +1,6 @@
-"""The best of the candidates, by words and by meaning: numbers of rows with their
-scores, before any row is read.
+"""The ranking of candidates by words and by meaning, before any row is read.
+
+It gives numbers of rows with their scores.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from memory.ports.text import query_words, rarity
 
 
 class Population:
-    """The records of these roles in some partitions: who is found among them is ranked
-    by what they all say. Each word is read once.
+    """The records of these roles in some partitions.
+
+    Their common statistics rank each of them. Each word is read once.
     """
 
     def __init__(
@@ -43,12 +45,14 @@ class Population:
         """Which of each partition's members are in these roles."""
         self.documents = sum(int(mask.sum()) for mask in self.asked)
         self.words = sum(int(m.words[mask].sum()) for m, mask in zip(self.members, self.asked, strict=True))
-        """How many they have in all, unweighted."""
+        """The number of words of all members, unweighted."""
         self._holders: dict[str, list[Postings]] | None = None
 
     def holders(self, stem: str) -> list[Postings]:
-        """Who holds the word, of each partition where anyone does. Raises
-        `WordIndexMismatch` where the index does not tell.
+        """Return the records with the word, of each partition that has any.
+
+        Raises:
+            WordIndexMismatch: The index does not say.
         """
         if self._holders is None:
             if self._session.row(IS_DOUBTED, (self._table.name,)) is not None:
@@ -73,9 +77,10 @@ class Population:
 
 
 class Postings(NamedTuple):
-    """Records of one partition that hold a word: which partition of the population's,
-    where they are among its members, and how often each holds it, summed under the
-    weights of the text parts.
+    """The records of one partition with a word.
+
+    They have the partition's place in the population, their places among its members,
+    and the word's frequency in each, summed under the weights of the text parts.
     """
 
     partition: int
@@ -84,8 +89,9 @@ class Postings(NamedTuple):
 
 
 def by_words(table: SqliteTable, text: str, population: Population) -> Candidates:
-    """Everyone who holds a word of the text, scored by BM25F with the statistics of
-    exactly this population.
+    """Score every record with a word of the text by BM25F.
+
+    The statistics are those of exactly this population.
     """
     stems = query_words(text)
     if not stems or table.words is None:
@@ -113,7 +119,7 @@ def by_words(table: SqliteTable, text: str, population: Population) -> Candidate
 
 
 def statistics(table: SqliteTable, stems: Sequence[str], population: Population) -> Statistics:
-    """What the population says in all, and how many hold each of these words."""
+    """Return the totals of the population, and how many records have each word."""
     if table.words is None:
         return Statistics(population.documents, containing=dict.fromkeys(stems, 0))
     containing = {stem: sum(len(places) for _, places, _ in population.holders(stem)) for stem in stems}
@@ -133,7 +139,10 @@ def _postings(session: Session, table: SqliteTable, partition: int, stem: str) -
 
 
 def by_meaning(vector: bytes, population: Population) -> Candidates:
-    """Everyone who has a vector of the same length, by cosine in single precision."""
+    """Score every record by cosine in single precision.
+
+    Records need a vector of the same length.
+    """
     numbers: list[Ints] = []
     scores: list[npt.NDArray[np.float32]] = []
     for members, there in zip(population.members, population.asked, strict=True):

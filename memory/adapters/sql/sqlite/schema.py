@@ -1,10 +1,9 @@
-"""The tables: those of the adapter itself, and one for each collection, made from its
-declaration.
+"""The adapter's own tables, and one table for each declared collection.
 
 `number` is a surrogate key: the word index and the search cache need a small integer
-that outlives VACUUM. (id, tenant) is the key that callers know: in the other order
-SQLite would go through all that a tenant has, to answer in the order of ids. Moments
-are microseconds since 1970, exact in a 64-bit integer.
+that outlives VACUUM. (id, tenant) is the key that callers know. In the other order,
+SQLite would go through all rows of a tenant to answer in the order of ids. Times are
+microseconds since 1970, exact in a 64-bit integer.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ COLUMN_TYPES: ColumnTypes = {
 
 
 def words_table(collection: Collection) -> str:
-    """The word index of a collection."""
+    """Return the name of a collection's word index."""
     return f"{collection.name}_words"
 
 
 def system_tables(metadata: sa.MetaData) -> None:
-    """The adapter's own tables."""
+    """Declare the adapter's own tables."""
     sa.Table(
         "memory_partitions",
         metadata,
@@ -87,7 +86,7 @@ def system_tables(metadata: sa.MetaData) -> None:
 
 
 def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
-    """The table of a collection with its indexes."""
+    """Declare the table of a collection with its indexes."""
     name = collection.name
     long = {
         "body",
@@ -146,7 +145,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
 
 
 def word_table(metadata: sa.MetaData, collection: Collection) -> sa.Table | None:
-    """The word index of a collection that has texts: see `words`."""
+    """Declare the word index of a collection that has texts; see `words`."""
     if not collection.texts:
         return None
     table = sa.Table(
@@ -163,8 +162,9 @@ def word_table(metadata: sa.MetaData, collection: Collection) -> sa.Table | None
 
 
 def as_vocabulary(words: str) -> str:
-    """The word index as FTS5's vocabulary tables show theirs, for whoever looks into a
-    file with another program.
+    """Return a view of the word index in the form of FTS5's vocabulary tables.
+
+    It is for people who look into a file with another program.
     """
     return f"CREATE VIEW {words}_instances AS SELECT word AS term, number AS doc, partition_no, counts FROM {words}"  # noqa: S608
 
@@ -180,7 +180,7 @@ class Tables:
 
 @lru_cache(maxsize=256)
 def tables_of(collection: Collection) -> Tables:
-    """The tables a collection needs, declared once a process."""
+    """Return the tables of a collection, declared once per process."""
     if not collection.name.isidentifier() or collection.name.startswith((DEFAULT_PREFIX, "sqlite_")):
         raise ConfigError(
             f"collection '{collection.name}': the name must be a plain SQL identifier that does not begin with '{DEFAULT_PREFIX}'"

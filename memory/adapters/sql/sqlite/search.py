@@ -1,4 +1,4 @@
-"""From what was ranked to hits: heads of the best rows."""
+"""From ranked rows to hits: the heads of the best rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memory.ports.query import Head, Hit, Near, Search
 async def search(
     session: Session, directory: Directory[Session], search: Search, cache: MemberCache
 ) -> list[Hit]:
-    """The best hits, best first."""
+    """Return the best hits, best first."""
     table = table_of(session, search.collection)
     near = search.by.vector if isinstance(search.by, Near) else None
     vectors = near is not None and search.collection.vector

@@ -1,11 +1,12 @@
-"""What works in the driver's thread has: one connection inside one transaction. Its
-calls return when they are done, so nothing that is said over it waits for the event
-loop, the coroutines that every dialect shares no more than the rest.
+"""The session for work in the driver's thread: one connection in one transaction.
 
-Statements that run for every record go to the driver's cursor as prepared strings:
-SQLAlchemy's execution costs 30 to 60 µs a statement, a whole write on SQLite less than
-that. What is made of a caller's filter is built by SQLAlchemy once a shape
-(`memory.adapters.sql.questions`).
+Its calls return when they are done. So no coroutine that uses it waits for the event
+loop, and neither do the coroutines that all dialects share.
+
+Statements that run for every record go to the driver's cursor as prepared strings.
+SQLAlchemy's execution costs 30 to 60 µs a statement; a whole write on SQLite costs
+less. SQLAlchemy builds the statements of a caller's filter, once for each shape (see
+`memory.adapters.sql.questions`).
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ Values = Sequence[Any]
 
 
 class DeclaredCollections:
-    """The collections as their tables are, by name: shared by all connections of a
-    store, and another mapping whenever a table has grown.
+    """The collections as their tables are, by name.
+
+    All connections of a store share them. A table that grows replaces the mapping.
     """
 
     def __init__(self) -> None:
@@ -31,7 +33,7 @@ class DeclaredCollections:
 
 
 class Session:
-    """A connection as the sync functions see it. Never leaves its thread."""
+    """A connection as the sync functions see it; it never leaves its thread."""
 
     __slots__ = ("_cursor", "connection", "declared", "thresholds")
 
@@ -46,25 +48,25 @@ class Session:
         self._cursor: Any = connection.connection.cursor()
 
     def rows(self, sql: str, values: Values = ()) -> list[Any]:
-        """All rows of a prepared statement."""
+        """Return all rows of a prepared statement."""
         fetched: list[Any] = self._cursor.execute(sql, values).fetchall()
         return fetched
 
     def row(self, sql: str, values: Values = ()) -> Any:
-        """The first row, None where there is none."""
+        """Return the first row, or None where there is none."""
         return self._cursor.execute(sql, values).fetchone()
 
     def run(self, sql: str, values: Values = ()) -> int:
-        """Carry out a statement; the number of the row it inserted, where it did."""
+        """Execute a statement; return the number of the inserted row, if any."""
         self._cursor.execute(sql, values)
         return int(self._cursor.lastrowid or 0)
 
     def run_many(self, sql: str, values: Iterable[Values]) -> int:
-        """Carry out a statement once for each; how many rows that changed in all."""
+        """Execute a statement once per value; return the number of changed rows."""
         self._cursor.executemany(sql, values)
         return int(self._cursor.rowcount)
 
     def insert(self, sql: str, values: Values) -> int | None:
-        """Insert a row; its number, None where the statement let it be."""
+        """Insert a row; return its number, or None if none was inserted."""
         self._cursor.execute(sql, values)
         return int(self._cursor.lastrowid) if self._cursor.rowcount else None

@@ -1,5 +1,6 @@
-"""The store: each public call is one hop into the driver's thread, where one coroutine
-that waits for nothing does the work in one transaction.
+"""The SQLite store: each public call is one hop into the driver's thread.
+
+There one coroutine, which never waits, does the work in one transaction.
 """
 
 from __future__ import annotations
@@ -49,18 +50,19 @@ T = TypeVar("T")
 
 
 class SqliteStore(SqlStore[Session, SqliteTable]):
-    """Records in a SQL database: one table a collection, today in SQLite.
+    """Records in a SQLite file, with one table per collection.
 
-    A file may be open in many processes at once. Every commit waits for the disk: what
-    was acknowledged survives the death of the process and of the machine. With
-    `synchronous=NORMAL` it does not wait: the death of a process still loses nothing,
-    that of the machine may cost the commits of the last half minute, never the file.
-    See `SqliteConfig` for the options.
+    Many processes may open a file at once. Every commit waits for the disk, so
+    acknowledged writes survive the death of the process and of the machine. With
+    `synchronous=NORMAL` commits do not wait. The death of a process still loses
+    nothing; the death of the machine may lose the commits of the last half minute,
+    never the file. See `SqliteConfig` for the options.
     """
 
     claims: ClassVar[Capabilities] = CLAIMS
-    """In a literal of its own, readable without SQLAlchemy. A store in memory
-    (`sqlite:///:memory:`) is neither durable nor shared.
+    """A literal of its own, readable without SQLAlchemy.
+
+    A store in memory (`sqlite:///:memory:`) is neither durable nor shared.
     """
 
     def __init__(
@@ -79,8 +81,10 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
 
     @property
     def epoch(self) -> str:
-        """Where commits do not wait for the disk the run of the machine, in memory that
-        of the store: their ends may cost what they held.
+        """Identify the run whose end may lose data, or return an empty string.
+
+        Where commits do not wait for the disk, it is the run of the machine. In memory
+        it is the run of the store.
         """
         return self._run
 
@@ -161,7 +165,7 @@ class SqliteStore(SqlStore[Session, SqliteTable]):
         return [await self._get_alone(collection, key) for key in keys]
 
     async def _get_alone(self, collection: Collection, key: Key) -> Stored | None:
-        """One key of a damaged file: the damage may be elsewhere."""
+        """Read one key of a damaged file: the damage may be elsewhere."""
         try:
             answers, _ = await self._with(
                 lambda session: reading.get(session, table_of(session, collection), [key])

@@ -1,5 +1,6 @@
-"""One collection's statements: how its rows are found, stored and quarantined, and its
-words with them.
+"""One collection's statements: how rows and their words are found and stored.
+
+They also move rows into the quarantine.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from memory.ports.record import Corrupt, Key
 from memory.ports.rows import Row, corrupt_row
 
 NUMBER, REVISION, LENGTH, PARTITION = -6, -5, -4, -1
-"""Where they are in what was read of a row. Any of its values may be damaged."""
+"""Positions of these values in the columns read of a row; any may be damaged."""
 _LOST = "an index of the file does not lead to it"
 
 
@@ -80,16 +81,19 @@ class SqliteTable(Table[Session]):
     def paged_columns(
         self, query: Query, partitions: Sequence[int], columns: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """Whole rows only where an index brings them in order: sorting wide rows is
-        slow, so the page is found first by number, then read.
+        """Return whole rows only where an index returns them in order.
+
+        Sorting wide rows is slow. So the page is first found by number, then read.
         """
         return columns if columns != self.columns or self.walks(query, partitions) else ("number",)
 
     # -- finding -----------------------------------------------------------------------
 
     async def find(self, connection: Session, key: Key) -> Columns | None:
-        """The row under the key. Where the index finds none a second one is asked: a
-        damaged index must not hide a record.
+        """Return the row under the key.
+
+        Where the index finds none, a second index is asked: a damaged index must not
+        hide a record.
         """
         found: Columns | None = connection.row(self._find, (key.tenant, id_bytes(key.id)))
         if found is None:
@@ -116,7 +120,7 @@ class SqliteTable(Table[Session]):
             yield [(columns, wanted[columns[NUMBER]]) for columns in self.at(connection, some)]
 
     def at(self, session: Session, numbers: Sequence[int]) -> list[Columns]:
-        """The rows of these numbers, in no order."""
+        """Return the rows of these numbers, in no order."""
         found: list[Columns] = []
         for some in portions(numbers, self.thresholds.rows_at_once):
             wanted = pad_to_power_of_two(some)
@@ -124,8 +128,9 @@ class SqliteTable(Table[Session]):
         return found
 
     def live(self, session: Session) -> Iterator[list[Columns]]:
-        """Every live row, some at a time, by ascending number. They may be changed
-        meanwhile.
+        """Yield every live row by ascending number, some at a time.
+
+        The rows may be changed meanwhile.
         """
         last, most = -(2**63), self.thresholds.rows_at_once
         while rows := session.rows(self._after, (last, most)):
@@ -138,8 +143,9 @@ class SqliteTable(Table[Session]):
         return self.codec.read(columns, fold_derived(columns[self._derived]))
 
     def held_in(self, columns: Columns | None, key: Key) -> StoredRow:
-        """Another key's row is none of this one's: it was found by an index that is
-        damaged.
+        """Return the contents of the row found under the key.
+
+        A row of another key does not count: a damaged index found it.
         """
         held = super().held_in(columns, key)
         return (
@@ -147,15 +153,17 @@ class SqliteTable(Table[Session]):
         )
 
     def words_of(self, session: Session, columns: Columns) -> bytes | None:
-        """The packed words of a row."""
+        """Return the packed words of a row."""
         found = session.row(self._words, (columns[NUMBER],))
         return found[0] if found and isinstance(found[0], bytes) else None
 
     # -- storing -----------------------------------------------------------------------
 
     def put_fresh(self, within: Transaction, row: Row, partition: int) -> bool:
-        """Store a record; False, and nothing changed, where something stands under its
-        key: either of two indexes may say so.
+        """Store a record under a free key.
+
+        Returns False, with nothing changed, if the key is taken; either of two indexes
+        may say so.
         """
         number = within.session.insert(self._insert_absent, self._of_record(within, row, partition))
         if number is None:
@@ -164,8 +172,9 @@ class SqliteTable(Table[Session]):
         return True
 
     def put(self, within: Transaction, row: Row, partition: int, held: StoredRow, found_anew: bool) -> None:
-        """Store a record where this stands. Its words and its vector are as they were,
-        unless it is to be found anew.
+        """Store a record in the place of the held row.
+
+        Its words and its vector stay as they were, unless it is to be indexed anew.
         """
         session, columns = within.session, held.token
         if columns is None:
@@ -191,7 +200,7 @@ class SqliteTable(Table[Session]):
         return self.codec.laid_out(row, partition, within.touch(self.revisions, partition))
 
     def replace(self, within: Transaction, row: Row, held: StoredRow) -> None:
-        """Put a row that is no record where this stands."""
+        """Store a row that is not a record in the place of the held row."""
         values = self.codec.laid_out(row)
         if held.token is None:
             within.session.run(self._insert, values)
@@ -222,9 +231,7 @@ class SqliteTable(Table[Session]):
     def _leave(
         self, within: Transaction, held: StoredRow, staying_in: int | None = None, keep_words: bool = False
     ) -> None:
-        """Take what stands there out of the indexes of its partition, and out of the
-        quarantine.
-        """
+        """Remove the held row from its partition's indexes and the quarantine."""
         columns = held.token
         if self.codec.is_quarantined(columns):
             quarantine.drop(within.session, self.name, self.codec.key(columns))
@@ -237,9 +244,7 @@ class SqliteTable(Table[Session]):
         )
 
     def _indexed_words(self, session: Session, held: StoredRow) -> IndexedRow | None:
-        """What the word index holds of what stands there; None where that cannot be
-        told.
-        """
+        """Return the word index's entries of the held row; None if unknown."""
         columns = held.token
         if held.row is None and not self.codec.is_quarantined(columns):
             return None
@@ -266,7 +271,7 @@ class SqliteTable(Table[Session]):
     # -- the quarantine ----------------------------------------------------------------
 
     async def quarantine(self, connection: Session, unreadable: DamagedRow) -> None:
-        """It may have changed since: only what still cannot be read is moved."""
+        """Quarantine a row, if it still cannot be read: it may have changed since."""
         key, within = unreadable.key, Transaction(connection)
         for columns in self.at(connection, [unreadable.columns[NUMBER]]):
             if self.codec.is_quarantined(columns) or not isinstance(
@@ -295,7 +300,7 @@ class SqliteTable(Table[Session]):
 
 
 def partition_of(columns: Columns) -> int | None:
-    """The number of a live record's partition."""
+    """Return the number of a live record's partition."""
     partition = columns[PARTITION]
     return partition if isinstance(partition, int) else None
 
@@ -304,8 +309,10 @@ _known: dict[tuple[int, int], SqliteTable] = {}
 
 
 def table_of(session: Session, collection: Collection) -> SqliteTable:
-    """The table of a collection as it is. Found by identity first: hashing a
-    declaration takes longer than many a statement.
+    """Return the table of a collection as it is.
+
+    It is found by identity first: hashing a declaration takes longer than many
+    statements.
     """
     collection, thresholds = session.declared.tables.get(collection.name, collection), session.thresholds
     place = (id(collection), id(thresholds))

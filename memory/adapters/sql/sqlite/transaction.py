@@ -1,5 +1,6 @@
-"""What writes change beside their rows: partitions with their generations and
-revisions, and the word index.
+"""The data that writes change beside their rows.
+
+These are partitions with their generations and revisions, and the word index.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ _SANE = 2**62  # no revision gets there by counting: a damaged one is not to be 
 
 
 class Revisions:
-    """The statements about how far one collection has come in a partition.
+    """The statements about one collection's revision in a partition.
 
-    The revision is the highest that any row there carries, or the one when a row last
-    left: so that storing a row costs nothing more.
+    The revision is the highest of any row there, or the one when a row last left. So
+    storing a row costs nothing more.
     """
 
     def __init__(self, collection: str) -> None:
@@ -39,7 +40,7 @@ class Revisions:
 
 @dataclass(slots=True)
 class Revision:
-    """What a write transaction found and will leave."""
+    """The revision that a write transaction found, and the one that it will leave."""
 
     number: int
     removals: int
@@ -48,7 +49,8 @@ class Revision:
 
 
 class Transaction:
-    """What some writes know and change, all within one transaction; `finish` writes it.
+    """The shared state of some writes within one transaction; `finish` writes it.
+
     Others may follow in the same transaction.
     """
 
@@ -59,9 +61,7 @@ class Transaction:
         self._indexings: dict[str, WordIndexWriter] = {}
 
     def ensure_partition(self, revisions: Revisions, partition: Partition) -> tuple[int, int]:
-        """The partition's number and generation; the partition is made where there was
-        none.
-        """
+        """Return the partition's number and generation; make a missing partition."""
         known = self._partitions.get(partition)
         if known is None:
             row = self.session.row(revisions.state, (partition.tenant, partition.scope))
@@ -74,7 +74,7 @@ class Transaction:
         return self.session.run(_ADD, (partition.tenant, partition.scope))
 
     def generation(self, partition: Partition) -> int:
-        """The partition's generation; looking makes nothing."""
+        """Return the partition's generation; looking makes nothing."""
         known = self._partitions.get(partition)
         if known is not None:
             return known[1]
@@ -88,7 +88,7 @@ class Transaction:
         self._partitions[partition] = (number, generation)
 
     def touch(self, revisions: Revisions, partition: int, removed: bool = False) -> int:
-        """The revision that rows changed by this transaction carry."""
+        """Return the revision for rows that this transaction changes."""
         revision = self._revisions.get((revisions.collection, partition))
         if revision is None:
             revision = self._revisions[(revisions.collection, partition)] = Revision(
@@ -103,14 +103,14 @@ class Transaction:
         return revision.number
 
     def index_changes(self, collection: Collection, index: WordIndex) -> WordIndexWriter:
-        """What is done to the words of a collection that has texts."""
+        """Return the word changes of a collection that has texts."""
         indexing = self._indexings.get(collection.name)
         if indexing is None:
             indexing = self._indexings[collection.name] = WordIndexWriter(self.session, collection, index)
         return indexing
 
     def finish(self) -> None:
-        """What is done once, before the commit."""
+        """Do the work that is done once, before the commit."""
         for indexing in self._indexings.values():
             indexing.finish()
         for (collection, partition), revision in self._revisions.items():

@@ -1,10 +1,11 @@
-"""The word index: a row for each word of each record, ordered by partition, so that
-every list a search reads is one partition's own.
+"""The word index: a row for each word of each record, ordered by partition.
 
-Texts are cut into words by `memory.ports.lexical`, as on every backend, and scored by
-`ranking`; SQLite only keeps and finds. A plain table and not FTS5 (decision 020): its
-rows are taken out one by one, and with `secure_delete` their bytes with them; FTS5
-keeps copies of deleted words until all of its segments are merged.
+So every list that a search reads belongs to one partition.
+
+`memory.ports.lexical` cuts texts into words, as on every backend, and `ranking` scores
+them. SQLite only stores and finds rows. The index is a plain table and not FTS5
+(decision 020): its rows are deleted one by one, and with `secure_delete` their bytes
+too. FTS5 keeps copies of deleted words until all of its segments are merged.
 """
 
 from __future__ import annotations
@@ -25,13 +26,12 @@ from memory.ports import lexical
 from memory.ports.collections import Collection
 
 Counts: TypeAlias = Mapping[str, int]
-"""How often each word of a record stands in each of its text parts, as
+"""The frequency of each word of a record in each of its text parts.
+
 `memory.ports.lexical` packs these.
 """
 Posting: TypeAlias = tuple[int, str, int, int]
-"""A row of the index: the partition, the word, the number of the record's row, the
-packed counts.
-"""
+"""A row of the index: partition, word, number of the record's row, packed counts."""
 
 
 _DOUBTED = "UPDATE memory_collections SET indexed_to = 0 WHERE name = ?"
@@ -40,7 +40,7 @@ IS_DOUBTED = "SELECT 1 FROM memory_collections WHERE name = ? AND indexed_to IS 
 
 
 class PostingList(NamedTuple):
-    """The records that hold a word: their rows' numbers, and the packed counts of each."""
+    """The records with a word: the numbers of their rows, and packed counts of each."""
 
     numbers: npt.NDArray[np.int64]
     counts: npt.NDArray[np.int64]
@@ -61,23 +61,26 @@ class WordIndex:
         self._held = f"SELECT number, count(*) FROM {name} GROUP BY number"  # noqa: S608
 
     def put(self, session: Session, postings: Iterable[Posting]) -> None:
-        """Store these; sorted, because neighbours then share a page."""
+        """Store these, sorted, because neighbours then share a page."""
         session.run_many(self._put, sorted(postings))
 
     def remove(self, session: Session, postings: Iterable[tuple[int, str, int]]) -> int:
-        """Take these out; how many were there."""
+        """Delete these; return how many there were."""
         return session.run_many(self._remove, sorted(postings))
 
     def sweep(self, session: Session, numbers: Sequence[int]) -> None:
-        """Take out all that is of these rows, wherever it is: for when their words are
-        not known. Looks through the whole index.
+        """Delete all entries of these rows, for rows whose words are unknown.
+
+        It scans the whole index.
         """
         for chunk in portions(numbers, session.thresholds.rows_at_once):
             session.run(f"{self._sweep}({', '.join('?' * len(chunk))})", chunk)
 
     def postings(self, session: Session, partition: int, stem: str) -> PostingList | None:
-        """The records of the partition that hold the word; None where there are none.
-        Raises `ValueError` where what is read are no such numbers.
+        """Return the records of the partition with the word; None without any.
+
+        Raises:
+            ValueError: The stored values are not such numbers.
         """
         numbers, counts = session.row(self._holding, (partition, lexical.token(stem)))
         if not numbers:
@@ -90,18 +93,18 @@ class WordIndex:
         return found
 
     def count(self, session: Session, partition: int, word: str, number: int) -> int:
-        """The packed counts of one word of one record, 0 where they are not there."""
+        """Return the packed counts of one word of one record, 0 if there are none."""
         row = session.row(self._count, (partition, word, number))
         return 0 if row is None else int(row[0])
 
     def words_per_row(self, session: Session) -> dict[int, int]:
-        """How many words of each row are in the index, by number."""
+        """Return the number of indexed words of each row, by the row's number."""
         return dict(session.rows(self._held))
 
 
 @lru_cache(maxsize=256)
 def word_index_of(collection: Collection) -> WordIndex | None:
-    """The index of a collection that has texts."""
+    """Return the index of a collection that has texts."""
     return WordIndex(collection) if collection.texts else None
 
 
@@ -109,7 +112,7 @@ def word_index_of(collection: Collection) -> WordIndex | None:
 
 
 class IndexedRow(NamedTuple):
-    """What the index holds, or is to hold, of a row."""
+    """The entries that the index has, or will have, of a row."""
 
     partition: int
     counts: Counts
@@ -119,8 +122,9 @@ NOTHING = IndexedRow(0, {})
 
 
 def indexed_words(partition: int, words: bytes | None) -> IndexedRow | None:
-    """What the index holds of a record with these packed words; None where they are
-    none.
+    """Return the index entries of a record with these packed words.
+
+    Returns None if the words are not valid.
     """
     try:
         return None if words is None else IndexedRow(partition, lexical.packed_counts(words))
@@ -134,26 +138,29 @@ class WordIndexWriter:
     def __init__(self, session: Session, collection: Collection, index: WordIndex) -> None:
         self._session, self._collection, self._index = session, collection, index
         self._was: dict[int, IndexedRow | None] = {}
-        """As the transaction found it, by number; None where that cannot be told."""
+        """The entries that the transaction found, by number; None if unknown."""
         self._will: dict[int, IndexedRow] = {}
 
     def put(self, number: int, partition: int, words: bytes) -> None:
-        """These are the packed words of the row now. Where it had others before,
-        `remove` comes first.
+        """Set the packed words of the row.
+
+        Where it had others before, call `remove` first.
         """
         self._was.setdefault(number, NOTHING)
         self._will[number] = IndexedRow(partition, lexical.packed_counts(words))
 
     def remove(self, number: int, was: IndexedRow | None) -> None:
-        """The row has no words any more. `was` is what the index held of it, None where
-        that cannot be told.
+        """Remove the row's words.
+
+        `was` is the index's entries of the row, None where they are unknown.
         """
         self._was.setdefault(number, was)
         self._will[number] = NOTHING
 
     def finish(self) -> None:
-        """Change the index. Raises only what is not the index's own failing: a full
-        disk, say.
+        """Change the index.
+
+        It raises only errors that are not the index's own, such as a full disk.
         """
         changed = {number: was for number, was in self._was.items() if was != self._will[number]}
         if not changed:

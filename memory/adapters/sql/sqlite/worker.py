@@ -27,11 +27,11 @@ class Job:
 
     @property
     def is_abandoned(self) -> bool:
-        """Nobody waits any more."""
+        """Whether nobody waits any more."""
         return self._future.cancelled()
 
     def finish(self, result: Any, error: BaseException | None) -> None:
-        """Tell the one who waits, from the worker's thread."""
+        """Pass the result to the waiting caller, from the worker's thread."""
         try:
             self._loop.call_soon_threadsafe(self._settle, result, error)
         except RuntimeError:
@@ -51,24 +51,24 @@ Shared: TypeAlias = Callable[[Sequence[Callable[[], Any]]], Sequence[tuple[Any, 
 
 
 class Worker:
-    """Runs jobs one after the other in a thread of its own. A job whose caller was
-    cancelled before it began is left out.
+    """Runs jobs one after the other in a thread of its own.
 
-    With `shared`, jobs that wait at the same time are handed to it together, at most
-    `most`.
+    It skips a job whose caller was cancelled before the job began. With `shared`, jobs
+    that wait at the same time go to it together, at most `most`.
     """
 
     def __init__(self, name: str, shared: Shared | None = None, most: int = 1) -> None:
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._shared, self._most = shared, most
         self.at_rest = threading.Lock()
-        """Held while a job is done: whoever takes it finds the thread between two jobs."""
+        """Held during a job: its next holder finds the thread between two jobs."""
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
     async def run(self, work: Callable[[], T], *, sharing: bool = False) -> T:
-        """Do the work in the thread. Cancelling the wait does not stop work that has
-        begun.
+        """Do the work in the thread.
+
+        Cancelling the wait does not stop work that has begun.
         """
         job = Job(work, sharing and self._shared is not None)
         self._jobs.put(job)
@@ -76,7 +76,7 @@ class Worker:
         return result
 
     async def stop(self, last: Callable[[], None]) -> None:
-        """Finish what was asked before, then `last`, then end the thread."""
+        """Finish the accepted jobs, then `last`, then end the thread."""
         job = Job(last)
         self._jobs.put(job)
         self._jobs.put(None)
@@ -108,7 +108,7 @@ class Worker:
 
 
 def attempt(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """What the work returned or raised."""
+    """Return the result or the error of the work."""
     try:
         return work(), None
     except BaseException as error:  # noqa: BLE001 - whoever waits gets it
@@ -116,8 +116,9 @@ def attempt(work: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 
 def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine returns that waits for nothing: where it lets others have a turn
-    it goes on at once, for it has a thread of its own.
+    """Run a coroutine that waits for nothing, and return its result.
+
+    Where it yields to others it goes on at once, for it has a thread of its own.
     """
     try:
         while work.send(None) is None:
@@ -130,7 +131,7 @@ def run_synchronously(work: Coroutine[Any, Any, T]) -> T:
 
 
 class NoJob:
-    """Not even the end."""
+    """There is no job, not even the end."""
 
 
 NOTHING = NoJob()
