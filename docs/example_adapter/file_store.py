@@ -17,17 +17,17 @@ from typing import Any
 
 from memory.domain.errors import ConfigError, StoreError
 from memory.ports.adapter import Adapter
-from memory.ports.query_evaluation import condition, first_partitions, page_of
 from memory.ports.base import BaseStore
 from memory.ports.batch import StoredRow, WriteResolver, as_skipped
 from memory.ports.capabilities import Capabilities
 from memory.ports.codec import from_json, to_json
 from memory.ports.collections import Collection
-from memory.ports.write_decision import carried_steps
 from memory.ports.query import Count, Everywhere, Page, Partitions, Query, RowType, Tenant
+from memory.ports.query_evaluation import condition, first_partitions, page_of
 from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Standing, Stored, Tombstone
 from memory.ports.rows import row_of, standing_of
 from memory.ports.store import Health
+from memory.ports.write_decision import carried_steps
 from memory.ports.writes import Outcome, Write
 
 CLAIMS = Capabilities(durable=True, conditional=True, atomic=True, filter=True, order=True, tenant_wide=True, fenced=True)

@@ -462,7 +462,7 @@ class Memory(AsyncContext):
         `detect_conflicts`, the advisor supersedes nothing.
 
         Args:
-            content: The text; it may be empty with a title or an artifact.
+            content: The text; it may be empty if there is a title.
             scope: Whom or what the entry belongs to, such as `"user:ada"`.
             type: The kind of knowledge, `"context"` by default; see `EntryType`.
             title: A short name, which weighs more in a search than the text.
