@@ -32,12 +32,16 @@ CALLS = 100
 
 COLUMNS = "tenant, id, scope, type, tags, content, metadata, created_at, updated_at, version"
 CREATE = (
-    "CREATE TABLE {table} (tenant text NOT NULL, id text PRIMARY KEY, scope text NOT NULL, type text, tags text, content text, metadata text,"
-    " created_at bigint NOT NULL, updated_at bigint NOT NULL, version bigint NOT NULL)"
+    "CREATE TABLE {table} (tenant text NOT NULL, id text PRIMARY KEY, scope text NOT NULL, type text, tags"
+    " text, content text, metadata text, created_at bigint NOT NULL, updated_at bigint NOT NULL, version"
+    " bigint NOT NULL)"
 )
 ORDER = "CREATE INDEX {name} ON {table} (tenant, updated_at, id)"
 FIRST = "SELECT {columns} FROM {table} WHERE tenant = {0} ORDER BY updated_at DESC, id DESC LIMIT 50"
-BEHIND = "SELECT {columns} FROM {table} WHERE tenant = {0} AND (updated_at, id) < ({1}, {2}) ORDER BY updated_at DESC, id DESC LIMIT 50"
+BEHIND = (
+    "SELECT {columns} FROM {table} WHERE tenant = {0} AND (updated_at, id) < ({1}, {2}) ORDER BY updated_at"
+    " DESC, id DESC LIMIT 50"
+)
 
 Read = Callable[..., Awaitable[Sequence[Sequence[Any]]]]
 

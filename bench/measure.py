@@ -112,7 +112,10 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def machine() -> str:
-    return f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+    return (
+        f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python"
+        f" {platform.python_version()}, SQLite {sqlite3.sqlite_version}"
+    )
 
 
 def report(figures: Sequence[Figure], file: Path | None, how: str = "") -> None:

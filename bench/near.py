@@ -126,7 +126,8 @@ async def main(file: Path) -> None:
     for by_meaning in (True, False):
         part, finding, each = await measured(facts_of(file), by_meaning=by_meaning)
         print(
-            f"{'words and meaning' if by_meaning else 'words alone'}: pairs {part:.2f}, facts that find another {finding:.2f}, found {each:.2f}"
+            f"{'words and meaning' if by_meaning else 'words alone'}: pairs {part:.2f}, facts that find"
+            f" another {finding:.2f}, found {each:.2f}"
         )
 
 

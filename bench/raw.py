@@ -80,6 +80,7 @@ def _create(session: Session) -> Mapping[str, Collection]:
     )
     session.run("CREATE INDEX by_scope ON entries (scope)")
     session.run(
-        "CREATE VIRTUAL TABLE words USING fts5(id UNINDEXED, scope UNINDEXED, content, tokenize='porter unicode61')"
+        "CREATE VIRTUAL TABLE words USING fts5(id UNINDEXED, scope UNINDEXED, content, tokenize='porter"
+        " unicode61')"
     )
     return {}

@@ -219,7 +219,8 @@ class _Raw:
         self._redis = Redis(host=self._redis_at.hostname or "", port=self._redis_at.port or 0)
         self._postgres = await asyncpg.connect(**postgres_servers.container().settings)
         await self._postgres.execute(
-            "CREATE TABLE IF NOT EXISTS bench_said (session text, place bigint, said jsonb, PRIMARY KEY (session, place))"
+            "CREATE TABLE IF NOT EXISTS bench_said (session text, place bigint, said jsonb, PRIMARY KEY"
+            " (session, place))"
         )
 
     async def close(self) -> None:

@@ -99,10 +99,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         "This run draws 20 examples each, on the default store. Not run here, and run by CI:"
     )
     terminalreporter.write_line(
-        "  the contract and acceptance on other stores where they are asked what SQLite is asked, faulty stores, most"
+        "  the contract and acceptance on other stores where they are asked what SQLite is asked, faulty"
+        " stores, most"
     )
     terminalreporter.write_line(
-        "  mutants, snippets of the documents after the first, the suite's tools, and what tests/slow.txt names."
+        "  mutants, snippets of the documents after the first, the suite's tools, and what tests/slow.txt"
+        " names."
     )
     terminalreporter.write_line("MEMORY_THOROUGH=1 make test runs all that CI runs; make nightly runs more.")
 

@@ -195,7 +195,8 @@ def main() -> int:
     options = parser.parse_args()
     failed = False
     print(
-        f"{'':20} {'update, ms':>19} {'questions, ms':>19} {'kilobytes':>19}   (second tenth and last; half-way and at the end)"
+        f"{'':20} {'update, ms':>19} {'questions, ms':>19} {'kilobytes':>19}   (second tenth and last;"
+        " half-way and at the end)"
     )
     for name in options.store or stores:
         found = asyncio.run(_measured(stores[name], options.updates))

@@ -94,8 +94,14 @@ def document(proofs: dict[str, list[Proof]]) -> str:
     lines = [
         "# Behaviours and the tests that prove them",
         "",
-        "Written by `make docs` from the `behaviour` markers on the tests; CI fails when it is stale. A number is a row of the behaviour",
-        "catalogue (`A33`) or one of its acceptance cases (`AC-A15`). Context rows, which describe a vendor's product, are left out.",
+        (
+            "Written by `make docs` from the `behaviour` markers on the tests; CI fails when it is stale. A"
+            " number is a row of the behaviour"
+        ),
+        (
+            "catalogue (`A33`) or one of its acceptance cases (`AC-A15`). Context rows, which describe a"
+            " vendor's product, are left out."
+        ),
         "",
         "| section | rows with a test | cases with a test |",
         "|---|---|---|",

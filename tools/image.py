@@ -73,11 +73,13 @@ class Base:
         markers: dict[str, str] = said["markers"]
         if tuple(map(int, markers["python_version"].split("."))) < OLDEST:
             raise Unfit(
-                f"the Python of '{name}' is {markers['python_full_version']}; it has to be {'.'.join(map(str, OLDEST))} or newer"
+                f"the Python of '{name}' is {markers['python_full_version']}; it has to be"
+                f" {'.'.join(map(str, OLDEST))} or newer"
             )
         if not (glibc := re.fullmatch(r"2\.(\d+)", said["glibc"])):
             raise Unfit(
-                f"'{name}' has no glibc, for which there are wheels of every dependency: take a base of Debian, Ubuntu, Fedora or the like"
+                f"'{name}' has no glibc, for which there are wheels of every dependency: take a base of"
+                " Debian, Ubuntu, Fedora or the like"
             )
         return cls(name, markers, int(glibc[1]))
 

@@ -32,7 +32,8 @@ def stamp(kind: str) -> Path:
 def make_environment() -> None:
     if sys.version_info < (3, 11):  # noqa: UP036 - an older Python runs this file before any metadata is read
         sys.exit(
-            f"This needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. Try: make PYTHON=python3.11 …"
+            f"This needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. Try: make"
+            " PYTHON=python3.11 …"
         )
     if PYTHON.exists():
         return
@@ -40,7 +41,8 @@ def make_environment() -> None:
     done = subprocess.run([sys.executable, "-m", "venv", str(VENV)], capture_output=True, text=True)
     if done.returncode:
         sys.exit(
-            f"{done.stdout}{done.stderr}\nPython could not make an environment. On Debian and Ubuntu: apt-get install python3-venv"
+            f"{done.stdout}{done.stderr}\nPython could not make an environment. On Debian and Ubuntu: apt-get"
+            " install python3-venv"
         )
 
 

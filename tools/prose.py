@@ -42,7 +42,7 @@ _WORD = re.compile(r"[\w'’-]+")
 _CODE = re.compile(r"(?: {4}[^\n]*(?:\n|$))+$")
 """A paragraph that is an example: all of its lines are indented."""
 _SECTION = re.compile(r"^(Args|Returns|Raises|Yields|Example|Examples|Attributes|Note):$")
-_NO_PROSE = re.compile(r"(type:|noqa|pragma|fmt:|--|!/)")
+_NO_PROSE = re.compile(r"(type:|.*noqa|pragma|fmt:|--|!/)")
 
 
 class Finding(NamedTuple):

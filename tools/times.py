@@ -114,7 +114,8 @@ def main(by: str = "file", most: str = "40") -> None:
     )[: int(most)]:
         print(f"{tests:7} {clock:8.1f} {own:8.1f} {children:9.1f}  {part}")
     print(
-        f"all     {sum(t[1] for t in took.values()):8.1f} {sum(t[2] for t in took.values()):8.1f} {sum(t[3] for t in took.values()):9.1f}"
+        f"all     {sum(t[1] for t in took.values()):8.1f} {sum(t[2] for t in took.values()):8.1f}"
+        f" {sum(t[3] for t in took.values()):9.1f}"
     )
     for worker, line in sorted(ended.items()):
         print(f"{worker} ended after {line['at']} s with {line['what']}")

@@ -91,7 +91,10 @@ async def get(
             "--output",
             "-o",
             metavar="FILE",
-            help="The file to write; - is standard output. By default the path of the artifact, in this folder.",
+            help=(
+                "The file to write; - is standard output. By default the path of the artifact, in this"
+                " folder."
+            ),
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,

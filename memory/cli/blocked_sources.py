@@ -49,7 +49,7 @@ async def block(
     ] = False,
     by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who blocks it.")] = None,
 ) -> None:
-    """Block a source, an agent or a run: hide its entries and those derived from them."""
+    """Block a source, an agent or a run: hide its entries and all derived from them."""
     async with cli.memory() as memory:
         blocked = await memory.admin.block_source(
             source=source,

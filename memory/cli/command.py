@@ -83,7 +83,8 @@ class Cli:
         made = Memory(self.settings())
         if (path := default_file(made.config)) is not None:
             self.say(
-                f"creating a new memory in {path}; to use another place, set --config or MEMORY_CONFIG, or run `memory init`"
+                f"creating a new memory in {path}; to use another place, set --config or MEMORY_CONFIG, or"
+                " run `memory init`"
             )
         return made
 
@@ -98,7 +99,7 @@ class Cli:
         return _console(stderr=True)
 
     def say(self, message: str) -> None:
-        """Print a message beside the result, unless programs read the output (--json)."""
+        """Print a message beside the result, but not with --json."""
         if not self.json:
             self.err.print(message, markup=False, highlight=False, soft_wrap=True)
 
@@ -197,7 +198,7 @@ async def _await_work(work: Awaitable[int | None]) -> int | None:
 
 
 def fail(cli: Cli, exc: Exception) -> int:
-    """Report an error in one line on standard error, and with --json as an object too."""
+    """Report an error in one line on standard error, with --json as an object too."""
     from memory.cli.exit_codes import BUG, classify_error
 
     code, name = classify_error(exc)

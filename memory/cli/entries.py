@@ -522,7 +522,7 @@ async def promote(
 
 
 def _stores(cli: Cli) -> str:
-    """Return the stores that would lose data, each with its place, without passwords."""
+    """Return the stores that would lose data, with places and without passwords."""
     from memory.facade.config.values import mask_url
     from memory.facade.runtime.store_paths import path_of
 
@@ -599,7 +599,8 @@ def _deletion_text(deleted: DeletedEntry) -> str:
     kept = (
         f"; these entries were made from it and are kept: {', '.join(deleted.kept)}" if deleted.kept else ""
     )
-    return f"forgotten{kept}{'' if deleted.is_complete else '; a store did not answer; a sweep will delete the rest'}"
+    rest = "" if deleted.is_complete else "; a store did not answer; a sweep will delete the rest"
+    return f"forgotten{kept}{rest}"
 
 
 async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_run: bool, yes: bool) -> int:
@@ -644,7 +645,10 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
                 {"user": person, **of_user.to_dict()},
                 of_user.sessions + of_user.messages + of_user.entries,
             )
-            there = f"{of_user.sessions} sessions, {of_user.messages} messages in sessions of others, {of_user.entries} entries"
+            there = (
+                f"{of_user.sessions} sessions, {of_user.messages} messages in sessions of others,"
+                f" {of_user.entries} entries"
+            )
             said = f"of user {person}: {there} {would}"
             said += "".join(f"\nleft: {sentence}" for sentence in of_user.held)
         else:
@@ -658,7 +662,7 @@ async def _forget_whole(cli: Cli, scope: str | None, user: str | None, *, dry_ru
 
 
 def _sessions_left_text(scope: Scope, sessions: Sequence[str]) -> str:
-    """Describe the sessions that an erasure of a scope leaves, and how to delete them."""
+    """Describe the sessions that a scope's erasure leaves, and how to delete them."""
     from memory.domain.scope import ScopeKind
 
     if not sessions:

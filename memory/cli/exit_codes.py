@@ -31,12 +31,11 @@ INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 EPILOG = (
-    "Exit codes: 0 done; 1 nothing found, or a check failed; 2 wrong usage or input; 3 a store is unavailable or full; "
-    "4 the configuration cannot be used; 5 a record is corrupt; "
-    "6 a conflict with stored data, a legal hold, a quota or a gate; 70 a bug; "
-    "130 interrupted; 141 the reader of the output closed it. "
-    "With --json, standard output holds only JSON. An error is printed in one line on standard error and, with --json, "
-    'on standard output as {"error": {"code", "message", "exit"}}.'
+    "Exit codes: 0 done; 1 nothing found, or a check failed; 2 wrong usage or input; 3 a store is unavailable"
+    " or full; 4 the configuration cannot be used; 5 a record is corrupt; 6 a conflict with stored data, a"
+    " legal hold, a quota or a gate; 70 a bug; 130 interrupted; 141 the reader of the output closed it. With"
+    " --json, standard output holds only JSON. An error is printed in one line on standard error and, with"
+    ' --json, on standard output as {"error": {"code", "message", "exit"}}.'
 )
 
 _EXITS: tuple[tuple[type[BaseException], int], ...] = (  # most specific first

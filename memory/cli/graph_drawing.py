@@ -63,7 +63,7 @@ text { font-family: system-ui, "DejaVu Sans", "Noto Sans", sans-serif; text-anch
 .dim { opacity: 0.55; stroke-dasharray: 5 4; }
 .label { font-size: 11px; paint-order: stroke; stroke: #ffffff; stroke-width: 4px; stroke-linejoin: round; }
 .note { font-size: 12px; fill: #51637a; }
-"""
+"""  # noqa: E501
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +101,11 @@ def draw(found: Expansion) -> str:
     seed = found.nodes[0].entry
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{right - left:.0f}" height="{bottom - top:.0f}" '
-            f'viewBox="{left:.0f} {top:.0f} {right - left:.0f} {bottom - top:.0f}">',
+            (
+                f'<svg xmlns="http://www.w3.org/2000/svg" role="img" width="{right - left:.0f}"'
+                f' height="{bottom - top:.0f}" viewBox="{left:.0f} {top:.0f} {right - left:.0f}'
+                f' {bottom - top:.0f}">'
+            ),
             f"<title>{_text('Entries linked to: ' + _label(seed), TOLD)}</title>",
             f"<style>{_STYLE}</style>",
             "<defs>" + "".join(_arrow(label) for label in COLOURS) + "</defs>",
@@ -118,7 +121,8 @@ def draw(found: Expansion) -> str:
                 for node in found.nodes
             ),
             *(
-                f'<text class="note" x="{(left + right) / 2:.0f}" y="{foot + 18 * n:.0f}">{_text(note)}</text>'
+                f'<text class="note" x="{(left + right) / 2:.0f}"'
+                f' y="{foot + 18 * n:.0f}">{_text(note)}</text>'
                 for n, note in enumerate(notes)
             ),
             "</svg>\n",
@@ -164,7 +168,7 @@ def places(found: Expansion) -> dict[str, BoxPosition]:
 
 
 def _behind(found: Expansion, near: Iterable[str]) -> dict[str, list[str]]:
-    """Return, for each entry one step away, the entries that it is the first to reach."""
+    """Return, for each entry one step away, the entries that it reaches first."""
     linked: dict[str, set[str]] = defaultdict(set)
     for relation in found.relations:
         linked[relation.source_id].add(relation.target_id)
@@ -196,13 +200,14 @@ def _links(found: Expansion, at: dict[str, BoxPosition]) -> list[str]:
             f'<path class="link{dim}" d="{way}" stroke="{COLOURS[said[0]]}" marker-end="url(#{said[0]})"/>'
         )
         texts.append(
-            f'<text class="label" x="{x:.0f}" y="{y + 4:.0f}" fill="{COLOURS[said[0]]}">{_text(", ".join(said))}</text>'
+            f'<text class="label" x="{x:.0f}" y="{y + 4:.0f}"'
+            f' fill="{COLOURS[said[0]]}">{_text(", ".join(said))}</text>'
         )
     return lines + texts
 
 
 def _way(source: BoxPosition, target: BoxPosition, beside: float) -> tuple[str, tuple[float, float]]:
-    """Return a curve from the edge of one box to another, and the place of its label."""
+    """Return a curve from one box to another, and the place of its label."""
     outward = 1 if source.column > 0 or target.column > 0 else -1
     if source.column == target.column:  # around the outside of their column
         bend = outward * (60 + abs(source.y - target.y) / 12)
@@ -238,18 +243,18 @@ def _box(entry: Entry, at: BoxPosition, *, is_seed: bool, is_retired: bool) -> s
     about = f"{entry.type.value} · {entry.valid_from:%Y-%m-%d}{until}"
     told = f"{_label(entry)}\n{entry.type.value} · {entry.scope.text} · {entry.id}"
     return (
-        f'<svg class="{kind}" x="{at.x - WIDTH / 2:.0f}" y="{at.y - HEIGHT / 2:.0f}" width="{WIDTH}" height="{HEIGHT}">'
-        f"<title>{_text(told, TOLD)}</title>"
-        f'<rect class="box" x="1.5" y="1.5" width="{WIDTH - 3}" height="{HEIGHT - 3}" rx="7"/>'
-        f'<text class="title" x="{WIDTH / 2:.0f}" y="17">{_text(cut(_label(entry)))}</text>'
-        f'<text class="about" x="{WIDTH / 2:.0f}" y="32">{_text(about)}</text></svg>'
+        f'<svg class="{kind}" x="{at.x - WIDTH / 2:.0f}" y="{at.y - HEIGHT / 2:.0f}" width="{WIDTH}"'
+        f' height="{HEIGHT}"><title>{_text(told, TOLD)}</title><rect class="box" x="1.5" y="1.5"'
+        f' width="{WIDTH - 3}" height="{HEIGHT - 3}" rx="7"/><text class="title" x="{WIDTH / 2:.0f}"'
+        f' y="17">{_text(cut(_label(entry)))}</text><text class="about" x="{WIDTH / 2:.0f}"'
+        f' y="32">{_text(about)}</text></svg>'
     )
 
 
 def _arrow(label: str) -> str:
     return (
-        f'<marker id="{label}" viewBox="0 0 10 10" refX="10" refY="5" markerWidth="7" markerHeight="7" orient="auto">'
-        f'<path d="M 0 0 L 10 5 L 0 10 z" fill="{COLOURS[label]}"/></marker>'
+        f'<marker id="{label}" viewBox="0 0 10 10" refX="10" refY="5" markerWidth="7" markerHeight="7"'
+        f' orient="auto"><path d="M 0 0 L 10 5 L 0 10 z" fill="{COLOURS[label]}"/></marker>'
     )
 
 

@@ -34,7 +34,10 @@ from memory.cli.exit_codes import EPILOG, INTERRUPTED, NOTHING, USAGE
 
 app = typer.Typer(
     name="memory",
-    help="Tiered memory for AI agents, on the stores that your team already runs. New here? Try [bold]memory demo[/bold].",
+    help=(
+        "Tiered memory for AI agents, on the stores that your team already runs. New here? Try [bold]memory"
+        " demo[/bold]."
+    ),
     epilog=EPILOG,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -126,7 +129,7 @@ def _wrong_usage(exc: Any) -> int:
 
 
 def _end(code: int, name: str, message: str, *, prefix: str = "error: ") -> int:
-    """Report how the command ended on standard error, and with `--json` as an object."""
+    """Report on standard error how the command ended, with `--json` as an object."""
     typer.echo(f"{prefix}{message}", err=True)
     if _asks_json():
         write_json({"error": {"code": name, "message": message, "exit": code}})

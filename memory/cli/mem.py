@@ -33,7 +33,10 @@ async def mem(
         typer.Option(
             "--reads",
             metavar="SCOPE|tenant",
-            help="A scope that may be read, or the whole tenant; by default --scope. Repeat the option for more.",
+            help=(
+                "A scope that may be read, or the whole tenant; by default --scope. Repeat the option for"
+                " more."
+            ),
         ),
     ] = None,
     conversation: Annotated[

@@ -60,7 +60,8 @@ def expiry(field: str, text: str | None) -> Any:
         except InvalidInput as exc:
             raise InvalidInput(
                 field,
-                f"{text[:40]!r} is neither a length of time such as 30d or 1h30m, nor a time such as 2026-01-31T09:30:00Z",
+                f"{text[:40]!r} is neither a length of time such as 30d or 1h30m, nor a time such as"
+                " 2026-01-31T09:30:00Z",
             ) from exc
 
 

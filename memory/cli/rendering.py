@@ -141,7 +141,10 @@ def _artifact(entry: Entry) -> str:
     """Describe the artifact to which an entry refers."""
     if entry.artifact is None:
         return entry.artifact_id or ""
-    return f"{entry.artifact.path} ({entry.artifact.media_type}, {size(entry.artifact.size)}), {entry.artifact.id}"
+    return (
+        f"{entry.artifact.path} ({entry.artifact.media_type}, {size(entry.artifact.size)}),"
+        f" {entry.artifact.id}"
+    )
 
 
 def entries(listed: Iterable[Entry], numbers: Mapping[str, int], limit: int = 200) -> Table:
@@ -197,7 +200,7 @@ def relevance(value: float | None) -> str:
 
 
 def sort_key(score: float | None) -> str:
-    """Return a score with enough digits to explain the order, or a dash when browsing."""
+    """Return a score with enough digits to explain the order; a dash without one."""
     return "–" if score is None else f"{score:.4f}"
 
 

@@ -226,7 +226,8 @@ def _show_context(out: Console, found: Context, left: list[Message], budget: int
     if found.over_budget:
         out.print(
             rendering.plain(
-                f"{found.over_budget:,} tokens over the budget: system messages, summaries and the last user message are always kept",
+                f"{found.over_budget:,} tokens over the budget: system messages, summaries and the last user"
+                " message are always kept",
                 "yellow",
             )
         )
@@ -312,7 +313,8 @@ async def import_messages(
             def report_progress(done: int, total: int) -> None:
                 advance(done, total)
                 cli.kept[:] = [
-                    f"{done} of {total} messages are stored; import the same file again for the rest (no message is added twice)"
+                    f"{done} of {total} messages are stored; import the same file again for the rest (no"
+                    " message is added twice)"
                 ]
 
             session = session_id or Path(file).stem

@@ -63,7 +63,8 @@ def show_stats(out: Any, counted: Stats) -> None:
     if counted.owed:
         out.print(
             rendering.plain(
-                f"{_pending_text(counted.owed)}; sweeps complete them, and `memory doctor` names those that cannot be completed"
+                f"{_pending_text(counted.owed)}; sweeps complete them, and `memory doctor` names those that"
+                " cannot be completed"
             )
         )
     in_quarantine = [
@@ -84,14 +85,20 @@ async def doctor(
         bool,
         typer.Option(
             "--audit",
-            help="Read everything: name damaged records, and compare word indexes, statistics and stores with the records.",
+            help=(
+                "Read everything: name damaged records, and compare word indexes, statistics and stores with"
+                " the records."
+            ),
         ),
     ] = False,
     repair: Annotated[
         bool,
         typer.Option(
             "--repair",
-            help="Audit, and repair differences: from the records, and from the other stores if a store was rolled back.",
+            help=(
+                "Audit, and repair differences: from the records, and from the other stores if a store was"
+                " rolled back."
+            ),
         ),
     ] = False,
     forget_store: Annotated[
@@ -160,7 +167,8 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
 
     out.print(
         rendering.plain(
-            f"tenant {data['tenant']}; configuration from {', '.join(data['config_files']) or 'defaults, environment and arguments'}"
+            f"tenant {data['tenant']}; configuration from"
+            f" {', '.join(data['config_files']) or 'defaults, environment and arguments'}"
         )
     )
     if data["default_file"]:
@@ -184,9 +192,9 @@ def _show_health(out: Any, data: dict[str, Any]) -> None:
                 name.replace("_", " ") for name, claim in store["capabilities"].items() if claim is True
             ),
             "embedder": store["embedder"],
-            "quarantined": f"{store['quarantined']:,} damaged records are in quarantine"
-            if store["quarantined"]
-            else "",
+            "quarantined": (
+                f"{store['quarantined']:,} damaged records are in quarantine" if store["quarantined"] else ""
+            ),
             **{name.replace("_", " "): value for name, value in store["facts"].items()},
         }
         out.print()

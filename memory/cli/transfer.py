@@ -46,7 +46,10 @@ async def import_file(
         bool,
         typer.Option(
             "--same-ids",
-            help="Keep the ids, versions and kept versions of exported entries. The store must have none of them.",
+            help=(
+                "Keep the ids, versions and kept versions of exported entries. The store must have none of"
+                " them."
+            ),
         ),
     ] = False,
     skip_bad: Annotated[
@@ -102,7 +105,8 @@ async def import_file(
                     read = total
                     advance(done, total)
                     cli.kept[:] = [
-                        f"{done} of {total} lines are stored; import the same file again for the rest (no line is written twice)"
+                        f"{done} of {total} lines are stored; import the same file again for the rest (no"
+                        " line is written twice)"
                     ]
                     if acks:
                         sys.stderr.write(json.dumps({"committed": done}) + "\n")

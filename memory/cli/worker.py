@@ -83,7 +83,8 @@ async def worker(
         loop.add_signal_handler(number, asked_to_end, number)
     async with memory:
         cli.say(
-            f"working: a round takes at most {show_duration(budget)}, the pause between rounds is {show_duration(every)}; Ctrl-C stops the worker"
+            f"working: a round takes at most {show_duration(budget)}, the pause between rounds is"
+            f" {show_duration(every)}; Ctrl-C stops the worker"
         )
         await working.run()
     cli.say("stopped; the next worker continues")

@@ -132,7 +132,7 @@ class CommandContext(Protocol):
     async def numbers(
         self, ids: Iterable[str], kind: Literal["entry", "artifact"] = "entry"
     ) -> Mapping[str, int]:
-        """Return the short ids of the entries or artifacts that have one. Never fails."""
+        """Return the short ids of entries or artifacts that have one. Never fails."""
 
     async def list_entries(self, types: Sequence[str], tag: str | None, limit: int) -> EntryList:
         """List the newest entries of these types, with this tag."""

@@ -37,7 +37,10 @@ USAGE: Mapping[str, str] = {
     "search": "/mem search <query> [--rerank]",
     "expand": "/mem expand <id> [depth=1|2]",
     "density": "/mem density <id>",
-    "add entry": "/mem add entry <type> <title> [--artifact #id] [--supersedes #id,#id], then the text, then a line /endmem",
+    "add entry": (
+        "/mem add entry <type> <title> [--artifact #id] [--supersedes #id,#id], then the text, then a line"
+        " /endmem"
+    ),
     "add link": "/mem add link <id> <relation> <id>",
     "invalidate": "/mem invalidate <id>",
     "read": "/mem read <artifact id>",

@@ -69,7 +69,10 @@ def line(entry: Entry, numbers: Numbers, now: datetime, *, mark: str = "") -> st
     days = [f"{entry.valid_from:%Y-%m-%d}", *([f"superseded {entry.valid_to:%Y-%m-%d}"] if ended else [])]
     tags = f" [{one_line(', '.join(entry.tags))}]" if entry.tags else ""
     source = f"  (source: {one_line(entry.source)})" if entry.source else ""
-    return f"- {name(entry.id, numbers)}  [{entry.type.value}] ({' · '.join(days)})  {_title(entry)}{tags}{source}{mark}"
+    return (
+        f"- {name(entry.id, numbers)}  [{entry.type.value}] ({' · '.join(days)}) "
+        f" {_title(entry)}{tags}{source}{mark}"
+    )
 
 
 def entry_list(found: EntryList, tag: str | None, numbers: Numbers, now: datetime) -> str:
@@ -118,7 +121,10 @@ def hits(query: str, found: SearchHits, numbers: Numbers, now: datetime, convers
 def linked_entries(found: LinkedEntries, depth: int, numbers: Numbers, now: datetime) -> str:
     """Return the entries and relations around an entry."""
     first, *others = found.entries
-    head = f"{name(first.id, numbers)} in {depth} step{'s' * (depth > 1)}: {len(others)} linked entries, {len(found.links)} relations"
+    head = (
+        f"{name(first.id, numbers)} in {depth} step{'s' * (depth > 1)}: {len(others)} linked entries,"
+        f" {len(found.links)} relations"
+    )
     links = [f"- {_link(link, numbers)}" for link in found.links]
     return _lines(
         [
@@ -148,7 +154,10 @@ def density(entry_id: str, found: LinkDensity, numbers: Numbers) -> str:
 
 def artifact_line(found: Artifact, numbers: Numbers) -> str:
     """Return the description of an artifact in one line."""
-    return f"artifact: {name(found.id, numbers)}  {one_line(found.path)}  ({one_line(found.media_type)}, {found.size:,} bytes)"
+    return (
+        f"artifact: {name(found.id, numbers)}  {one_line(found.path)}  ({one_line(found.media_type)},"
+        f" {found.size:,} bytes)"
+    )
 
 
 def artifact(found: Artifact, data: bytes, numbers: Numbers) -> str:
@@ -182,8 +191,9 @@ def scratchpad(found: ScratchpadContent) -> str:
     data = found.content.encode()
     if len(data) <= MOST_BODY_BYTES:
         return found.content.removesuffix("\n")
-    return f"(the last {MOST_BODY_BYTES:,} bytes of {len(data):,})\n{data[-MOST_BODY_BYTES:].decode(errors='ignore')}".removesuffix(
-        "\n"
+    return (
+        f"(the last {MOST_BODY_BYTES:,} bytes of"
+        f" {len(data):,})\n{data[-MOST_BODY_BYTES:].decode(errors='ignore')}".removesuffix("\n")
     )
 
 

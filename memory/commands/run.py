@@ -176,7 +176,8 @@ async def _add_entry(reach: CommandContext, command: parse.AddEntry) -> _Answer:
     content = _body(command.body, "entry")
     if len(command.supersedes) > MOST_SUPERSEDED:
         raise _CommandError(
-            f"at most {MOST_SUPERSEDED} entries can be superseded at once, not {len(command.supersedes)}: nothing was written"
+            f"at most {MOST_SUPERSEDED} entries can be superseded at once, not {len(command.supersedes)}:"
+            " nothing was written"
         )
     old = (
         await _find_entries(reach, *command.supersedes, missing=f"{GONE}: nothing was written")

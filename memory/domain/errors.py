@@ -137,11 +137,15 @@ class SessionOwnerMismatch(Conflict):
         if file is not None:
             whose = f"the one in the file {'has none' if given is None else f'belongs to {given!r}'}"
             problem = (
-                f"{field}: session '{session_id}' exists and belongs to another {field}, and {whose}; nothing was imported from {file}. "
-                "Delete the session here, or skip the one in the file (skip_bad, on the command line --skip-bad)"
+                f"{field}: session '{session_id}' exists and belongs to another {field}, and {whose}; nothing"
+                f" was imported from {file}. Delete the session here, or skip the one in the file (skip_bad,"
+                " on the command line --skip-bad)"
             )
         elif field == "shared":
-            problem = f"shared: session '{session_id}' exists and is not shared. Omit shared=, or create a session of another id with shared=True"
+            problem = (
+                f"shared: session '{session_id}' exists and is not shared. Omit shared=, or create a session"
+                " of another id with shared=True"
+            )
         elif (stored := _CHANGED_BY_UPDATE.get(field)) is not None:
             problem = (
                 f"{field}: session '{session_id}' has {stored}. "
@@ -149,9 +153,9 @@ class SessionOwnerMismatch(Conflict):
             )
         else:
             problem = (
-                f"{field}: session '{session_id}' exists and does not belong to {field} '{given}'. Session ids are unique per tenant: "
-                f"make the id part of yours, as in f'{{{field}}}/{{name}}', omit {field}= to accept the stored one, "
-                "or create the session with shared=True"
+                f"{field}: session '{session_id}' exists and does not belong to {field} '{given}'. Session"
+                f" ids are unique per tenant: make the id part of yours, as in f'{{{field}}}/{{name}}', omit"
+                f" {field}= to accept the stored one, or create the session with shared=True"
             )
         super().__init__(problem)
         self.existing_id = session_id
@@ -172,8 +176,8 @@ class PartialWrite(Conflict):
         first = min(conflicts)
         named = ", ".join(map(str, sorted(conflicts)[:20])) + ", …" * (len(conflicts) > 20)
         super().__init__(
-            f"{len(conflicts)} of {len(written) + len(conflicts)} drafts were not stored, at position {named}; all others are stored. "
-            f"Position {first}: {conflicts[first]}"
+            f"{len(conflicts)} of {len(written) + len(conflicts)} drafts were not stored, at position"
+            f" {named}; all others are stored. Position {first}: {conflicts[first]}"
         )
         self.existing_id = conflicts[first].existing_id
         self.deleted_at = conflicts[first].deleted_at
@@ -195,8 +199,9 @@ class LegalHoldActive(MemoryTiersError):
         over = list(dict.fromkeys(hold.target for hold in holds))
         more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
         super().__init__(
-            f"under legal hold {', '.join(map(repr, names[:NAMED]))}, over the {', the '.join(over[:NAMED])}{more}: "
-            "nothing was deleted or overwritten. Remove the hold first (memory.admin.legal_holds.remove, `memory legal-holds remove`)"
+            f"under legal hold {', '.join(map(repr, names[:NAMED]))}, over the"
+            f" {', the '.join(over[:NAMED])}{more}: nothing was deleted or overwritten. Remove the hold first"
+            " (memory.admin.legal_holds.remove, `memory legal-holds remove`)"
         )
         self.holds = holds
 
@@ -242,9 +247,13 @@ class QuotaExceeded(MemoryTiersError):
     ) -> None:
         came = f"nothing was written. Delete some, write less at once, or raise [[quotas]] '{quota}'"
         if imported is not None:
-            came = f"{so_far}. Delete some, or raise [[quotas]] '{quota}', and import the same file again; nothing is written twice"
+            came = (
+                f"{so_far}. Delete some, or raise [[quotas]] '{quota}', and import the same file again;"
+                " nothing is written twice"
+            )
         super().__init__(
-            f"quota '{quota}': {where} holds {held:,} of at most {most:,} {measure}, and this would add {asked:,}; {came}"
+            f"quota '{quota}': {where} holds {held:,} of at most {most:,} {measure}, and this would add"
+            f" {asked:,}; {came}"
         )
         self.quota = quota
         self.where = where
@@ -267,8 +276,8 @@ class ScratchpadFull(MemoryTiersError):
     def __init__(self, agent: str | None, most: int, held: int, asked: int) -> None:
         whose = "the shared scratchpad" if agent is None else f"the scratchpad of agent '{agent}'"
         super().__init__(
-            f"{whose} holds {held:,} of at most {most:,} bytes, and this would add {asked:,} with its header; nothing was written. "
-            "Clear it first (memory.scratchpads.clear, `memory scratchpad clear`)"
+            f"{whose} holds {held:,} of at most {most:,} bytes, and this would add {asked:,} with its header;"
+            " nothing was written. Clear it first (memory.scratchpads.clear, `memory scratchpad clear`)"
         )
         self.agent = agent
         self.most = most
@@ -289,7 +298,8 @@ class TooMuchContention(MemoryTiersError):
 
     def __init__(self, entry_id: str, waited: timedelta) -> None:
         super().__init__(
-            f"entry {entry_id} was being changed by others for {waited.total_seconds():g} s; this call changed nothing. Try again"
+            f"entry {entry_id} was being changed by others for {waited.total_seconds():g} s; this call"
+            " changed nothing. Try again"
         )
         self.entry_id = entry_id
         self.waited = waited
@@ -486,7 +496,8 @@ class FormatMismatch(ConfigError):
 
     def __init__(self, store: str, found: str, known: int, *, read_only: bool = False) -> None:
         super().__init__(
-            f"store '{store}': its data has format {found}, and this version of memory-tiers reads format {known}. "
+            f"store '{store}': its data has format {found}, and this version of memory-tiers reads format"
+            f" {known}. "
             + (
                 "The store is opened to read only. Open it once to write, which upgrades it"
                 if read_only
@@ -519,8 +530,8 @@ class ForkedProcess(NotOpen):
     def __init__(self, process: int) -> None:
         MemoryTiersError.__init__(
             self,
-            f"this memory was opened in process {process}, and process {os.getpid()} inherited it through fork. "
-            "Open a new Memory after the fork: connections and threads do not survive a fork",
+            f"this memory was opened in process {process}, and process {os.getpid()} inherited it through"
+            " fork. Open a new Memory after the fork: connections and threads do not survive a fork",
         )
         self.process = process
 

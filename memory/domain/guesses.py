@@ -220,8 +220,9 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
     "Memory": {
         "add insert store save create put set upsert remember_fact add_memory add_text memorize": _WRITE,
         "remember": 'memory.write_with_report("Ada likes tea", scope=Scope.user("ada"))',
-        "add_texts add_documents add_memories add_many put_many batch": "memory.write_many("
-        '[{"content": "Ada likes tea", "scope": "user:ada"}])',
+        "add_texts add_documents add_memories add_many put_many batch": (
+            'memory.write_many([{"content": "Ada likes tea", "scope": "user:ada"}])'
+        ),
         "forget delete_all delete_user reset": 'memory.admin.erase_user("ada")',
         "clear delete_scope delete_namespace": 'memory.admin.erase("user:ada")',
         "remove": "memory.delete(entry.id)",
@@ -234,11 +235,14 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "query ask find recall similarity_search search_memories search_memory semantic_search": _SEARCH,
         "similarity_search_with_score as_retriever retriever": _SEARCH,
         "chat conversation thread get_session create_session new_session start_session": _SESSION,
-        "add_message add_messages add_user_message append": 'memory.session("s1").append('
-        '{"role": "user", "content": "hello"})',
+        "add_message add_messages add_user_message append": (
+            'memory.session("s1").append({"role": "user", "content": "hello"})'
+        ),
         "messages get_messages": 'memory.session("s1").context()',
         "for_user user scope namespace with_scope": 'memory.scoped(Scope.user("ada"))',
-        "summarize summarise": 'memory.session("s1").compact(lambda messages: "They talked about tea.", keep_last=2)',
+        "summarize summarise": (
+            'memory.session("s1").compact(lambda messages: "They talked about tea.", keep_last=2)'
+        ),
         "connect start initialize setup": "memory.open()",
         "disconnect stop shutdown dispose": "memory.close()",
         "numbers": "memory.short_ids",
@@ -256,7 +260,9 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "add add_message add_messages add_user_message add_ai_message write send push put save": _APPEND,
         "messages get_messages get get_context load": "session.context()",
         "list all get_history transcript": "session.history()",
-        "summarize summarise compress": 'session.compact(lambda messages: "They talked about tea.", keep_last=2)',
+        "summarize summarise compress": (
+            'session.compact(lambda messages: "They talked about tea.", keep_last=2)'
+        ),
         "close finish stop": "session.end()",
         "reset delete_messages": "session.clear()",
         "remove remove_message delete_message": 'session.exclude("m1")',
@@ -387,23 +393,31 @@ VALUES: dict[str, dict[str, str]] = {
 """Values, by their argument."""
 
 VALUE_NOTES = {
-    "type": "user: about the person; feedback: what they think of the work; project: the work itself; "
-    "reference: where to look things up; learning: what was found out; context, the default: anything else. "
-    'For categories of your own use tags, such as tags=["fact"].'
+    "type": (
+        "user: about the person; feedback: what they think of the work; project: the work itself; reference:"
+        " where to look things up; learning: what was found out; context, the default: anything else. For"
+        ' categories of your own use tags, such as tags=["fact"].'
+    )
 }
 """Explanations of an argument's values, for errors about other values."""
 
 SETTINGS = {
     "ttl default_ttl expiry": "Pass expires_at=timedelta(hours=1) to write, or add a [[retention]] rule.",
-    "user_id user agent_id run_id scope session_id namespace": "Pass scope=Scope.user('ada') to each call, "
-    "or use memory.scoped('user:ada').",
-    "url uri dsn path database db db_url database_url connection_string store": "Pass it as the first "
-    "argument, Memory('sqlite:///notes.db'), or as [stores.main] url = '…'.",
+    "user_id user agent_id run_id scope session_id namespace": (
+        "Pass scope=Scope.user('ada') to each call, or use memory.scoped('user:ada')."
+    ),
+    "url uri dsn path database db db_url database_url connection_string store": (
+        "Pass it as the first argument, Memory('sqlite:///notes.db'), or as [stores.main] url = '…'."
+    ),
     "embedding embeddings embedding_function embedding_model": "The setting is embedder.",
-    "llm model chat_model api_key openai_api_key": "Pass your function as advisor: Memory(advisor=ask_model).",
+    "llm model chat_model api_key openai_api_key": (
+        "Pass your function as advisor: Memory(advisor=ask_model)."
+    ),
     "onward": "The argument is on_window_exit.",
     "memory": "Write settings at the top of the file, without a section [memory].",
     "top_k k limit threshold": "Pass limit= or min_relevance= to search.",
-    "vector_store vectorstore backend": "A store is a URL under [stores.NAME]; [tiers] says which tier it holds.",
+    "vector_store vectorstore backend": (
+        "A store is a URL under [stores.NAME]; [tiers] says which tier it holds."
+    ),
 }
 """Settings: keys at the top of `memory.toml`, and keyword arguments of `Memory`."""

@@ -113,7 +113,8 @@ def _origin(value: object) -> str:
     if kind not in ORIGIN_KINDS or not name:
         raise InvalidInput(
             "origins",
-            f"each is a kind and a name, such as 'source:web:example.com'; kinds are {', '.join(ORIGIN_KINDS)}",
+            "each is a kind and a name, such as 'source:web:example.com'; kinds are"
+            f" {', '.join(ORIGIN_KINDS)}",
         )
     check_name(kind, name)
     return origin(kind, name)

@@ -367,7 +367,10 @@ def number(field: str, value: object) -> float:
     return value
 
 
-_MOMENTS = "write a datetime with a zone, ISO 8601 text such as 2026-01-31T09:30:00Z, or a number of seconds since 1970"
+_MOMENTS = (
+    "write a datetime with a zone, ISO 8601 text such as 2026-01-31T09:30:00Z, or a number of seconds since"
+    " 1970"
+)
 
 
 def time(field: str, value: object) -> datetime:
@@ -419,11 +422,15 @@ def named_moment(fields: Mapping[str, Any]) -> str | None:
 
 def _too_small(field: str, seconds: float) -> str:
     """Return the error for a small number, which would be a moment long ago."""
-    said = f"a number is a moment in seconds since 1970, and {seconds:.6g} would be before {1973 if seconds >= 0 else 1970}; "
+    said = (
+        f"a number is a moment in seconds since 1970, and {seconds:.6g} would be before"
+        f" {1973 if seconds >= 0 else 1970}; "
+    )
     if field == "expires_at":
         return (
             said
-            + f"for that long from now write timedelta(seconds={seconds:.6g}), for a moment a datetime with a zone"
+            + f"for that long from now write timedelta(seconds={seconds:.6g}), for a moment a datetime with a"
+            " zone"
         )
     return said + "write a datetime with a zone, or ISO 8601 text such as 2026-01-31T09:30:00Z"
 

@@ -135,8 +135,9 @@ def id_of(value: object) -> str:
     if is_scope_text(checked):
         raise InvalidInput(
             "id",
-            f"{checked[:80]!r} is a scope, not an id. Read a scope with `retrieve` or `search`, erase its entries with `admin.erase`, "
-            "or erase a user with `admin.erase_user` (`memory forget --scope`, `--user`)",
+            f"{checked[:80]!r} is a scope, not an id. Read a scope with `retrieve` or `search`, erase its"
+            " entries with `admin.erase`, or erase a user with `admin.erase_user` (`memory forget --scope`,"
+            " `--user`)",
         )
     return checked
 
@@ -151,7 +152,8 @@ def user_of(value: object) -> str:
         if value.kind is not ScopeKind.USER:
             raise InvalidInput(
                 "user",
-                f"{value.text[:80]!r} is not the scope of a user. Erase the entries of another scope with `admin.erase`",
+                f"{value.text[:80]!r} is not the scope of a user. Erase the entries of another scope with"
+                " `admin.erase`",
             )
         return value.id
     checked = validation.identifier("user", value)
@@ -164,7 +166,8 @@ def user_of(value: object) -> str:
         )
         raise InvalidInput(
             "user",
-            f"{checked[:80]!r} is a scope, not a user's id: {right}. If a user really has this id, pass Scope.user({checked[:80]!r})",
+            f"{checked[:80]!r} is a scope, not a user's id: {right}. If a user really has this id, pass"
+            f" Scope.user({checked[:80]!r})",
         )
     return checked
 

@@ -212,8 +212,8 @@ class Memory(AsyncContext):
         )
         if on_window_exit is not None and on_window_exit != ELSEWHERE and not callable(on_window_exit):
             raise ConfigError(
-                f"on_window_exit: got {type(on_window_exit).__name__}. Pass a function from `ExitedMessages` to "
-                f"entries, or '{ELSEWHERE}' where another process has the function"
+                f"on_window_exit: got {type(on_window_exit).__name__}. Pass a function from `ExitedMessages`"
+                f" to entries, or '{ELSEWHERE}' where another process has the function"
             )
         advises = None if advisor is None else as_advisor(advisor)
         reranks = None if reranker is None else as_reranker(reranker)

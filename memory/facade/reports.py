@@ -360,7 +360,10 @@ async def _reindex(engine: Engine) -> str | None:
 
 def _disagreement_text(found: Disagreement) -> str:
     became = f"{found.restamped} of its records are kept, {found.erased} are erased"
-    return f"store '{found.store}' was behind the others in one scope, as after a restore (generation {found.was} of {found.now}): {became}"
+    return (
+        f"store '{found.store}' was behind the others in one scope, as after a restore (generation"
+        f" {found.was} of {found.now}): {became}"
+    )
 
 
 def _not_there(engine: Engine, store: Store, said: str) -> StoreReport:

@@ -53,7 +53,8 @@ def explain_route(
     cache = engine.topology.cache
     if decided.tier == "short" and cache is not None:
         because.append(
-            f"'{cache.name}' of tier 'short' is not durable, so it keeps copies for reading and '{home.name}' of tier 'mid' is the home"
+            f"'{cache.name}' of tier 'short' is not durable, so it keeps copies for reading and '{home.name}'"
+            " of tier 'mid' is the home"
         )
     because += _split_reasons(engine.topology.home(decided.tier), home, decided.tier)
     replicas = {}
@@ -107,7 +108,8 @@ def _split_reasons(whole: Store, part: Store, tier: str) -> list[str]:
     if not isinstance(whole, SplitStore):
         return []
     return [
-        f"tier '{tier}' is split over {', '.join(p.name for p in whole.parts)}: this tenant, scope kind and collection go to '{part.name}'"
+        f"tier '{tier}' is split over {', '.join(p.name for p in whole.parts)}: this tenant, scope kind and"
+        f" collection go to '{part.name}'"
     ]
 
 

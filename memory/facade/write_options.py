@@ -60,7 +60,7 @@ class WriteOptions(EntryFields, WriteMode, total=False):
 
 
 def check_resolver(resolve: Resolver | None, *, detects: bool) -> None:
-    """Raise `InvalidInput` unless `resolve` is None or a function that will be called."""
+    """Raise `InvalidInput` unless `resolve` is None or a function that is used."""
     if resolve is None:
         return
     if not detects:

@@ -31,7 +31,8 @@ SHORT = 50
 """A message with fewer characters counts as short."""
 
 _ACKNOWLEDGES = re.compile(
-    r"\s*(ok|okay|yes|yep|yeah|sure|thanks|thank you|got it|great|perfect|understood|alright|cool|nice|sounds good|no problem)\b",
+    r"\s*(ok|okay|yes|yep|yeah|sure|thanks|thank you|got it|great|perfect|understood|alright|cool|nice|sounds"
+    r" good|no problem)\b",
     re.IGNORECASE,
 )
 

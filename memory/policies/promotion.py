@@ -121,7 +121,8 @@ class PromotionRule(NamedModel):
         if self.when is not None and (never := _never_in(self.source, self.when)):
             raise self._field_error(
                 "when",
-                f"'{never.describe()}' is never true of entries in source = '{self.source}'. Change one of them",
+                f"'{never.describe()}' is never true of entries in source = '{self.source}'. Change one of"
+                " them",
             )
         return self
 
@@ -259,7 +260,8 @@ class CustomRule:
         if not isinstance(name, str) or not name or not callable(getattr(policy, "decide", None)):
             raise InvalidInput(
                 "policies",
-                f"a policy needs a name and decide(record, facts, now), and {type(policy).__name__} lacks them",
+                f"a policy needs a name and decide(record, facts, now), and {type(policy).__name__} lacks"
+                " them",
             )
         if isinstance(policy, type):
             raise InvalidInput(

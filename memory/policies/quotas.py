@@ -54,7 +54,8 @@ class Quota(NamedModel):
         if sum(given is not None for given in (self.entries, self.bytes, self.artifact_bytes)) != 1:
             raise self._field_error(
                 "entries",
-                "exactly one of entries, bytes and artifact_bytes is needed. For several limits, write one quota each",
+                "exactly one of entries, bytes and artifact_bytes is needed. For several limits, write one"
+                " quota each",
             )
         if self.artifact_bytes is not None and (self.per == "scope" or self.scope_kinds):
             raise self._field_error(

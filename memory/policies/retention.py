@@ -97,7 +97,10 @@ class RetentionRule(NamedModel):
         if self.what == "versions":
             self._check_versions()
         elif self.then != "keep" and self.when is None:
-            problem = f'is missing, so the rule would {self.then} all {self.what}. Write a condition, as in {{ older_than = "90d" }}'
+            problem = (
+                f"is missing, so the rule would {self.then} all {self.what}. Write a condition, as in {{"
+                ' older_than = "90d" }'
+            )
             raise self._field_error("when", problem)
         if self.what == "sessions" and self.when is not None:
             for part in walk_conditions(self.when):
@@ -201,7 +204,10 @@ class RetentionRule(NamedModel):
                 *([" or ".join(limits)] if limits else []),
             ]
         )
-        return f"{self.then} {'kept versions' if self.what == 'versions' else self.what}{': ' + said if said else ''}"
+        return (
+            f"{self.then}"
+            f" {'kept versions' if self.what == 'versions' else self.what}{': ' + said if said else ''}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

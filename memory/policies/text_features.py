@@ -17,15 +17,15 @@ place, tells a time. A place is a capitalised word after in, at, to, near or fro
 _WORD = re.compile(r"\w+")
 _DIGIT = re.compile(r"\d")
 _NUMBERS = frozenset(
-    "one two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty hundred thousand once twice dozen couple few"
-    " several".split()
+    "one two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty hundred"
+    " thousand once twice dozen couple few several".split()
 )
 _PICTURES = frozenset("photo photograph picture image pic painting drawing screenshot".split())
 _PLACE = re.compile(r"\b(?:in|at|to|near|from) (?:the )?[A-Z]\w")
 _DAYS = (
-    "today yesterday tomorrow tonight morning afternoon evening night week weekend month year day ago since last next recently summer winter spring"
-    " autumn monday tuesday wednesday thursday friday saturday sunday january february march april june july august september october november"
-    " december"
+    "today yesterday tomorrow tonight morning afternoon evening night week weekend month year day ago since"
+    " last next recently summer winter spring autumn monday tuesday wednesday thursday friday saturday sunday"
+    " january february march april june july august september october november december"
 ).split()
 _TIMES = frozenset(_DAYS) | frozenset(f"{word}s" for word in _DAYS)
 _MAY_OR_YEAR = re.compile(r"\bMay\b|\b(?:19|20)\d\d\b")

@@ -245,9 +245,10 @@ def add_stand_ins(messages: Messages) -> tuple[MessageArrangement, list[Message]
     for position, found in enumerate(it.interrupted, start=len(it.messages)):
         behind.setdefault(found.position, []).append(position)
     units = tuple((*unit, *behind.get(unit[0], ())) for unit in it.units)
-    return MessageArrangement(
-        [*it.messages, *made], units, it.invalid_response, it.interrupted, it.answers
-    ), made
+    return (
+        MessageArrangement([*it.messages, *made], units, it.invalid_response, it.interrupted, it.answers),
+        made,
+    )
 
 
 def with_stand_ins(messages: Sequence[Message]) -> list[Message]:
@@ -510,7 +511,8 @@ class TokenThreshold:
         if validation.share("target", self.target) > self.share:
             raise InvalidInput(
                 "target",
-                f"must be at most the share of {self.share:g} at which a window is compacted, not {self.target:g}",
+                f"must be at most the share of {self.share:g} at which a window is compacted, not"
+                f" {self.target:g}",
             )
 
     @property

@@ -88,7 +88,8 @@ def _draft(made: object, leaving: ExitedMessages) -> EntryDraft:
     if given.get("key") is not None:
         raise InvalidInput(
             "key",
-            "cannot be set on an entry derived from messages, which each call of the callback makes once. Omit it",
+            "cannot be set on an entry derived from messages, which each call of the callback makes once."
+            " Omit it",
         )
     return _with_origin(EntryDraft(**given), leaving)
 

@@ -60,5 +60,6 @@ class Adapter:
     backup: str = ""
     """The name of the module that backs up and restores the store.
 
-    It has `back_up(store, file, to)` and `restore(store, source, file, replace=)`. Empty if the backend has tools of its own.
+    It has `back_up(store, file, to)` and `restore(store, source, file, replace=)`.
+    Empty if the backend has tools of its own.
     """

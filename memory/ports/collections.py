@@ -88,7 +88,8 @@ class Collection:
         object.__setattr__(self, "required", tuple([f.name for f in self.fields if f.required]))
         if undeclared := {name for index in self.indexes for name in index} - self._fields.keys():
             raise ConfigError(
-                f"collection '{self.name}': an index names '{min(undeclared)}', which is not one of its fields"
+                f"collection '{self.name}': an index names '{min(undeclared)}', which is not one of its"
+                " fields"
             )
         if unlisted := set(self.orders) - LISTED:
             raise ConfigError(

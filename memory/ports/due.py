@@ -21,10 +21,10 @@ LEFT = frozenset({RowType.MARK, RowType.TOMBSTONE})
 class DueReason(StrEnum):
     """Why a row is due."""
 
-    OWES = "owes"  # a HOME or ARRIVING record, a mark or a tombstone, with a pending step
-    ARRIVING = "arriving"  # a copy that a move stored and that was not yet confirmed
-    EXPIRED = "expired"  # a HOME record whose `expires_at` is before the given moment
-    DISCARD = "discard"  # a mark or tombstone past its `discard_at`, without pending steps
+    OWES = "owes"  # A HOME or ARRIVING record, a mark or a tombstone, with a pending step.
+    ARRIVING = "arriving"  # A copy that a move stored and that was not yet confirmed.
+    EXPIRED = "expired"  # A HOME record whose `expires_at` is before the given moment.
+    DISCARD = "discard"  # A mark or tombstone past its `discard_at`, without pending steps.
 
 
 @dataclass(frozen=True, slots=True)

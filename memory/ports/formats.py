@@ -209,7 +209,8 @@ class _Run:
             if not await self._store.swap_format(str(self._note), str(note)):
                 raise StoreError(
                     self._store.name,
-                    "another process took over the upgrade of this store, which stood still too long; open it again",
+                    "another process took over the upgrade of this store, which stood still too long; open it"
+                    " again",
                 )
             self._note = note
 

@@ -96,7 +96,8 @@ class StoreOptions:
             if not _agree(in_url[name], apart[name]):
                 raise wrong(
                     store,
-                    f"the option {name} has one value in the URL and another in options; give it in one place",
+                    f"the option {name} has one value in the URL and another in options; give it in one"
+                    " place",
                 )
         given = in_url | apart
         if unknown := sorted(given.keys() - (cls.names() if among is None else set(among) - cls.where)):

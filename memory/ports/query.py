@@ -168,7 +168,8 @@ def all_of(*parts: Condition | None) -> Condition | None:
 
 
 SYSTEM_FIELDS = frozenset(
-    "id scope version created_at updated_at expires_at generation role tier owing discard_at accesses accessed_at".split()
+    "id scope version created_at updated_at expires_at generation role tier owing discard_at accesses"
+    " accessed_at".split()
 )
 """The fields of every record, usable in filters and orders beside the declared ones.
 

@@ -254,8 +254,9 @@ def standing_of(collection: Collection, row: Row) -> Standing:
         TypeError, ValueError, KeyError, OverflowError: A value of the row is invalid.
     """
     (
-        tenant, record_id, kind, version, scope, generation, role, tier, created_at, updated_at, expires_at, discard_at, accesses, accessed_at,
-        cached_at, epoch, previous, owed, note, body, fields, texts, vector, _,
+        tenant, record_id, kind, version, scope, generation, role, tier, created_at, updated_at,
+        expires_at, discard_at, accesses, accessed_at, cached_at, epoch, previous, owed, note,
+        body, fields, texts, vector, _,
     ) = row  # fmt: skip
     key = Key(tenant, record_id)
     owes = tuple([PendingStep(*step) for step in _from_json(owed)]) if owed else ()

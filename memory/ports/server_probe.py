@@ -55,7 +55,8 @@ async def expect_server(
         if answers and answers != kind:
             scheme = f"begin the URL with {_KNOWN[answers]}" if answers in _KNOWN else "look at the URL"
             raise ConfigError(
-                f"store '{store}': at {host}:{port} {answers} answers, not {kind}; name another port, or {scheme}"
+                f"store '{store}': at {host}:{port} {answers} answers, not {kind}; name another port, or"
+                f" {scheme}"
             )
         return await work
     except BaseException:

@@ -70,9 +70,8 @@ class UnitVectors:
         self._take_in()
         (unit,) = _of_norm_1([near])
         blocks = -(-self._count // self._block)
-        with np.errstate(
-            invalid="ignore"
-        ):  # OpenBLAS may say so of lanes that it does not use (numpy/numpy#24067): what is of norm 1 has a product
+        # OpenBLAS may report lanes that it does not use (numpy/numpy#24067).
+        with np.errstate(invalid="ignore"):
             products: Floats = np.matmul(
                 self._rows[: blocks * self._block].reshape(blocks, self._block, len(unit)), unit
             ).reshape(-1)

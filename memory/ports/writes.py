@@ -4,12 +4,14 @@ Every write names one key, is independent, and is repeatable: applying it twice 
 the same state as applying it once. The table shows when a condition holds (`-` means
 that nothing is stored):
 
-| condition     | -     | live, version v       | mark, version v | tombstone, version v  |
-|---------------|-------|-----------------------|-----------------|-----------------------|
-| `Absent()`    | apply | conflict              | conflict        | conflict              |
-| `AtVersion(n)`| conflict | v == n, role, tier | conflict        | |v == n, neither given ||
-| `Newer()`     | apply | v < the new version   | v < new version | v < new version       |
-| `Always()`    | apply | apply                 | apply           | apply                 |
+| condition      | -        | live, version v     | mark, version v | tombstone, v   |
+|----------------|----------|---------------------|-----------------|----------------|
+| `Absent()`     | apply    | conflict            | conflict        | conflict       |
+| `AtVersion(n)` | conflict | v == n, role, tier  | conflict        | v == n (note)  |
+| `Newer()`      | apply    | v < the new version | v < new version | v < new version|
+| `Always()`     | apply    | apply               | apply           | apply          |
+
+Note: `AtVersion` holds on a tombstone only if it names neither a role nor a tier.
 
 Pending steps are completed, never overwritten. They restrict a put, a deletion, a
 release and a purge further, whether or not the condition holds:

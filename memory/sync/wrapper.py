@@ -47,7 +47,8 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             call.close()
             raise RuntimeError(
-                "a blocking memory was called from inside one of its own callbacks; use the async Memory there"
+                "a blocking memory was called from inside one of its own callbacks; use the async Memory"
+                " there"
             )
         future = asyncio.run_coroutine_threadsafe(call, loop)
         try:

@@ -102,7 +102,10 @@ async def test_a_damaged_balance_is_named_and_counted_by_a_repair(
 ) -> None:
     await memory.session("s1").append(part("a"))
     await damaged()
-    said = f"the usage record of tenant '{memory.tenant}' cannot be read, and its artifacts and large texts take {PART:,}"
+    said = (
+        f"the usage record of tenant '{memory.tenant}' cannot be read, and its artifacts and large texts take"
+        f" {PART:,}"
+    )
     assert (await memory.admin.compare()).differs == {said: 1}
     repaired = await memory.admin.compare(repair=True)
     assert (repaired.ok, repaired.differs) == (True, {said: 1})

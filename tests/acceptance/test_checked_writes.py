@@ -42,7 +42,7 @@ async def test_unless_somebody_decides_all_of_them_stand_and_the_entry_says_what
         "Ada lives in Lisbon",
         "Ada lives in Porto",
     ]
-    (stored, _) = await memory.retrieve(scope)
+    stored, _ = await memory.retrieve(scope)
     assert stored.conflict_report is None
     assert stored.to_dict() == new.to_dict()
     alone = await memory.write("The boats leave on Sunday", scope=scope, detect_conflicts=True)

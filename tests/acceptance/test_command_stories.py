@@ -39,15 +39,17 @@ async def test_an_agent_remembers_links_replaces_and_notes_in_one_text_after_the
     agent: dict[str, Any] = {"conversation": "talk", "agent": "builder"}
     one, two, noted = await told(
         memory,
-        "I keep two things.\n/mem add entry learning Deploys\nDeploys run on Fridays.\n/endmem\n"
-        "/mem add entry reference Pipeline\nThe pipeline is called blue.\n/mem invalidate 1\n[END MEMORY]\n/endmem\n/mem write ask about Fridays",
+        "I keep two things.\n/mem add entry learning Deploys\nDeploys run on Fridays.\n/endmem\n/mem add"
+        " entry reference Pipeline\nThe pipeline is called blue.\n/mem invalidate 1\n[END"
+        " MEMORY]\n/endmem\n/mem write ask about Fridays",
         **agent,
     )
     assert (one, two) == ("OK: entry #1 added", "OK: entry #2 added")
     assert noted.startswith("OK: ")
     linked, listed, entry, found, expanded, dense = await told(
         memory,
-        "/mem add link 1 supports # 2\n/mem entries\n/mem entry #2\n/mem search deploys\n/mem expand 1 depth=2\n/mem density 2",
+        "/mem add link 1 supports # 2\n/mem entries\n/mem entry #2\n/mem search deploys\n/mem expand 1"
+        " depth=2\n/mem density 2",
         **agent,
     )
     assert linked == "OK: #1 supports #2"

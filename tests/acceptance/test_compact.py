@@ -40,7 +40,10 @@ async def test_an_unknown_source_is_not_found(memory: Memory, clock: Clock) -> N
 async def test_sources_must_share_one_scope(memory: Memory) -> None:
     one = await memory.write("one", scope=USER)
     two = await memory.write("two", scope=SESSION)
-    message = rf"^Compaction failed for entries \[{one.id}, {two.id}\]: All source entries must share the same scope\.$"
+    message = (
+        rf"^Compaction failed for entries \[{one.id}, {two.id}\]: All source entries must share the same"
+        r" scope\.$"
+    )
     with pytest.raises(CompactionError, match=message) as caught:
         await memory.compact([one.id, two.id], joined)
     assert caught.value.source_entry_ids == (one.id, two.id)

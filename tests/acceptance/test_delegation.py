@@ -45,7 +45,8 @@ async def test_a_conversations_own_entries_are_told_the_newest_first_without_the
     ]
     assert (
         told.text
-        == "Remembered in this conversation:\n- #2  [context]  (untitled)\n- #1  [reference]  The keys [home, a b]"
+        == "Remembered in this conversation:\n- #2  [context]  (untitled)\n- #1  [reference]  The keys [home,"
+        " a b]"
     )
     assert told.to_dict()["text"] == told.text
     found = await memory.short_ids.resolve("#1")

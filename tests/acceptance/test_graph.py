@@ -43,9 +43,13 @@ async def test_an_entry_expands_in_both_directions_one_step_or_two(memory: Memor
     assert edges(one, of) == ["ab", "ca"]
     two = await memory.relations.expand(of["a"].id, depth=2)
     assert reached(two) == {"a": 0, "b": 1, "c": 1, "d": 2, "f": 2}
-    assert edges(two, of) == ["ab", "bd", "ca", "cb", "fc"], (
-        "each link once, though both its ends were gone along"
-    )
+    assert edges(two, of) == [
+        "ab",
+        "bd",
+        "ca",
+        "cb",
+        "fc",
+    ], "each link once, though both its ends were gone along"
     assert two.notices == ()
     assert await memory.relations.expand(of["a"].id, depth=7) == two, "two steps at most"
     assert await memory.relations.expand(of["a"].id, depth=-3) == one
@@ -280,19 +284,24 @@ async def test_an_expansion_shows_what_was_superseded_where_that_is_asked_for(
     third = of["third"].id
     assert reached(await memory.relations.expand(third, depth=2)) == {"third": 0, "friend": 1}
     whole = await memory.relations.expand(third, depth=2, superseded=True)
-    assert reached(whole) == {"third": 0, "friend": 1, "second": 1}, (
-        "not what second superseded: neither end of that is visible"
-    )
+    assert reached(whole) == {
+        "third": 0,
+        "friend": 1,
+        "second": 1,
+    }, "not what second superseded: neither end of that is visible"
     assert whole.retired == {of["second"].id}
-    assert sorted(one.label for one in whole.relations) == ["supersedes", "supports"], (
-        "of a dimmed one no other link shows"
-    )
+    assert sorted(one.label for one in whole.relations) == [
+        "supersedes",
+        "supports",
+    ], "of a dimmed one no other link shows"
     from_friend = await memory.relations.expand(of["friend"].id, superseded=True)
     assert (reached(from_friend), from_friend.retired) == ({"friend": 0, "third": 1}, frozenset())
     from_the_dimmed = await memory.relations.expand(of["second"].id, depth=2, superseded=True)
-    assert reached(from_the_dimmed) == {"second": 0, "third": 1, "friend": 2}, (
-        "what superseded it, and on from there"
-    )
+    assert reached(from_the_dimmed) == {
+        "second": 0,
+        "third": 1,
+        "friend": 2,
+    }, "what superseded it, and on from there"
     assert from_the_dimmed.retired == {of["second"].id}
     also = await memory.write("also third", scope=USER)
     await memory.relations.relate(also.id, "supports", of["friend"].id)

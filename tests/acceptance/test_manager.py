@@ -188,7 +188,7 @@ async def test_what_was_erased_is_told_to_nobody(memory: Memory) -> None:
     waiting, session = await manager.record(run_id="r1", user="ada"), memory.session("s1", user="bob")
     await waiting.add(user("Ada's secret"))
     await manager.record(session)
-    (secret, _) = await session.append([user("Bob's secret"), user("hello")])
+    secret, _ = await session.append([user("Bob's secret"), user("hello")])
     await session.erase(str(secret.id))
     await memory.admin.erase_user("ada")
     await MemoryManager(stores, memory=memory).resume()

@@ -142,10 +142,10 @@ async def test_another_tenant_changes_no_ranking(memory: Memory) -> None:
 
 async def test_a_typo_finds_what_was_meant_counts_less_and_is_told(memory: Memory) -> None:
     await _write(memory, "the tournament in the harbour", "the harbour at night", *FILLER)
-    (hit, *_) = await memory.search("torunament harbour", scope=USER, explain=True)
+    hit, *_ = await memory.search("torunament harbour", scope=USER, explain=True)
     assert hit.entry.content == "the tournament in the harbour"
     assert hit.explanation["corrected"] == {"torunament": "tournament"}
-    (right, *_) = await memory.search("tournament harbour", scope=USER, explain=True)
+    right, *_ = await memory.search("tournament harbour", scope=USER, explain=True)
     assert "corrected" not in right.explanation
     assert hit.relevance is not None
     assert right.relevance is not None
@@ -319,8 +319,8 @@ async def test_the_past_is_scored_as_the_present_is(memory: Memory, clock: Clock
 
 async def test_relevance_compares_across_questions_and_may_be_asked_for(memory: Memory) -> None:
     await _write(memory, "the walrus keeps a lantern in the harbour", "a penguin slides on ice", *FILLER)
-    (best, *_) = await memory.search("walrus lantern harbour", scope=USER, mode="lexical")
-    (half, *_) = await memory.search("walrus in a cupboard of mahogany", scope=USER, mode="lexical")
+    best, *_ = await memory.search("walrus lantern harbour", scope=USER, mode="lexical")
+    half, *_ = await memory.search("walrus in a cupboard of mahogany", scope=USER, mode="lexical")
     assert best.relevance is not None
     assert half.relevance is not None
     assert 0 < half.relevance < 0.5 < best.relevance < 1
@@ -388,5 +388,5 @@ async def test_who_spoke_is_preferred_where_the_question_names_one(memory: Memor
             text, scope=USER, conversation_id="c", number_in_conversation=10 * n, speaker=speaker
         )
     for name in ("Ada", "Bob"):
-        (first, _) = await memory.search(f"What did {name} paint?", scope=USER)
+        first, _ = await memory.search(f"What did {name} paint?", scope=USER)
         assert first.entry.speaker == name

@@ -188,7 +188,10 @@ async def test_an_import_counts_what_it_brings_and_stops_where_there_is_no_room(
         await another.session("s9").append(user(part("x"), "u1"))
         with pytest.raises(
             QuotaExceeded,
-            match=r"'files'.* 1 of 10 lines of 'import' are imported; the rest begins at line 2. .*, and import the same file again",
+            match=(
+                r"'files'.* 1 of 10 lines of 'import' are imported; the rest begins at line 2. .*, and import"
+                r" the same file again"
+            ),
         ) as refused:
             await another.admin.import_(lines)
         assert (refused.value.imported, refused.value.held, refused.value.asked) == ("import", 3 * PART, PART)

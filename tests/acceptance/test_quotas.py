@@ -105,7 +105,10 @@ async def test_an_import_beyond_a_quota_or_over_other_entries_writes_nothing(
         other = [*chat[209:], *({**chat[n], "content": "another"} for n in (7, 107))]
         with pytest.raises(
             Conflict,
-            match=r"line 2: .*; 1 more such lines; nothing was imported; it was stored earlier with another text",
+            match=(
+                r"line 2: .*; 1 more such lines; nothing was imported; it was stored earlier with another"
+                r" text"
+            ),
         ):
             await memory.admin.import_(other, scope=USER)
         assert "text 209" not in contents(await memory.retrieve(USER, limit=1_000))

@@ -98,7 +98,8 @@ def test_there_are_many_ways_to_lie() -> None:
 def test_the_contract_catches_the_faulty_adapter_by_its_test(caught: Caught, name: str) -> None:
     _, expected = FAULTY_ADAPTERS[name]
     assert expected in caught[name], (
-        f"{expected} passes a store that is faulty on purpose: register the test that catches it in @faulty_adapter(…)"
+        f"{expected} passes a store that is faulty on purpose: register the test that catches it in"
+        " @faulty_adapter(…)"
     )
 
 

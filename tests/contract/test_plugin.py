@@ -147,7 +147,10 @@ EXCUSES = {
     "a skip": ("\n    def test_any(harness):\n        pytest.skip('no')\n", "was skipped"),
     "a skip mark": ("\n    @pytest.mark.skip\n    def test_any(harness):\n        pass\n", "was skipped"),
     "a skip in a fixture": (
-        "\n    @pytest.fixture\n    def no():\n        pytest.skip('no')\n    def test_any(harness, no):\n        pass\n",
+        (
+            "\n    @pytest.fixture\n    def no():\n        pytest.skip('no')\n    def test_any(harness,"
+            " no):\n        pass\n"
+        ),
         "was skipped",
     ),
     "an expected failure": (
@@ -350,16 +353,14 @@ def test_a_harness_module_that_skips_itself_is_refused(outside: pytest.Pytester)
 
 @pytest.mark.thorough
 def test_a_suite_that_imports_the_contract_runs_it(outside: pytest.Pytester) -> None:
-    outside.makeconftest(
-        """
+    outside.makeconftest("""
         from memory.ports.contract.fixtures import harness, store
         from memory.ports.contract.plugin import add_harnesses
         from mine import Mine
 
         def pytest_configure(config):
             add_harnesses(config, Mine)
-        """
-    )
+        """)
     outside.makepyfile(test_it="from memory.ports.contract.suite import *")
     result = outside.runpytest_subprocess(
         "-p", "memory.ports.contract.plugin", "-q", "test_it.py", "-k", "conditions or together or filter"

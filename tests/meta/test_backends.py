@@ -108,7 +108,10 @@ def test_a_run_spread_over_workers_counts_the_same(
 def test_a_contract_test_counts_for_the_backend_its_harness_is_named_after(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tests = "import pytest\nclass H: name = 'near'\n@pytest.mark.parametrize('contract_harness', [H])\ndef test_x(contract_harness): pass\n"
+    tests = (
+        "import pytest\nclass H: name = 'near'\n@pytest.mark.parametrize('contract_harness', [H])\ndef"
+        " test_x(contract_harness): pass\n"
+    )
     code, lines = outcome(pytester, monkeypatch, tests, "near")
     assert code == 0
     assert "  near: ran, 1 tests passed" in lines

@@ -26,8 +26,11 @@ PRINTED = [
         "EntryPage([], degraded=[])",
     ],
     [
-        "[(0, 'Ada lives in Berlin', False), (1, 'Ada goes to the office by tram 66', False), (1, 'Ada lives in Bonn', True), "
-        "(1, 'Ada drinks coffee in Berlin', False), (2, 'Ada drinks tea in the morning', True)]",
+        (
+            "[(0, 'Ada lives in Berlin', False), (1, 'Ada goes to the office by tram 66', False), (1, 'Ada"
+            " lives in Bonn', True), (1, 'Ada drinks coffee in Berlin', False), (2, 'Ada drinks tea in the"
+            " morning', True)]"
+        ),
         "5 4 2",
     ],
     [

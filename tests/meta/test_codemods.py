@@ -66,7 +66,10 @@ def test_modules_that_moved_are_followed() -> None:
 
 
 def test_a_document_changes_in_its_code_only() -> None:
-    text = "{0} of a memory by `{0}`:\n```python\nraise {0}  # Only here\nf(…, {0}=1)\n```\n```toml\n# {0}\n```\n"
+    text = (
+        "{0} of a memory by `{0}`:\n```python\nraise {0}  # Only here\nf(…, {0}=1)\n```\n```toml\n#"
+        " {0}\n```\n"
+    )
     new = text.replace("`{0}`", "`{1}`").replace("raise {0}", "raise {1}")
     assert renamed_text(text.format("Held")) == new.format("Held", "LegalHoldActive")
 

@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "decisions"
 PAGES = sorted(FOLDER.glob("[0-9]*.md"))
 ROW = re.compile(
-    r"(?m)^\| (?:\[(?P<linked>\d{3})\]\((?P<file>[^)]+)\)|(?P<gone>\d{3})) \| (?P<title>.+?) \| ?(?P<status>.*?) ?\|$"
+    r"(?m)^\| (?:\[(?P<linked>\d{3})\]\((?P<file>[^)]+)\)|(?P<gone>\d{3})) \| (?P<title>.+?) \|"
+    r" ?(?P<status>.*?) ?\|$"
 )
 STATUS = re.compile(r"accepted(, .+)?|superseded by \d{3}")
 REFERENCE = re.compile(r"docs/decisions/(\d{3})|(?<!/)decisions?[/ ](\d{3})\b")

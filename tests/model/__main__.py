@@ -89,8 +89,14 @@ def report(topology: Topology, failed: Failed, folder: Path, seconds: float) -> 
     """What went wrong, as small as it was found in that time, and where it is written
     down.
     """
-    again = f"python -m tests.model --topology {topology.name} --seed {failed.seed} --operations {len(failed.operations)}"
-    told = f"{topology.name}: operation {len(failed.operations)} of seed {failed.seed}: {str(failed.error)[:2_000]}\nagain: {again}"
+    again = (
+        f"python -m tests.model --topology {topology.name} --seed {failed.seed} --operations"
+        f" {len(failed.operations)}"
+    )
+    told = (
+        f"{topology.name}: operation {len(failed.operations)} of seed {failed.seed}:"
+        f" {str(failed.error)[:2_000]}\nagain: {again}"
+    )
     label = label_of(failed.error)
     if not seconds or label is None:
         return told

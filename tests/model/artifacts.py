@@ -189,7 +189,8 @@ def _is_made(run: Run, said: Said, file: File, before: File | None) -> None:
     if file.created_at != created_at or not said.begun <= file.updated_at <= said.ended:
         said.wrong(
             "is put at another time",
-            f"{file.created_at} and {file.updated_at}, before {before}, not from {said.begun} to {said.ended}",
+            f"{file.created_at} and {file.updated_at}, before {before}, not from {said.begun} to"
+            f" {said.ended}",
         )
     if file.id != before.id if before is not None else file.id in run.files.last.values():
         said.wrong("gives another id", f"{file.id}, before {before}")

@@ -724,7 +724,8 @@ def _as_many(what: str, found: Sequence[Any], wanted: Sequence[Any]) -> None:
     if sorted(found) != sorted(wanted):
         raise Wrong(
             f"stored {what} are others",
-            f"more {set(found) - set(wanted)}, less {set(wanted) - set(found)}, {len(found)} of {len(wanted)}",
+            f"more {set(found) - set(wanted)}, less {set(wanted) - set(found)}, {len(found)} of"
+            f" {len(wanted)}",
         )
 
 

@@ -94,7 +94,8 @@ class Script:
             for known, where in self._ids.items():
                 given = given.replace(repr(known), where)
             lines.append(
-                f"        await call({name!r}, {number}, {tenant!r}, {moment!r}, {name not in READING}{given})"
+                f"        await call({name!r}, {number}, {tenant!r}, {moment!r},"
+                f" {name not in READING}{given})"
             )
         body = "\n".join(lines).replace("datetime.timezone.utc", "timezone.utc")
         return HEAD.format(title=title.replace('"""', ""), config=config) + body + TAIL

@@ -103,7 +103,8 @@ def _many(options: argparse.Namespace) -> int:
         if judged:
             print(told)
         print(
-            f"{total.seeds} seeds in {total.seconds:.1f} s; at least {total.fewest} operations each; {len(total.failures)} failed"
+            f"{total.seeds} seeds in {total.seconds:.1f} s; at least {total.fewest} operations each;"
+            f" {len(total.failures)} failed"
         )
         for failure in total.failures[:5]:
             print(f"\nseed {failure.seed}: " + "\n  ".join(failure.violations[:3]))
@@ -142,7 +143,8 @@ def _sessions(options: argparse.Namespace) -> int:
     print(file=sys.stderr)
     never = total.never()
     print(
-        f"{total.seeds} seeds of sessions: {total.acknowledged} acknowledged appends, {total.struck} faults; {len(total.failures)} failed"
+        f"{total.seeds} seeds of sessions: {total.acknowledged} acknowledged appends, {total.struck} faults;"
+        f" {len(total.failures)} failed"
     )
     print(
         f"of {len(session_pairs())} pairs of step and fault {len(never)} never met: "
@@ -178,7 +180,8 @@ def _rules(options: argparse.Namespace) -> int:
             break
     print(file=sys.stderr)
     print(
-        f"{total.seeds} seeds of rules: {total.gone} entries went, {total.rounds} rounds ended early, {total.struck} faults"
+        f"{total.seeds} seeds of rules: {total.gone} entries went, {total.rounds} rounds ended early,"
+        f" {total.struck} faults"
     )
     print("\n".join(f"{often:>7}  {said}" for said, often in sorted(total.came.items())))
     print(
@@ -207,7 +210,8 @@ process does first.
 
 def _show(plan: Scenario, variant: Variant, result: Result) -> None:
     print(
-        f"seed {plan.seed}: {plan.layout}, atomic={plan.atomic}, {plan.workers} workers, interleaving {variant.schedule}"
+        f"seed {plan.seed}: {plan.layout}, atomic={plan.atomic}, {plan.workers} workers, interleaving"
+        f" {variant.schedule}"
     )
     print(f"focus: {plan.focus[1]} at {plan.focus[0]}; faults at {plan.rate:.0%} of calls")
     for operation in plan.operations:

@@ -362,7 +362,8 @@ class Inspection:
                 self._broken(
                     "leftover",
                     entry_id,
-                    f"version {other} is kept, which is none that this life replaced: {kept[other]} of {home}",
+                    f"version {other} is kept, which is none that this life replaced: {kept[other]} of"
+                    f" {home}",
                 )
             for version in kept.keys() & chain:
                 if not same_life(kept[version], home):

@@ -139,7 +139,8 @@ class EngineClient(Reader):
             self.history.broken(
                 "stale",
                 text.register,
-                f"the same write was answered {first.id} of {first.created_at}, then {entry.id} of {entry.created_at}",
+                f"the same write was answered {first.id} of {first.created_at}, then {entry.id} of"
+                f" {entry.created_at}",
             )
 
     async def batch(self, o: Operation) -> None:
@@ -471,9 +472,11 @@ class EngineClient(Reader):
         ]
         beside = [stands for stands in standing if stands not in homes]
         return len(homes) == 1 and all(
-            stands.version < homes[0].version
-            if isinstance(stands, Tombstone)
-            else isinstance(stands, Record) and stands.role is not Role.HOME
+            (
+                stands.version < homes[0].version
+                if isinstance(stands, Tombstone)
+                else isinstance(stands, Record) and stands.role is not Role.HOME
+            )
             for stands in beside
         )
 

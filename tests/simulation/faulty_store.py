@@ -278,7 +278,8 @@ class FaultyStore:
                 answer = await act()
                 if process.trace is not None:
                     process.trace(
-                        f"{'(network)':<18} {server.store.name}: a late or repeated request arrives -> {summary(answer)}"
+                        f"{'(network)':<18} {server.store.name}: a late or repeated request arrives ->"
+                        f" {summary(answer)}"
                     )
 
         loop.call_later(seconds, lambda: loop.create_task(arrive()), context=Context())

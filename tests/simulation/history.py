@@ -80,7 +80,10 @@ class Event:
 
     def __str__(self) -> str:
         until = "..." if self.end == inf else f"{self.end:.3f}"
-        return f"[{self.start:8.3f} {until:>8}] {self.by:<12} {self.act} {self.value or '-'}{' (outcome unknown)' if self.maybe else ''}"
+        return (
+            f"[{self.start:8.3f} {until:>8}] {self.by:<12} {self.act}"
+            f" {self.value or '-'}{' (outcome unknown)' if self.maybe else ''}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,7 +230,8 @@ class Promises:
         return Violation(
             "lost",
             source,
-            f"{derived.by} deleted it though it said {[w.value for w in last]} and the copy said {said} first",
+            f"{derived.by} deleted it though it said {[w.value for w in last]} and the copy said {said}"
+            " first",
         )
 
     def _said_first(self, copy: str) -> str | None:
@@ -319,7 +320,8 @@ class Promises:
                     return Violation(
                         "went back",
                         register,
-                        f"{told}, where {earlier.by} [{earlier.start:.3f} {earlier.end:.3f}] met it in {earlier.tier}",
+                        f"{told}, where {earlier.by} [{earlier.start:.3f} {earlier.end:.3f}] met it in"
+                        f" {earlier.tier}",
                     )
         return None
 

@@ -157,7 +157,8 @@ RARE_MUTATIONS: dict[str, Mutation] = {
     "what-is-refused-for-its-generation-is-given-up": Mutation(
         outbox,
         "Outbox.is_settled",
-        "return not (isinstance(pending.owner, Record) and await self._generations.lives_on(pending.owner, pending.store))",
+        "return not (isinstance(pending.owner, Record) and await self._generations.lives_on(pending.owner,"
+        " pending.store))",
         "return True",
         ("erased, and a store is set back",),
     ),

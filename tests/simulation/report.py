@@ -59,7 +59,10 @@ class Verdict:
         )
         return "\n".join(
             [
-                f"of {self.pairs} pairs of step and fault {len(lines)} stay under {wanted}{':' if lines else ''}",
+                (
+                    f"of {self.pairs} pairs of step and fault {len(lines)} stay under"
+                    f" {wanted}{':' if lines else ''}"
+                ),
                 *lines,
             ]
         )

@@ -83,11 +83,13 @@ _MAKERS: dict[type, Callable[[Any], str]] = {
     Record: _record,
     Mark: lambda m: f"Mark({_key(m.key)} {_version(m.version)} to {m.to}{' owes' if m.owed else ''})",
     Tombstone: lambda t: (
-        f"Tombstone({_key(t.key)} {_version(t.version)}{f' owes {[o.step for o in t.owed]}' if t.owed else ''})"
+        f"Tombstone({_key(t.key)}"
+        f" {_version(t.version)}{f' owes {[o.step for o in t.owed]}' if t.owed else ''})"
     ),
     Put: lambda w: f"Put({w.collection.name} {_record(w.record)} when {_when(w.when)})",
     Delete: lambda w: (
-        f"Delete({w.collection.name} {_key(w.key)} to {_version(w.version)} when {_when(w.when)}{' owes' if w.owed else ''})"
+        f"Delete({w.collection.name} {_key(w.key)} to {_version(w.version)} when"
+        f" {_when(w.when)}{' owes' if w.owed else ''})"
     ),
     Release: lambda w: f"Release({_key(w.key)} at {_version(w.at)} to {w.to})",
     Annotate: _annotate,
@@ -98,7 +100,8 @@ _MAKERS: dict[type, Callable[[Any], str]] = {
     Head: lambda h: f"Head({_key(h.key)} {_version(h.version)} {h.role} {h.tier})",
     Hit: lambda h: f"{h.score:.2f} {summary(h.head)}",
     Query: lambda q: (
-        f"{q.collection.name} in {_where(q.where)} {sorted(q.roles)}{sorted(q.types) if len(q.types) > 1 else ''}"
+        f"{q.collection.name} in {_where(q.where)}"
+        f" {sorted(q.roles)}{sorted(q.types) if len(q.types) > 1 else ''}"
     ),
     Search: lambda q: f"{q.collection.name} in {_where(q.where)} {type(q.by).__name__} {sorted(q.roles)}",
 }

@@ -109,7 +109,10 @@ class Operation:
     """In how many seconds what is written expires, where that is edited."""
 
     def __str__(self) -> str:
-        return f"#{self.number} worker {self.worker}: {self.kind} {self.register} ({self.tenant}, {self.scope}; {self.pick})"
+        return (
+            f"#{self.number} worker {self.worker}: {self.kind} {self.register} ({self.tenant}, {self.scope};"
+            f" {self.pick})"
+        )
 
 
 @dataclass(frozen=True, slots=True)

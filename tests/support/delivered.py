@@ -37,7 +37,8 @@ async def undelivered(engine: Engine) -> list[str]:
             }:
                 if versions.get((store, home.key)) != home.version:
                     wrong.append(
-                        f"{home.key.id} is of version {home.version}, its replica in {store.name} of {versions.get((store, home.key))}"
+                        f"{home.key.id} is of version {home.version}, its replica in {store.name} of"
+                        f" {versions.get((store, home.key))}"
                     )
     wrong += [f"{key} waits" for key in _waiting(engine)]
     if engine.deliveries._size:

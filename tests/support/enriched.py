@@ -49,7 +49,8 @@ async def unenriched(engine: Engine, by_hand: Container[str] = ()) -> list[str]:
             wrong.append(f"{target.key.id} gave way to an entry of another type")
         if target.fields.get("valid_to") != max(target.fields["valid_from"], link.created_at):  # type: ignore[type-var]
             wrong.append(
-                f"{target.texts['content']} is linked to what is to have taken its place, and ended otherwise, or stands"
+                f"{target.texts['content']} is linked to what is to have taken its place, and ended"
+                " otherwise, or stands"
             )
     runs = {origin for one in entries.values() for origin in named_in(one.fields)}
     for one in entries.values():

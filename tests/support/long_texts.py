@@ -64,7 +64,8 @@ async def astray(engine: Engine) -> list[str]:
                 or not _alike(row.vector, vectors[row.key])
             ):
                 wrong.append(
-                    f"{leaf.name} has {row.key.id} of {row.fields['part_of']!r}, part {row.fields['part']!r}, for {part!r}"
+                    f"{leaf.name} has {row.key.id} of {row.fields['part_of']!r}, part {row.fields['part']!r},"
+                    f" for {part!r}"
                 )
     return wrong + [f"{key.id} is missing: {wanted[key][2]!r}" for key in wanted if vectors[key] is not None]
 

@@ -72,7 +72,8 @@ def unsettled(
     named_parts = {chunk for row in messages for chunk in chunks_of(artifacts_of(row))}
     if parts != (said := {chunk for chunk in named_parts if chunk in parts or chunk.upload not in torn}):
         broken.append(
-            f"chunks {sorted(map(str, parts - said))} are no message's, and {sorted(map(str, said - parts))} are missing"
+            f"chunks {sorted(map(str, parts - said))} are no message's, and {sorted(map(str, said - parts))}"
+            " are missing"
         )
     return broken
 

@@ -69,7 +69,10 @@ def missing(server: str) -> str | None:
             try:
                 client.images.get(IMAGES[server].name)
             except docker.errors.ImageNotFound:
-                problem = f"the image '{IMAGES[server].name}' is not here (pull it, or name another in {IMAGES[server].variable})"
+                problem = (
+                    f"the image '{IMAGES[server].name}' is not here (pull it, or name another in"
+                    f" {IMAGES[server].variable})"
+                )
     return problem
 
 
@@ -195,7 +198,8 @@ class Server:
         self.run(
             "sh",
             "-c",
-            f"free=$(df -k --output=avail {place} | tail -1); head -c $(( (free - {kilobytes}) * 1024 )) /dev/zero > {place}/{_BALLAST}",
+            f"free=$(df -k --output=avail {place} | tail -1); head -c $(( (free - {kilobytes}) * 1024 ))"
+            f" /dev/zero > {place}/{_BALLAST}",
         )
 
     def make_room(self) -> None:

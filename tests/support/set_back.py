@@ -140,7 +140,8 @@ async def wrong(engine: Engine) -> list[str]:
         home = homes.get(Key(version.key.tenant, str(version.fields["entry_id"])))
         if home is None or home[1].version <= version.version:
             found.append(
-                f"version {version.version} of {version.fields['entry_id']!s} is kept, which is no past of an entry: {home}"
+                f"version {version.version} of {version.fields['entry_id']!s} is kept, which is no past of an"
+                f" entry: {home}"
             )
     async for link in _records(engine.topology.archive, RELATIONS):
         ends = {Key(link.key.tenant, str(link.fields[end])) for end in ("source_id", "target_id")}

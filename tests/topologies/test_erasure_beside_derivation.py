@@ -369,7 +369,10 @@ async def play(
                 lines = [line for line in said.splitlines() if words in line]
                 return (
                     gone,
-                    f"{derivation.__name__} beside {erasure}, at {stops}, dies {dies}, eraser {eraser_dies}: {name} has {lines[:2]}",
+                    (
+                        f"{derivation.__name__} beside {erasure}, at {stops}, dies {dies}, eraser"
+                        f" {eraser_dies}: {name} has {lines[:2]}"
+                    ),
                 )
     for store in told.ours._engine.topology.leaves:
         await store.vacuum()

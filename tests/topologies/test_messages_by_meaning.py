@@ -50,7 +50,10 @@ CASES = (
 EVERYONES = {("default", "home"), ("edge-only", "home")}
 """Where everyone's run has them."""
 TEA = "Ada prefers tea with milk"
-LONG = f"{'The meeting went on about the budget of next year and who pays for what. ' * 20}Then the server crashed during the night."
+LONG = (
+    f"{'The meeting went on about the budget of next year and who pays for what. ' * 20}Then the server"
+    " crashed during the night."
+)
 
 
 @pytest.fixture(

@@ -34,10 +34,8 @@ class _FunctionCaller:
     def __init__(self, function: Callable[..., Any], model: str | None) -> None:
         self._function = function
         self._threads = ThreadPoolExecutor(AT_ONCE, "memory-advisor")
-        self.model = (
-            model
-            or f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
-        )
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        self.model = model or f"{getattr(function, '__module__', '?')}.{name}"
 
     async def _call(self, *given: Any) -> Any:
         if inspect.iscoroutinefunction(self._function):

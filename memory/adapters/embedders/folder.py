@@ -85,7 +85,8 @@ class FolderEmbedder:
         self._loading = Lock()
         if find_spec("onnxruntime") is None:
             raise ConfigError(
-                "embedder: an encoder in a folder needs 'onnxruntime'; run pip install 'memory-tiers[encoder]'"
+                "embedder: an encoder in a folder needs 'onnxruntime'; run pip install"
+                " 'memory-tiers[encoder]'"
             )
         _files(self._folder)
 
@@ -129,7 +130,8 @@ class _Encoder:
         expected = said.get("embedding_dimension", said.get("word_embedding_dimension", dimensions))
         if expected != dimensions:
             raise ConfigError(
-                f"embedder: {folder / POOLING} says {expected} dimensions, but {model.name} makes {dimensions}; export both from one model"
+                f"embedder: {folder / POOLING} says {expected} dimensions, but {model.name} makes"
+                f" {dimensions}; export both from one model"
             )
         self.fingerprint = Fingerprint(
             f"encoder-{_digest(model, tokenizer, f'{self._pooling} {longest}')}", dimensions
@@ -161,7 +163,8 @@ class _Encoder:
         known = {"input_ids": ids, "attention_mask": mask, "token_type_ids": numpy.zeros_like(ids)}
         if unknown := self._inputs.keys() - known.keys():
             raise ConfigError(
-                f"embedder: the model needs the inputs {', '.join(sorted(unknown))}; supported are {', '.join(known)}; export it without the others"
+                f"embedder: the model needs the inputs {', '.join(sorted(unknown))}; supported are"
+                f" {', '.join(known)}; export it without the others"
             )
         (made,) = self._session.run(
             [self._output], {name: known[name].astype(kind) for name, kind in self._inputs.items()}
@@ -177,7 +180,8 @@ def _files(folder: Path) -> tuple[Path, Path]:
     model = next((file for name in MODELS if (file := folder / name).is_file()), None)
     if model is None:
         raise ConfigError(
-            f"embedder: {folder} has neither {' nor '.join(MODELS)}; export the encoder to ONNX, as sentence-transformers does"
+            f"embedder: {folder} has neither {' nor '.join(MODELS)}; export the encoder to ONNX, as"
+            " sentence-transformers does"
         )
     if not (folder / TOKENIZER).is_file():
         raise ConfigError(f"embedder: {folder} has no {TOKENIZER}; copy it from the model's folder")
@@ -226,12 +230,14 @@ def _pooling(folder: Path, said: Mapping[str, Any]) -> str:
     modes = [modes] if isinstance(modes, str) else modes
     if len(modes) != 1 or modes[0] not in POOLINGS:
         raise ConfigError(
-            f"embedder: {folder / POOLING} asks for the pooling {' and '.join(modes)}; choose one of {', '.join(POOLINGS)}"
+            f"embedder: {folder / POOLING} asks for the pooling {' and '.join(modes)}; choose one of"
+            f" {', '.join(POOLINGS)}"
         )
     kinds = [str(module["type"]).rpartition(".")[2] for module in _json(folder / MODULES) or []]
     if others := [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]:
         raise ConfigError(
-            f"embedder: {folder / MODULES} has unsupported steps: {', '.join(others)}; export the model with its output '{SENTENCE}'"
+            f"embedder: {folder / MODULES} has unsupported steps: {', '.join(others)}; export the model with"
+            f" its output '{SENTENCE}'"
         )
     return str(modes[0])
 

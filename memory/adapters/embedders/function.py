@@ -31,10 +31,8 @@ class FunctionEmbedder:
 
     def __init__(self, function: EmbedFunction, *, model: str | None = None) -> None:
         self._function = function
-        self._model = (
-            model
-            or f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
-        )
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        self._model = model or f"{getattr(function, '__module__', '?')}.{name}"
         self._dimensions: int | None = None
 
     async def fingerprint(self) -> Fingerprint:

@@ -113,8 +113,8 @@ class Commits:
         """Apply what was prepared, and wait until it is durable.
 
         `announce` is called before the first change, after the journal is written. If
-        this raises, nothing has changed. The exception is `IncompleteCommit`: the state is
-        open then, and the journal settles it.
+        this raises, nothing has changed. The exception is `IncompleteCommit`: the state
+        is open then, and the journal settles it.
         """
         journaled = len(staged.steps) > 1 and not staged.in_any_order
         try:

@@ -62,7 +62,8 @@ class FileConfig(StoreOptions):
 def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> FileConfig:
     """Parse `file:///absolute/folder` or `file:relative/folder`.
 
-    Options may be in the query part or separate. See `memory.ports.local_paths` for paths.
+    Options may be in the query part or separate. See `memory.ports.local_paths` for
+    paths.
     """
     if sys.platform == "win32":
         raise wrong(
@@ -75,7 +76,8 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> FileConfig:
     if place is None:
         raise wrong(
             name,
-            "a file store is a folder on this machine: write 'file:///absolute/folder' or 'file:relative/folder'",
+            "a file store is a folder on this machine: write 'file:///absolute/folder' or"
+            " 'file:relative/folder'",
         )
     folder = unquote(place)
     if not folder.strip("/") or "\0" in folder:

@@ -24,8 +24,8 @@ _FAILING = (
 )
 
 _KEPT = (
-    "nothing of this call was kept; earlier acknowledged writes were. Make room on the disk and call again; a deletion also needs a little room "
-    "for its tombstone, before it frees any"
+    "nothing of this call was kept; earlier acknowledged writes were. Make room on the disk and call again; a"
+    " deletion also needs a little room for its tombstone, before it frees any"
 )
 
 
@@ -64,13 +64,15 @@ def translate(store: str, error: BaseException) -> Exception | None:
     if isinstance(error, Symlink):
         return StoreError(
             store,
-            f"'{error.path}' is a symbolic link, which the store does not follow below its folder; replace it by the folder itself",
+            f"'{error.path}' is a symbolic link, which the store does not follow below its folder; replace it"
+            " by the folder itself",
         )
     if isinstance(error, FolderMismatch):
         return StoreError(
             store,
-            f"the folder {error.folder} {error.happened} while it was open. Nothing of this call was kept. Close the memory, put the right folder "
-            "in place, and open it again; stop every process that uses a folder before you delete, restore or replace it",
+            f"the folder {error.folder} {error.happened} while it was open. Nothing of this call was kept."
+            " Close the memory, put the right folder in place, and open it again; stop every process that"
+            " uses a folder before you delete, restore or replace it",
         )
     if not isinstance(error, OSError):
         return None
@@ -84,7 +86,8 @@ def translate(store: str, error: BaseException) -> Exception | None:
     if isinstance(error, IncompleteCommit):
         return StoreUnavailable(
             store,
-            f"the disk failed while the call was being carried out ({said}); it may be kept: read before you write again",
+            f"the disk failed while the call was being carried out ({said}); it may be kept: read before you"
+            " write again",
         )
     if error.errno in _FULL:
         return StoreFull(

@@ -98,7 +98,8 @@ class Library:
 
     def _nothing_to_read(self) -> ConfigError:
         return ConfigError(
-            f"store '{self._store}': {self.disk.root} is opened to read only, and contains no store; open it for writing first"
+            f"store '{self._store}': {self.disk.root} is opened to read only, and contains no store; open it"
+            " for writing first"
         )
 
     def join(self) -> None:
@@ -124,7 +125,8 @@ class Library:
         except (DamagedRecord, NotRegularFile, KeyError, TypeError, ValueError) as exc:
             raise StoreError(
                 self._store,
-                f"'{self.disk.root / _SCHEMA_FILE}' cannot be read ({exc}); check that this is the folder of a file store",
+                f"'{self.disk.root / _SCHEMA_FILE}' cannot be read ({exc}); check that this is the folder of"
+                " a file store",
             ) from exc
 
     def swap_format(self, before: str | None, after: str, deadline: float) -> bool:
@@ -151,12 +153,13 @@ class Library:
         if found > SCHEMA:
             raise StoreError(
                 self._store,
-                f"the folder '{self.disk.root}' was made by a newer release (layout {found}, this one supports {SCHEMA}); upgrade memory-tiers",
+                f"the folder '{self.disk.root}' was made by a newer release (layout {found}, this one"
+                f" supports {SCHEMA}); upgrade memory-tiers",
             )
         raise StoreError(
             self._store,
-            f"the folder '{self.disk.root}' has layout {found}, and this release writes {SCHEMA}: export its records with the version that wrote "
-            "them, and import them into another folder",
+            f"the folder '{self.disk.root}' has layout {found}, and this release writes {SCHEMA}: export its"
+            " records with the version that wrote them, and import them into another folder",
         )
 
     # -- who may write, and what has changed -------------------------------------------
@@ -198,7 +201,8 @@ class Library:
         if steps and self.disk.read_only:
             raise StoreUnavailable(
                 self._store,
-                f"{self.disk.root} is opened to read only, and a process died while it changed several files; open it for writing once",
+                f"{self.disk.root} is opened to read only, and a process died while it changed several files;"
+                " open it for writing once",
             )
         if steps:
             self._listen()  # first, or lines that others logged meanwhile would be skipped

@@ -84,7 +84,8 @@ class Lock:
                 if left <= 0:
                     raise StoreUnavailable(
                         self._store,
-                        f"the lock '{self._path}' was not free in time: {self._holder()} holds it; nothing was written; try again",
+                        f"the lock '{self._path}' was not free in time: {self._holder()} holds it; nothing"
+                        " was written; try again",
                     ) from exc
                 time.sleep(min(delay, left))
                 delay = min(delay * 2, _LONGEST)

@@ -69,7 +69,8 @@ class Partitions:
         if problems:
             raise StoreError(
                 self._store,
-                f"the generation of a partition cannot be read, so nothing is written there; restore one of its files: {'; '.join(problems)}",
+                "the generation of a partition cannot be read, so nothing is written there; restore one of"
+                f" its files: {'; '.join(problems)}",
             )
         return State(partition)
 

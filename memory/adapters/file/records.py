@@ -145,7 +145,10 @@ class Records:
             except NotRegularFile:
                 content = None
             if content is None or BlobReference.of(content) != said:
-                problem = f"'{file_of(name)}', its field '{name}', is {'missing' if content is None else 'not what was written'}"
+                problem = (
+                    f"'{file_of(name)}', its field '{name}', is"
+                    f" {'missing' if content is None else 'not what was written'}"
+                )
                 raise DamagedRecord(
                     problem,
                     {"id": standing.key.id, "version": standing.version, "kind": RowType.RECORD.value},

@@ -89,7 +89,8 @@ class Upkeep:
         self._stage_left_over(table, fresh, staged)
         if staged.steps:
             problems.append(
-                f"'{'/'.join(table.parts)}': {len(staged.steps)} files remain of records that were deleted or moved"
+                f"'{'/'.join(table.parts)}': {len(staged.steps)} files remain of records that were deleted or"
+                " moved"
             )
             if repair:
                 self._commit(staged)

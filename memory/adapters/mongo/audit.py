@@ -53,8 +53,8 @@ async def audit_foreign(table: Table, problems: list[str]) -> None:
     """Report documents of other programs. No query or erasure includes them."""
     if foreign := await table.documents.count_documents({"$nor": [OURS]}):
         problems.append(
-            f"{table.collection.name}: {foreign} documents in '{table.name}' are not of this program and were skipped; "
-            "move them elsewhere, or choose another prefix"
+            f"{table.collection.name}: {foreign} documents in '{table.name}' are not of this program and were"
+            " skipped; move them elsewhere, or choose another prefix"
         )
 
 

@@ -61,9 +61,10 @@ Database = Annotated[str, Field(pattern=_DATABASE, description=_A_DATABASE), Aft
 _A_PREFIX = "made of up to 64 letters, digits and '_', and begins with no digit"
 Prefix = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$", description=_A_PREFIX)]
 _OURS_TO_SET = frozenset(
-    "w j journal fsync wtimeout wtimeoutms readconcernlevel readpreference readpreferencetags maxstalenessseconds "
-    "timeoutms sockettimeoutms connecttimeoutms serverselectiontimeoutms waitqueuetimeoutms maxpoolsize minpoolsize "
-    "uuidrepresentation tz_aware unicode_decode_error_handler".split()
+    "w j journal fsync wtimeout wtimeoutms readconcernlevel readpreference readpreferencetags"
+    " maxstalenessseconds timeoutms sockettimeoutms connecttimeoutms serverselectiontimeoutms"
+    " waitqueuetimeoutms maxpoolsize minpoolsize uuidrepresentation tz_aware"
+    " unicode_decode_error_handler".split()
 )
 """URL options that change what an acknowledgement means, what is read, or when a call
 ends.
@@ -124,7 +125,8 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> MongoConfig:
     if not hosts or any(not host for host in hosts.split(",")) or "/" in credentials:
         raise wrong(
             name,
-            "name the host: mongodb://user:password@host:27017/database; write special characters as %2F for /",
+            "name the host: mongodb://user:password@host:27017/database; write special characters as %2F"
+            " for /",
         )
     pairs = [
         (unquote_plus(key), unquote_plus(value))
@@ -136,7 +138,8 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> MongoConfig:
     if refused := sorted(k for k, _ in theirs if k.lower() in _OURS_TO_SET):
         raise wrong(
             name,
-            f"{', '.join(refused)} cannot be set in the URL: this store writes to a majority and its journal, reads what it wrote, and has a timeout",
+            f"{', '.join(refused)} cannot be set in the URL: this store writes to a majority and its journal,"
+            " reads what it wrote, and has a timeout",
         )
     # The user is stored in the database that the URL names, even if an option names
     # another database for the data.

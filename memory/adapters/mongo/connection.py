@@ -148,7 +148,8 @@ def require_uri(name: str, config: MongoConfig) -> None:
         parse_uri(config.uri, warn=False)
     except (InvalidURI, ConfigurationError, ValueError) as exc:
         raise ConfigError(
-            f"store '{name}': the driver refuses the URL ({_describe_error(exc)}); percent-encode special characters, such as %40 for @"
+            f"store '{name}': the driver refuses the URL ({_describe_error(exc)}); percent-encode special"
+            " characters, such as %40 for @"
         ) from None
 
 
@@ -207,7 +208,8 @@ async def inspect(store: str, client: AsyncMongoClient[Document]) -> Inspection:
         advice.append(f"the storage engine {engine.get('name')} stores nothing on disk: use wiredTiger")
     if not journaled:
         advice.append(
-            "the server has no journal: a crash loses all writes since the last checkpoint: start it with a journal"
+            "the server has no journal: a crash loses all writes since the last checkpoint: start it with a"
+            " journal"
         )
     facts: dict[str, JsonValue] = {
         "topology": topology,

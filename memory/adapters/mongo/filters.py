@@ -89,7 +89,7 @@ def both(first: Document, second: Document) -> Document:
 
 
 class Conditions:
-    """Conditions on a collection's fields, validated by `memory.ports.query_validation`."""
+    """Conditions on fields, validated by `memory.ports.query_validation`."""
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection

@@ -13,10 +13,10 @@ stored in such a gap has a lower generation than its partition, and the next rep
 of the erasure deletes it.
 
 A partition has a document from its first raise until it is empty and forgotten
-(`IdlePartitions`). To forget it, a process marks the document, checks the partition again, and
-deletes the document while the mark is there. A writer that meets the mark removes it,
-and the partition stays. After the deletion, the process checks once more for a put that
-the server validated before the mark and stored after the deletion.
+(`IdlePartitions`). To forget it, a process marks the document, checks the partition
+again, and deletes the document while the mark is there. A writer that meets the mark
+removes it, and the partition stays. After the deletion, the process checks once more
+for a put that the server validated before the mark and stored after the deletion.
 """
 
 from __future__ import annotations

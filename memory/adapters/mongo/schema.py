@@ -160,12 +160,13 @@ async def _require_version(
     FormatNote.parse(store, noted)
     if version is not None and version > SCHEMA:
         raise ConfigError(
-            f"store '{store}': its data has layout {version}, written by a later release; this one supports up to {SCHEMA}: upgrade memory-tiers"
+            f"store '{store}': its data has layout {version}, written by a later release; this one supports"
+            f" up to {SCHEMA}: upgrade memory-tiers"
         )
     if version is not None and version < SCHEMA:
         raise ConfigError(
-            f"store '{store}': its data has layout {version}, and this release writes {SCHEMA}: export its records with the version that wrote "
-            "them, and import them under another prefix"
+            f"store '{store}': its data has layout {version}, and this release writes {SCHEMA}: export its"
+            " records with the version that wrote them, and import them under another prefix"
         )
     return noted
 
@@ -178,7 +179,8 @@ def _require_plain(store: str, found: Mapping[str, Any]) -> None:
     options = found.get("options", {})
     if options.get("collation") or options.get("capped") or found.get("type") != "collection":
         raise ConfigError(
-            f"store '{store}': {found['name']} is a view, capped, or has a collation; drop it, or choose another prefix"
+            f"store '{store}': {found['name']} is a view, capped, or has a collation; drop it, or choose"
+            " another prefix"
         )
 
 

@@ -205,7 +205,8 @@ class MongoStore(BaseStore):
             notes.insert(1, "the server changed since it was opened: it is no longer durable")
         if not found.transactions:
             notes.append(
-                "a single server has no transactions, so atomic batches are refused; start it with --replSet for them"
+                "a single server has no transactions, so atomic batches are refused; start it with --replSet"
+                " for them"
             )
         facts: dict[str, JsonValue] = {"schema": schema, **found.facts, "durable": found.durable}
         return Health(

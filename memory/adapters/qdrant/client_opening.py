@@ -124,7 +124,8 @@ def _check_version(store: str, version: str) -> None:
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < LEAST_SERVER:
         raise ConfigError(
-            f"store '{store}': this server is Qdrant {version}; upgrade it to {'.'.join(map(str, LEAST_SERVER))} or later"
+            f"store '{store}': this server is Qdrant {version}; upgrade it to"
+            f" {'.'.join(map(str, LEAST_SERVER))} or later"
         )
 
 
@@ -181,15 +182,15 @@ async def _exists(ask: RequestSender) -> bool:
 def _check_collection(store: str, config: ServerConfig, params: Mapping[str, Any]) -> None:
     if WORDS not in (params.get("sparse_vectors") or {}):
         raise ConfigError(
-            f"store '{store}': the collection '{config.collection}' was not created by this library (it has no sparse vector"
-            f" '{WORDS}'); name another one with the option collection"
+            f"store '{store}': the collection '{config.collection}' was not created by this library (it has"
+            f" no sparse vector '{WORDS}'); name another one with the option collection"
         )
     for option in ("shard_number", "replication_factor", "write_consistency_factor"):
         given, has = getattr(config, option), params.get(option) or 1
         if given is not None and given != has:
             raise ConfigError(
-                f"store '{store}': {option}={given}, but the collection '{config.collection}' has {has}; leave the option out,"
-                " or change the collection first"
+                f"store '{store}': {option}={given}, but the collection '{config.collection}' has {has};"
+                " leave the option out, or change the collection first"
             )
 
 
@@ -205,15 +206,15 @@ async def _make_shard_key(
         return
     if not custom:
         raise ConfigError(
-            f"store '{store}': shard_key='{key}', but the collection '{config.collection}' distributes its points itself;"
-            " leave the option out, or name another collection"
+            f"store '{store}': shard_key='{key}', but the collection '{config.collection}' distributes its"
+            " points itself; leave the option out, or name another collection"
         )
     keys = await _shard_keys(ask)
     if key is None or (keys and key not in keys):
         has = ", ".join(f"'{name}'" for name in keys) or "none yet"
         raise ConfigError(
-            f"store '{store}': shard_key={key!r}, but the collection '{config.collection}' has the shard keys {has};"
-            " name one of them, or create the key on the server first"
+            f"store '{store}': shard_key={key!r}, but the collection '{config.collection}' has the shard keys"
+            f" {has}; name one of them, or create the key on the server first"
         )
     if not keys:
 
@@ -250,8 +251,8 @@ def _check_strict_mode(store: str, config: ServerConfig, strict: Mapping[str, An
             problems.append(f"{name} is {has} and must be at least {number}")
     if problems:
         raise ConfigError(
-            f"store '{store}': the strict mode of the collection '{config.collection}' refuses requests of this library;"
-            f" change strict_mode_config: {'; '.join(problems)}"
+            f"store '{store}': the strict mode of the collection '{config.collection}' refuses requests of"
+            f" this library; change strict_mode_config: {'; '.join(problems)}"
         )
 
 
@@ -259,8 +260,9 @@ def _has_one_shard(store: str, params: Mapping[str, Any]) -> bool:
     shards = params.get("shard_number") or 1
     if shards > 1:
         log.warning(
-            "store '%s': its collection has %d shards, each of which counts words separately: scores of one search are not"
-            " comparable, and a shard that is down fails reads of every record. Create the collection with shard_number=1",
+            "store '%s': its collection has %d shards, each of which counts words separately: scores of one"
+            " search are not comparable, and a shard that is down fails reads of every record. Create the"
+            " collection with shard_number=1",
             store,
             shards,
         )

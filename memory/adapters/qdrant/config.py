@@ -119,7 +119,8 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> EdgeConfig |
         if folder is None or not folder.strip("/"):
             raise wrong(
                 name,
-                "write 'qdrant+edge:///' and the absolute path of the folder, or 'qdrant+edge:relative/folder'",
+                "write 'qdrant+edge:///' and the absolute path of the folder, or"
+                " 'qdrant+edge:relative/folder'",
             )
         return EdgeConfig.read(name, query, options, path=absolute_path(unquote(folder)))
     place = place.removeprefix("//")
@@ -140,7 +141,8 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> EdgeConfig |
     if replicas is not None and confirmations > replicas:
         raise wrong(
             name,
-            f"write_consistency_factor={confirmations} is more than the number of replicas ({replicas}); lower it",
+            f"write_consistency_factor={confirmations} is more than the number of replicas ({replicas});"
+            " lower it",
         )
     return config
 

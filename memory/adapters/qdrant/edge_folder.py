@@ -83,8 +83,8 @@ class Folder:
         if free < reserve + size:
             raise StoreFull(
                 self._store,
-                f"{free} bytes are free on the disk of {self._path}, and reserve_bytes={self._reserve} must stay free (deletions may use half); "
-                "make room there, or delete and vacuum",
+                f"{free} bytes are free on the disk of {self._path}, and reserve_bytes={self._reserve} must"
+                " stay free (deletions may use half); make room there, or delete and vacuum",
             )
 
     def take(self) -> None:
@@ -121,10 +121,13 @@ class Folder:
         with suppress(OSError, ValueError, KeyError, TypeError):
             note = json.loads(self._owner.read_text())
             mine = note["process"] == os.getpid() and note["machine"] == socket.gethostname()
-            holder = f"{'this process' if mine else 'process'} {note['process']} on {note['machine']} since {note['since']}"
+            holder = (
+                f"{'this process' if mine else 'process'} {note['process']} on {note['machine']} since"
+                f" {note['since']}"
+            )
         return (
-            f"folder {self._path} is open in {holder}, and Qdrant Edge allows one opener at a time; "
-            "stop that one, use another folder, or run a Qdrant server for several processes (qdrant://host:6333)"
+            f"folder {self._path} is open in {holder}, and Qdrant Edge allows one opener at a time; stop that"
+            " one, use another folder, or run a Qdrant server for several processes (qdrant://host:6333)"
         )
 
     def give_back(self) -> None:

@@ -55,7 +55,8 @@ def translate(store: str, error: BaseException, prefix: str = "memory") -> Excep
         return StoreUnavailable(store, f"cannot be reached ({_short(error)})")
     if isinstance(error, driver.RedisClusterException) and "Cluster mode is not enabled" in str(error):
         return ConfigError(
-            f"store '{store}': this server is not part of a cluster; begin the URL with redis:// instead of redis+cluster://"
+            f"store '{store}': this server is not part of a cluster; begin the URL with redis:// instead of"
+            " redis+cluster://"
         )
     if isinstance(error, driver.RedisClusterException) and "cannot be connected" in str(error):
         return StoreUnavailable(store, f"no node of the cluster can be reached ({_short(error)})")
@@ -70,7 +71,10 @@ _COMMAND = re.compile(r"run the '([\w|-]{1,40})' command")
 def _missing_permission(said: str, prefix: str) -> str:
     """Name the missing permission and how to grant it."""
     if command := _COMMAND.search(said):
-        return f"the ACL of this user does not allow the command '{command[1]}'; docs/backends.md lists the commands and keys that it needs"
+        return (
+            f"the ACL of this user does not allow the command '{command[1]}'; docs/backends.md lists the"
+            " commands and keys that it needs"
+        )
     if "key" in said:
         return f"the ACL of this user does not allow the keys of this store: allow the pattern ~{{{prefix}*"
     return (

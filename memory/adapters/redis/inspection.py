@@ -50,19 +50,22 @@ class Inspection:
             return
         if str(server.get("redis_mode")) == "sentinel":
             raise ConfigError(
-                f"store '{self._name}': this is a Sentinel, not a server; begin the URL with redis+sentinel:// and end it with /service"
+                f"store '{self._name}': this is a Sentinel, not a server; begin the URL with"
+                " redis+sentinel:// and end it with /service"
             )
         version = str(server.get("redis_version", ""))
         if tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) < OLDEST:
             raise ConfigError(
-                f"store '{self._name}': needs Redis {OLDEST[0]}.{OLDEST[1]} or later, or Valkey; this server reports {version or 'no version'}"
+                f"store '{self._name}': needs Redis {OLDEST[0]}.{OLDEST[1]} or later, or Valkey; this server"
+                f" reports {version or 'no version'}"
             )
         if (
             self._connections.one_server
             and str((await self._info("cluster")).get("cluster_enabled", "0")) == "1"
         ):
             raise ConfigError(
-                f"store '{self._name}': this server is part of a cluster; begin the URL with redis+cluster:// instead"
+                f"store '{self._name}': this server is part of a cluster; begin the URL with redis+cluster://"
+                " instead"
             )
 
     async def require_schema(self) -> str | None:
@@ -89,8 +92,8 @@ class Inspection:
         found = _text(found)
         if found != str(SCHEMA):
             raise ConfigError(
-                f"store '{self._name}': its data has layout {found[:20]}, but this version of memory-tiers supports {SCHEMA}; "
-                "upgrade memory-tiers, or choose another prefix"
+                f"store '{self._name}': its data has layout {found[:20]}, but this version of memory-tiers"
+                f" supports {SCHEMA}; upgrade memory-tiers, or choose another prefix"
             )
         return note
 

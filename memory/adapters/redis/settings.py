@@ -39,7 +39,10 @@ def safety_of(settings: dict[str, str], *, fails_over: bool) -> Durability:
             False,
             None,
             (
-                "its settings cannot be read (CONFIG is refused), so it is unknown whether acknowledged writes are durable",
+                (
+                    "its settings cannot be read (CONFIG is refused), so it is unknown whether acknowledged"
+                    " writes are durable"
+                ),
             ),
             {},
         )
@@ -50,7 +53,8 @@ def safety_of(settings: dict[str, str], *, fails_over: bool) -> Durability:
     if evicts:
         policy = settings.get("maxmemory-policy", "")
         advice.append(
-            f"maxmemory-policy {policy} drops acknowledged records when memory is short: set maxmemory-policy noeviction"
+            f"maxmemory-policy {policy} drops acknowledged records when memory is short: set maxmemory-policy"
+            " noeviction"
         )
     if not journal:
         advice.append(
@@ -60,7 +64,8 @@ def safety_of(settings: dict[str, str], *, fails_over: bool) -> Durability:
         advice.append("a crash loses up to two seconds of writes: set appendfsync always")
     elif sync != "always":
         advice.append(
-            f"appendfsync {sync} lets the operating system decide when writes reach the disk: set appendfsync always"
+            f"appendfsync {sync} lets the operating system decide when writes reach the disk: set appendfsync"
+            " always"
         )
     if fails_over:
         advice.append(

@@ -136,7 +136,8 @@ class RedisStore(BaseStore):
                 self._config.tls and await what_answers(*self._config.nodes[0]) == "Redis"
             ):  # the server waits for the end of the line, because TLS is no command
                 raise ConfigError(
-                    f"store '{self.name}': the server at {self._config.place} offers no TLS: begin the URL with redis://, or name its TLS port"
+                    f"store '{self.name}': the server at {self._config.place} offers no TLS: begin the URL"
+                    " with redis://, or name its TLS port"
                 ) from error
             raise
 

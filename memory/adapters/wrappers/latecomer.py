@@ -99,7 +99,8 @@ class DeferredOpen(Wrapper):
             if left > 0:
                 raise StoreUnavailable(
                     self.name,
-                    f"could not be opened ({_problem(self._away)}); the next attempt is possible in {left:.0f} s",
+                    f"could not be opened ({_problem(self._away)}); the next attempt is possible in"
+                    f" {left:.0f} s",
                 )
             self._opening = asyncio.current_task()
             try:

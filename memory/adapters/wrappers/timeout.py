@@ -50,4 +50,7 @@ class Timeout(Wrapper):
             return Health(ok=False, detail=str(late))
 
     def _message(self, call: Call) -> str:
-        return f"{call.method} did not end within the {self._seconds:g} s that 'timeout' allows; raise 'timeout', or find out why the store is slow"
+        return (
+            f"{call.method} did not end within the {self._seconds:g} s that 'timeout' allows; raise"
+            " 'timeout', or find out why the store is slow"
+        )

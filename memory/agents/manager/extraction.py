@@ -96,7 +96,8 @@ class ModelExtractor:
         if model is None:
             raise InvalidInput(
                 "model",
-                "no model configured. Pass ModelExtractor(model=…), MemoryManager(model=…), or the agent's model to `record`",
+                "no model configured. Pass ModelExtractor(model=…), MemoryManager(model=…), or the agent's"
+                " model to `record`",
             )
         return read_facts(await invoke(model, prompt_of(messages, self.system)))
 

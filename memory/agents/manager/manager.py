@@ -469,7 +469,8 @@ class MemoryManager(AsyncContext):
         if tool is None:
             raise InvalidInput(
                 "name",
-                f"there is no tool {str(name)[:40]!r}; there are {', '.join(tool.name for tool in self.tools) or 'none'}",
+                f"there is no tool {str(name)[:40]!r}; there are"
+                f" {', '.join(tool.name for tool in self.tools) or 'none'}",
             )
         told = _CAME_OF.set(came_of)
         try:

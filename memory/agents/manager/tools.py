@@ -77,8 +77,14 @@ def distinct(tools: Sequence[Any]) -> list[Any]:
     return list(tools)
 
 
-SEARCH = "Search long-term memory for what is known: facts, preferences, decisions and events of earlier conversations."
-ADD = "Keep something in long-term memory that will be worth knowing in later conversations: one entry for each fact, in words that stand alone."
+SEARCH = (
+    "Search long-term memory for what is known: facts, preferences, decisions and events of earlier"
+    " conversations."
+)
+ADD = (
+    "Keep something in long-term memory that will be worth knowing in later conversations: one entry for each"
+    " fact, in words that stand alone."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +119,10 @@ def tool_description(description: str, stores: Sequence[Any]) -> str:
     lines = [f"- {store.name}: {store.description}" for store in stores if store.description]
     if not lines:
         return description
-    advice = "To target one or more memory stores by name, list them in `stores`; without it all are meant. Stores:"
+    advice = (
+        "To target one or more memory stores by name, list them in `stores`; without it all are meant."
+        " Stores:"
+    )
     return "\n".join([description, advice, *lines])
 
 

@@ -428,7 +428,9 @@ class SessionProvider(TurnMixin):
 
     def _key(self, session_id: str) -> str:
         named = validation.identifier("session_id", session_id)
-        return f"{self.namespace}/{named if self._user is None or named != DEFAULT else f'{DEFAULT}@{self._user}'}"
+        if self._user is not None and named == DEFAULT:
+            named = f"{DEFAULT}@{self._user}"
+        return f"{self.namespace}/{named}"
 
     def _session(self, session_id: str, *, create: bool) -> Session:
         return self._memory.session(

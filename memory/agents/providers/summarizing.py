@@ -20,7 +20,10 @@ from memory.policies.window import blocks
 
 log = logging.getLogger(__name__)
 
-PROMPT = "Summarise this conversation for the assistant that goes on with it. Keep names, numbers, decisions and open questions."
+PROMPT = (
+    "Summarise this conversation for the assistant that goes on with it. Keep names, numbers, decisions and"
+    " open questions."
+)
 HEADING = "[Conversation summary so far]\n"
 CHARACTERS = 4
 """The maximum number of characters of a summary per token of its limit."""
@@ -66,8 +69,8 @@ class SummarizingProvider(SessionProvider):
 
     Args:
         memory: Keeps the sessions.
-        summarise: Takes a `SummaryRequest` and returns text, or an awaitable of it. If it
-            fails, `write` returns a note and the written messages stay.
+        summarise: Takes a `SummaryRequest` and returns text, or an awaitable of it. If
+            it fails, `write` returns a note and the written messages stay.
         namespace: The prefix of its sessions; `"summarizing"` by default.
         user: The owner of its sessions.
         active_tokens: The maximum number of tokens of messages outside the summary.
@@ -173,7 +176,8 @@ class SummarizingProvider(SessionProvider):
                 return []
             if len(sizes) < 2:
                 return [
-                    f"one message with the results of its calls exceeds active_tokens={self._active_tokens} by {over} tokens"
+                    f"one message with the results of its calls exceeds active_tokens={self._active_tokens}"
+                    f" by {over} tokens"
                 ]
             archived = sizes[0]
             for size in sizes[1:-1]:

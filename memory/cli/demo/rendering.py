@@ -36,7 +36,8 @@ def _imported_turns(out: Console, found: Mapping[str, Any]) -> None:
     _heading(out, 1, "Remember")
     again = f", {found['already_there']} already existed" if found["already_there"] else ""
     out.print(
-        f"{found['turns']} turns of the conversation: {found['imported']} imported{again}. {found['known_before']} things were known before."
+        f"{found['turns']} turns of the conversation: {found['imported']} imported{again}."
+        f" {found['known_before']} things were known before."
     )
 
 
@@ -82,7 +83,8 @@ def _answer(out: Console, answer: Mapping[str, Any], shown: int = 2) -> None:
     if answer["found_at"] is None:
         out.print(
             plain(
-                f"✗ the evidence ({', '.join(answer['expected'])}) is not among the first {len(answer['hits'])}",
+                f"✗ the evidence ({', '.join(answer['expected'])}) is not among the first"
+                f" {len(answer['hits'])}",
                 "bold red",
             )
         )
@@ -128,7 +130,8 @@ def _tiers(out: Console, found: Mapping[str, Any]) -> None:
     )
     if len({part["store"] for part in found["tiers"]}) == 1:
         out.print(
-            "One store serves all three tiers here: a replica is the row itself, and a move is one conditional write.",
+            "One store serves all three tiers here: a replica is the row itself, and a move is one"
+            " conditional write.",
             style="dim",
         )
     if found["owed"]:
@@ -138,7 +141,8 @@ def _tiers(out: Console, found: Mapping[str, Any]) -> None:
 def _window(out: Console, found: Mapping[str, Any]) -> None:
     _heading(out, 7, "A small window is compacted, and no message is lost")
     out.print(
-        f"The same {found['said']} turns in a session, for a model with a window of {found['budget']} tokens. A script writes the summaries."
+        f"The same {found['said']} turns in a session, for a model with a window of {found['budget']} tokens."
+        " A script writes the summaries."
     )
     rows = [
         [n, one["archived"], one["tokens_before"], one["tokens_after"]]
@@ -148,7 +152,8 @@ def _window(out: Console, found: Mapping[str, Any]) -> None:
     out.print(table("", columns, rows, right=columns))
     window = found["window"]
     out.print(
-        f"The model would receive {window['messages']} messages now ({window['tokens']} tokens); the history has {found['kept']} of {found['said']}."
+        f"The model would receive {window['messages']} messages now ({window['tokens']} tokens); the history"
+        f" has {found['kept']} of {found['said']}."
     )
     for one in found["recalled"]:
         where = "still in the window" if one["in_window"] else "no longer in the window"
@@ -157,7 +162,8 @@ def _window(out: Console, found: Mapping[str, Any]) -> None:
         if one["found_at"] is None:
             out.print(
                 plain(
-                    f"✗ the evidence ({', '.join(one['expected'])}) is not among the first messages found in the session",
+                    f"✗ the evidence ({', '.join(one['expected'])}) is not among the first messages found in"
+                    " the session",
                     "bold red",
                 )
             )
@@ -190,7 +196,8 @@ def closing(out: Console, document: Mapping[str, Any]) -> None:
     if document["kept_in"]:
         out.print(
             plain(
-                f"Kept in {document['kept_in']}. To explore it: memory --config {document['kept_in']} search 'blue paint' --scope session:andorinha"
+                f"Kept in {document['kept_in']}. To explore it: memory --config {document['kept_in']} search"
+                " 'blue paint' --scope session:andorinha"
             ),
             soft_wrap=True,
         )

@@ -93,7 +93,7 @@ class Demo:
         return [await self.answer(**question) for question in json.loads(asset("questions.json"))]
 
     async def answer(self, question: str, evidence: list[str]) -> dict[str, Any]:
-        """Return the best hits for a question, and the rank of the evidence among them."""
+        """Return the best hits for a question, and the rank of its evidence."""
         found = await self._memory.search(
             question, scope=USER, include_narrower=True, session_id=SESSION.id, limit=TOP, explain=True
         )

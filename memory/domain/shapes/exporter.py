@@ -89,6 +89,7 @@ def export_langchain(messages: Iterable[Message]) -> list[Any]:
         theirs = import_module("langchain_core.messages")
     except ImportError as exc:
         raise ConfigError(
-            "LangChain's message objects need langchain-core: pip install langchain-core, or call export_messages(…, 'langchain')"
+            "LangChain's message objects need langchain-core: pip install langchain-core, or call"
+            " export_messages(…, 'langchain')"
         ) from exc
     return list(theirs.messages_from_dict(export_messages(messages, "langchain")))

@@ -92,7 +92,8 @@ def _url_or_name(value: str) -> str:
         return _url(value)
     if (named := short_scheme(value)) is not None:
         raise ValueError(
-            f"'{named[:40]}:' is not a scheme of an installed store. Installed: {', '.join(sorted(installed_schemes()))}"
+            f"'{named[:40]}:' is not a scheme of an installed store. Installed:"
+            f" {', '.join(sorted(installed_schemes()))}"
         )
     return value
 
@@ -217,7 +218,8 @@ class RouteConfig(BaseModel):
         for name in value:
             if name not in known:
                 raise ValueError(
-                    f"there is no collection {name[:40]!r}{did_you_mean(name, known)} (known: {', '.join(known)})"
+                    f"there is no collection {name[:40]!r}{did_you_mean(name, known)} (known:"
+                    f" {', '.join(known)})"
                 )
         return value
 
@@ -456,7 +458,10 @@ class MemoryConfig(BaseModel):
     @classmethod
     def _lists_of_rules(cls, value: object, info: ValidationInfo) -> object:
         if not isinstance(value, list | tuple):
-            listed = f"should be a list of {'quotas' if info.field_name == 'quotas' else 'rules'} ([[{info.field_name}]] in TOML"
+            listed = (
+                f"should be a list of {'quotas' if info.field_name == 'quotas' else 'rules'}"
+                f" ([[{info.field_name}]] in TOML"
+            )
             raise ValueError(
                 listed + (', JSON in the environment: [{"name": ...}])' if isinstance(value, str) else ")")
             )
@@ -493,7 +498,8 @@ class MemoryConfig(BaseModel):
             if name not in in_use:
                 raise BadSetting(
                     "accept_loss",
-                    f"names no store in use{_quote_name(name)}{did_you_mean(name, in_use)} (in use: {', '.join(in_use)})",
+                    f"names no store in use{_quote_name(name)}{did_you_mean(name, in_use)} (in use:"
+                    f" {', '.join(in_use)})",
                 )
         return self
 
@@ -569,7 +575,8 @@ class MemoryConfig(BaseModel):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as exc:
                 raise ConfigError(
-                    f"cannot create the data folder {folder}: {exc.strerror}; run `memory init` or set tiers to another store"
+                    f"cannot create the data folder {folder}: {exc.strerror}; run `memory init` or set tiers"
+                    " to another store"
                 ) from exc
 
     def leaves(self) -> dict[str, Any]:
@@ -681,7 +688,8 @@ def _to_bad_setting(exc: ValidationError) -> BadSetting:
         where = f"in [{parent}]" if parent else "at the top"
         return BadSetting(
             path,
-            f"there is no setting '{name}' {where}{setting_hint(name, known, parent)} (known: {', '.join(known)})",
+            f"there is no setting '{name}' {where}{setting_hint(name, known, parent)} (known:"
+            f" {', '.join(known)})",
         )
     if first["type"] == "missing":
         return BadSetting(path, "is missing")

@@ -142,13 +142,15 @@ def _url_of(text: str, folder: Path) -> str | None:
         return text
     if is_broken_url(text):
         raise ConfigError(
-            "the config is not a URL: a scheme and '://' must come first, as in sqlite:///memory.db. For a file of such a name, write ./ before it"
+            "the config is not a URL: a scheme and '://' must come first, as in sqlite:///memory.db. For a"
+            " file of such a name, write ./ before it"
         )
     if text.endswith(".toml"):
         return None
     if "?" in text:
         raise ConfigError(
-            "the config is a file name with '?', which cannot be a database; a URL begins with a scheme, as in sqlite:///memory.db"
+            "the config is a file name with '?', which cannot be a database; a URL begins with a scheme, as"
+            " in sqlite:///memory.db"
         )
     if (folder / text).is_dir():
         raise ConfigError(f"{text} is a folder: give the path of the database file in it, or a .toml file")
@@ -163,19 +165,24 @@ def _no_database(text: str) -> str | None:
     if named is not None:
         shown = f"'{named}:'" if len(named) <= 40 else "its beginning"
         return (
-            f"the config is not a URL of an installed store: {shown} is not an installed scheme. "
-            f"Installed: {', '.join(sorted(installed_schemes()))}. For a database file of such a name, write ./ before it"
+            f"the config is not a URL of an installed store: {shown} is not an installed scheme. Installed:"
+            f" {', '.join(sorted(installed_schemes()))}. For a database file of such a name, write ./"
+            " before it"
         )
     if text.lower().endswith(DATABASE_SUFFIXES):
         return None
     if text.lower() in installed_schemes():
-        return f"the config is '{text}', which is only a scheme. Write a whole URL, such as redis://localhost:6379/0 or sqlite:///memory.db"
+        return (
+            f"the config is '{text}', which is only a scheme. Write a whole URL, such as"
+            " redis://localhost:6379/0 or sqlite:///memory.db"
+        )
     shown = f"'{Path(text).name[:60]}'"
     if text.lower().endswith(_OTHER_CONFIGS):
         return f"the config {shown} is not a TOML file. `memory init` writes a memory.toml to start from"
     return (
-        f"the config {shown} is neither a URL nor a .toml file, and the path of a database ends in {', '.join(DATABASE_SUFFIXES)}. "
-        f"If it is a SQLite database, write it as a URL: sqlite:///{Path(text).name[:60]}"
+        f"the config {shown} is neither a URL nor a .toml file, and the path of a database ends in"
+        f" {', '.join(DATABASE_SUFFIXES)}. If it is a SQLite database, write it as a URL:"
+        f" sqlite:///{Path(text).name[:60]}"
     )
 
 

@@ -158,7 +158,7 @@ class Admin:
         reason: str,
         blocked_by: str | None = None,
     ) -> list[BlockedSource]:
-        """Hide all that a source, an agent or a run wrote, and what was derived from it.
+        """Hide everything that a source, an agent or a run wrote, and its derivatives.
 
         Searches, `retrieve`, `get`, and what is recalled into a window or shown to a
         model leave these entries out, on every tier. It takes effect at once in this
@@ -493,7 +493,8 @@ class Admin:
             file: The path of the backup. It must not exist.
 
         Raises:
-            ConfigError: The memory is not one SQLite file; other backends have tools of their own.
+            ConfigError: The memory is not one SQLite file; other backends have tools of
+            their own.
             InvalidInput: `file` exists, or its folder does not.
         """
         return await back_up(self._access.config, file)

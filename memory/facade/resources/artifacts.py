@@ -121,7 +121,8 @@ class Artifacts:
         if artifact_of(found).size > most:
             raise InvalidInput(
                 "limit",
-                f"the artifact has {artifact_of(found).size:,} bytes, more than {most:,}. Raise the limit, or read it with `stream`",
+                f"the artifact has {artifact_of(found).size:,} bytes, more than {most:,}. Raise the limit, or"
+                " read it with `stream`",
             )
         return b"".join([data async for data in self._access.engine.conversations.manifests.stream(found)])
 

@@ -281,7 +281,8 @@ class MemoryCommandContext:
         lines = []
         if written.auto_tag is not None:
             lines.append(
-                f"tags by {written.auto_tag.model}: {', '.join(written.auto_tag.added) or written.auto_tag.note}"
+                f"tags by {written.auto_tag.model}:"
+                f" {', '.join(written.auto_tag.added) or written.auto_tag.note}"
             )
         if written.supersede is not None:
             gone = written.supersede.invalidated

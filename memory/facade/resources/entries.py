@@ -31,7 +31,7 @@ class Entries:
     async def iterate(
         self, scope: Scope | str | None = None, *, include_retired: bool = False
     ) -> AsyncIterator[Entry]:
-        """Iterate over every live entry of the tenant, or of one scope, as an export does.
+        """Iterate over every live entry of the tenant or of one scope, as exports do.
 
         Each entry comes once: tier by tier, oldest first in each. Unlike `browse`, it
         shows entries of blocked sources and asks no recall gate, and it fails when a

@@ -91,7 +91,8 @@ class MessageStream(AsyncContext):
         if size > self._room:
             raise InvalidInput(
                 "text",
-                f"the message would exceed {validation.MAX_MESSAGE_BYTES} bytes. Finish it, and send the rest as another message",
+                f"the message would exceed {validation.MAX_MESSAGE_BYTES} bytes. Finish it, and send the rest"
+                " as another message",
             )
         streamed = self._require_open()
         self._room -= size

@@ -48,9 +48,9 @@ MessageLike = Message | Mapping[str, Any] | object
 class Session:
     """The conversation of one session, and the window of it that a model is sent.
 
-        session = memory.session("s1", user="ada", system="You are a helpful assistant.")
-        await session.append({"role": "user", "content": "hello"})
-        context = await session.context(4_000)
+        session = memory.session("s1", user="ada", system="You are a helpful
+        assistant.") await session.append({"role": "user", "content": "hello"}) context
+        = await session.context(4_000)
 
     Making a `Session` calls no store. The first call creates the session if there is
     none; with `create=False` it raises `NotFound` instead.
@@ -319,7 +319,7 @@ class Session:
         )
 
     async def repair_tool_calls(self) -> list[Message]:
-        """Repair the tool calls of a run that was cut off, so that providers accept them.
+        """Repair the tool calls of an interrupted run, so that providers accept them.
 
         Each call without a result gets one that says so; these messages are returned.
         Results without a call, and second results of a call, leave the window. The
@@ -461,12 +461,14 @@ class Session:
             cursor: The cursor of the page before.
         """
         asked = HistoryQuery(
-            ids=None
-            if ids is None
-            else [
-                validation.identifier("ids", one)
-                for one in validation.sequence("ids", ids, at_most=validation.MAX_LIMIT)
-            ],
+            ids=(
+                None
+                if ids is None
+                else [
+                    validation.identifier("ids", one)
+                    for one in validation.sequence("ids", ids, at_most=validation.MAX_LIMIT)
+                ]
+            ),
             first=_number("first", first),
             last=_number("last", last),
             roles=[
@@ -583,7 +585,8 @@ class Session:
         if not isinstance(policy, TokenThreshold | MessageThreshold | TurnThreshold | CompactionSettings):
             raise InvalidInput(
                 "policy",
-                f"must be a TokenThreshold, MessageThreshold, TurnThreshold or CompactionSettings, not {type(policy).__name__}",
+                "must be a TokenThreshold, MessageThreshold, TurnThreshold or CompactionSettings, not"
+                f" {type(policy).__name__}",
             )
         return await (await self._conversation()).compact_if_needed(
             policy, function("summarise", summarise), tools=_schemas(tools)

@@ -1,4 +1,4 @@
-"""`memory.short_ids`: short ids by which people and commands name entries and artifacts."""
+"""`memory.short_ids`: short ids of entries and artifacts, for people and commands."""
 
 from __future__ import annotations
 

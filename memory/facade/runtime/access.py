@@ -282,7 +282,8 @@ class Access:
             if asked is not None and flag(of, asked) and replaces:
                 raise InvalidInput(
                     of,
-                    "does not go with if_exists='replace'. Enrichment is for new entries; leave one of the two out",
+                    "does not go with if_exists='replace'. Enrichment is for new entries; leave one of the"
+                    " two out",
                 )
             if (
                 (getattr(self.config.enrichment, of) if asked is None else asked)
@@ -310,7 +311,8 @@ class Access:
                 problem = f"there is no session {session_id[:64]}: nothing was written"
                 raise InvalidInput(
                     "conversation_id",
-                    f"{problem}. For a message from outside of this memory, pass number_in_conversation= or speaker= too",
+                    f"{problem}. For a message from outside of this memory, pass number_in_conversation= or"
+                    " speaker= too",
                 )
         await self.refuse_unknown_artifacts([draft.artifact_id for draft in drafts])
 
@@ -369,7 +371,8 @@ class Access:
         if flag("include_retired", include_retired) and (as_of is not None or known_at is not None):
             raise InvalidInput(
                 "include_retired",
-                "cannot be combined with as_of or known_at, which select the entries that were valid then; leave one out",
+                "cannot be combined with as_of or known_at, which select the entries that were valid then;"
+                " leave one out",
             )
         scopes = [] if anywhere else scopes_of(scope)
         session = None if session_id is None else Scope.session(session_id)
@@ -395,9 +398,9 @@ class Access:
             before=moment(f"{within}before", before),
             along=along,
             updated_before=moment("updated_before", updated_before),
-            conversation=None
-            if conversation is None
-            else validation.identifier("conversation", conversation),
+            conversation=(
+                None if conversation is None else validation.identifier("conversation", conversation)
+            ),
             include_retired=include_retired,
         )
         return (
@@ -463,7 +466,8 @@ class Access:
             if asked.min_relevance is not None:
                 raise InvalidInput(
                     "min_relevance",
-                    "cannot be combined with a blank query, which lists entries by time. Pass a query, or omit min_relevance=",
+                    "cannot be combined with a blank query, which lists entries by time. Pass a query, or"
+                    " omit min_relevance=",
                 )
             tags = tuple(dict.fromkeys(asked.tags + preferred.tags))
             asked = replace(

@@ -130,7 +130,8 @@ def build_store(store: ServingStore) -> Store:
     adapter = adapter_for(scheme, store.name)
     if adapter.planned:
         raise ConfigError(
-            f"store '{store.name}': the adapter for '{scheme}' is planned, and not implemented yet; put the tier on another store"
+            f"store '{store.name}': the adapter for '{scheme}' is planned, and not implemented yet; put the"
+            " tier on another store"
         )
     try:
         return adapter.build(store.name, store.url, store.options)
@@ -139,7 +140,10 @@ def build_store(store: ServingStore) -> Store:
     except ConfigError:
         if "@" not in store.url.partition("?")[2]:
             raise
-        told = "cannot be parsed, because an '@' follows a '?'. In a password write '?' as %3F, '@' as %40, '/' as %2F and '#' as %23"
+        told = (
+            "cannot be parsed, because an '@' follows a '?'. In a password write '?' as %3F, '@' as %40, '/'"
+            " as %2F and '#' as %23"
+        )
         raise ConfigError(
             f"store '{store.name}': its URL {told}"
         ) from None  # the adapter's error would repeat parts of a password that it took for options
@@ -179,7 +183,8 @@ def _telemetry() -> ModuleType:
         from memory.adapters.wrappers import telemetry
     except ImportError as error:
         raise ConfigError(
-            f"telemetry: needs '{error.name}'; pip install 'memory-tiers[telemetry]', or set telemetry = false"
+            f"telemetry: needs '{error.name}'; pip install 'memory-tiers[telemetry]', or set telemetry ="
+            " false"
         ) from error
     return telemetry
 
@@ -203,7 +208,8 @@ def as_embedder(given: Embedder | Callable[..., Any]) -> Embedder:
         return given
     if not callable(given):
         raise ConfigError(
-            f"embedder: must be an Embedder, a function from texts to vectors, or a name, not {type(given).__name__}"
+            "embedder: must be an Embedder, a function from texts to vectors, or a name, not"
+            f" {type(given).__name__}"
         )
     from memory.adapters.embedders.function import FunctionEmbedder
 
@@ -229,7 +235,8 @@ def as_reranker(given: Advisor | Reranker | Callable[..., Any]) -> Advisor | Rer
         return given
     if not callable(given):
         raise ConfigError(
-            f"reranker: must be a Reranker, an Advisor, or a function from a question and texts to scores, not {type(given).__name__}"
+            "reranker: must be a Reranker, an Advisor, or a function from a question and texts to scores,"
+            f" not {type(given).__name__}"
         )
     from memory.adapters.advisors.function import FunctionReranker
 
@@ -270,7 +277,8 @@ def as_counter(given: TokenCounter | Callable[[str], int]) -> TokenCounter:
         return given
     if not callable(given):
         raise ConfigError(
-            f"token_counter: must be a TokenCounter, a function from a text to its tokens, or a name, not {type(given).__name__}"
+            "token_counter: must be a TokenCounter, a function from a text to its tokens, or a name, not"
+            f" {type(given).__name__}"
         )
     return FunctionCounter(given)
 
@@ -333,7 +341,8 @@ def _point_of(scheme: str, store: str) -> metadata.EntryPoint:
         or "none: is memory-tiers installed?"
     )
     raise ConfigError(
-        f"Unsupported memory store type: {scheme}, asked for by store '{store}'; there are adapters for: {known}"
+        f"Unsupported memory store type: {scheme}, asked for by store '{store}'; there are adapters for:"
+        f" {known}"
     )
 
 

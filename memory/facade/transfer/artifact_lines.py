@@ -189,7 +189,10 @@ class Sequences:
         elif isinstance(item, ChunkLine) and item.artifact_id not in self._passed_over:
             yield (
                 item.line,
-                f"belongs to artifact {item.artifact_id}, but the line of that artifact or the previous chunk is not above it",
+                (
+                    f"belongs to artifact {item.artifact_id}, but the line of that artifact or the previous"
+                    " chunk is not above it"
+                ),
             )
 
     def _goes_on(self, at: ArtifactLine, chunk: ChunkLine) -> Iterator[tuple[int, str]]:
@@ -200,7 +203,8 @@ class Sequences:
         elif chunk.number != self._number:
             yield self._reject(
                 at,
-                f"is incomplete: line {chunk.line} has chunk {chunk.number}, but chunk {self._number} must come next",
+                f"is incomplete: line {chunk.line} has chunk {chunk.number}, but chunk {self._number} must"
+                " come next",
             )
         else:
             self._hash.update(chunk.data)

@@ -75,6 +75,7 @@ def _single_file(config: MemoryConfig) -> tuple[str, Path, _Tools]:
     if len(stores) > 1 or path is None:
         kinds = ", ".join(f"'{store.name}' ({scheme_of(store.url)})" for store in stores)
         raise ConfigError(
-            f"backup and restore copy a memory in one SQLite file, and this one uses {kinds}. docs/backends.md, 'Backups', names the tool for each"
+            f"backup and restore copy a memory in one SQLite file, and this one uses {kinds}."
+            " docs/backends.md, 'Backups', names the tool for each"
         )
     return stores[0].name, path, cast("_Tools", import_module(tools))

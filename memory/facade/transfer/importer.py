@@ -226,7 +226,10 @@ class Import:
 
     def _written_so_far(self) -> str:
         """Describe how much is imported, for an import that stops in the middle."""
-        return f"{self._done + self._within} of {self._total} lines of '{self._name}' are imported; the rest begins at line {self._line}"
+        return (
+            f"{self._done + self._within} of {self._total} lines of '{self._name}' are imported; the rest"
+            f" begins at line {self._line}"
+        )
 
     async def _write(self, stream: IO[bytes], start: int) -> None:
         if self._last_early:
@@ -357,7 +360,10 @@ class Import:
             raise self._conflict(*bad[0], f"{others}; nothing was imported")
 
     def _conflict(self, line: int, conflict: Conflict, imported: str) -> Conflict:
-        advice = "it was stored earlier with another text. Give it another id, import into another --session, or skip bad lines"
+        advice = (
+            "it was stored earlier with another text. Give it another id, import into another --session, or"
+            " skip bad lines"
+        )
         return Conflict(f"{self._name} line {line}: {conflict}{imported}; {advice}", conflict.existing_id)
 
     async def _check_owners(self) -> None:
@@ -410,7 +416,10 @@ class Import:
         return (
             None
             if lacking is None
-            else f"{'links entry' if isinstance(item, RelationLine) else 'belongs to'} {lacking}, which is not in this file"
+            else (
+                f"{'links entry' if isinstance(item, RelationLine) else 'belongs to'} {lacking}, which is not"
+                " in this file"
+            )
         )
 
     async def _batches(
@@ -540,7 +549,8 @@ class Import:
         if here is None:
             self._report.unlinked_lines.append(item.line)
             self._say(
-                f"{self._name} line {item.line}: artifact_id: artifact {old} was not imported or was deleted, so this entry has no artifact"
+                f"{self._name} line {item.line}: artifact_id: artifact {old} was not imported or was deleted,"
+                " so this entry has no artifact"
             )
         return item.pointing_to(here)
 

@@ -188,7 +188,7 @@ class VersionLine:
 
 @dataclass(frozen=True, slots=True)
 class RelationLine:
-    """A validated relation. It refers to old ids until `IdMapping.link` replaces them."""
+    """A validated relation. It has old ids until `IdMapping.link` replaces them."""
 
     line: int
     source_id: str
@@ -203,8 +203,8 @@ class RelationLine:
 class RecordLine:
     """A validated record of another kind.
 
-    Its ids are old ones until `IdMapping.row` replaces them. A version of 0 means that the
-    line has none.
+    Its ids are old ones until `IdMapping.row` replaces them. A version of 0 means that
+    the line has none.
     """
 
     line: int
@@ -313,7 +313,8 @@ def read(
                 yield BadLine(
                     name,
                     line,
-                    f"id: {found.get('id')!r} is already used on line {first_line} for other content. Change one of the ids",
+                    f"id: {found.get('id')!r} is already used on line {first_line} for other content. Change"
+                    " one of the ids",
                 )
                 continue
             item = replace(item, again=first_line != line)
@@ -408,7 +409,8 @@ def _unless_foreign(
             item.line,
             collection,
             item_id,
-            "id: belongs to another tenant or scope. Import without same_ids (--same-ids) to assign a new one",
+            "id: belongs to another tenant or scope. Import without same_ids (--same-ids) to assign a"
+            " new one",
         )
     return item
 
@@ -681,7 +683,10 @@ def _skip_space(text: str, at: int) -> int:
 
 
 def _not_an_object(found: object) -> str:
-    return f"holds {type(found).__name__} where an object such as {{'role': 'user', 'content': '...'}} is expected"
+    return (
+        f"holds {type(found).__name__} where an object such as {{'role': 'user', 'content': '...'}} is"
+        " expected"
+    )
 
 
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
@@ -707,7 +712,8 @@ def _message_draft(found: Mapping[str, Any], place: tuple[str, int], scope: Scop
     if scope is None:
         raise InvalidInput(
             "scope",
-            "a message needs a session or another scope. Pass scope= (on the command line --session or --scope)",
+            "a message needs a session or another scope. Pass scope= (on the command line --session or"
+            " --scope)",
         )
     fields = dict(found)
     if native.is_dump(fields):
@@ -843,9 +849,11 @@ def _as_it_was(found: Mapping[str, Any], draft: ImportedDraft) -> ImportedEntry:
         updated_at=validation.time("updated_at", found["updated_at"]),
         tier=_tier_of(found, draft.scope) if replaced_by is None else "mid",
         previous=previous,
-        digest=None
-        if noted.get("request_digest") is None
-        else validation.identifier("noted", noted["request_digest"]),
+        digest=(
+            None
+            if noted.get("request_digest") is None
+            else validation.identifier("noted", noted["request_digest"])
+        ),
         noted={name: value for name, value in body.items() if name != SOURCES},
         replaced_by=replaced_by,
     )

@@ -141,7 +141,8 @@ class Redaction:
         if await self._outbox.finish(pending):
             raise StoreUnavailable(
                 log.store.name,
-                "has erased the message, but not yet all of its copies and derived data. A sweep will erase the rest",
+                "has erased the message, but not yet all of its copies and derived data. A sweep will erase"
+                " the rest",
             )
         return True
 

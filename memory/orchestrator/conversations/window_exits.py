@@ -174,7 +174,8 @@ class WindowExitHandler:
                 told.owing.append(replace(heard.event, owed=left))
             if any(owed.step == LEAVE for owed in left):
                 told.waiting.append(
-                    f"session {record.fields['session_id']!s}: messages that left its window are not handled yet: {self._why(owner.key)}"
+                    f"session {record.fields['session_id']!s}: messages that left its window are not handled"
+                    f" yet: {self._why(owner.key)}"
                 )
         return told
 

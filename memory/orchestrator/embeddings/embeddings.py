@@ -185,8 +185,14 @@ class Embeddings:
         if self.own is None or self._noted is None:
             return None
         if self._noted.to is None:
-            return f"the stores now hold vectors of {self._noted.model}; texts without a vector of {self._mine} were found by words alone"
-        return f"a reindex to {self._noted.to} is under way; texts without a vector of {self._mine} were found by words alone"
+            return (
+                f"the stores now hold vectors of {self._noted.model}; texts without a vector of {self._mine}"
+                " were found by words alone"
+            )
+        return (
+            f"a reindex to {self._noted.to} is under way; texts without a vector of {self._mine} were found"
+            " by words alone"
+        )
 
     @property
     def reindexed_at(self) -> datetime | None:

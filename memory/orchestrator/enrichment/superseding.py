@@ -215,7 +215,8 @@ class SupersedeWriter:
                 return None
             if write.tried:
                 raise Conflict(
-                    f"entry {entry_id}, which was to be superseded, was retired meanwhile: nothing was written",
+                    f"entry {entry_id}, which was to be superseded, was retired meanwhile: nothing was"
+                    " written",
                     entry_id,
                 )
             raise InvalidInput("supersedes", f"there is no active entry {entry_id[:64]}: nothing was written")
@@ -226,7 +227,8 @@ class SupersedeWriter:
         if never:
             raise InvalidInput(
                 "created_at",
-                f"must be later than the valid_from of entry {entry_id}. Otherwise that entry was valid at no moment",
+                f"must be later than the valid_from of entry {entry_id}. Otherwise that entry was valid at no"
+                " moment",
             )
         return home
 

@@ -119,8 +119,9 @@ class Derivation:
                 _check_overrides(there, asked)
                 if delete_original and there.body.get(COPIED_VERSION) != source.version:
                     raise Conflict(
-                        f"entry {entry_id} was edited after it was promoted, and its copy lacks the edit, so it was not deleted. "
-                        "Update the copy with the text to keep, then delete the original",
+                        f"entry {entry_id} was edited after it was promoted, and its copy lacks the edit, so"
+                        " it was not deleted. Update the copy with the text to keep, then delete the"
+                        " original",
                         there.key.id,
                     )
 
@@ -198,9 +199,9 @@ class Derivation:
             sequence=self._placement.next_sequence(),
             promoted_from_id=source.key.id,
             compacted_from_ids=origin.compacted_from_ids,
-            contributors=None
-            if origin.contributors is None
-            else [c.model_dump() for c in origin.contributors],
+            contributors=(
+                None if origin.contributors is None else [c.model_dump() for c in origin.contributors]
+            ),
         )
         return replace(
             record,
@@ -488,8 +489,8 @@ def _united_tags(origins: Sequence[Entry], source_ids: Sequence[str]) -> list[st
     if len(union) > validation.MAX_TAGS:
         raise CompactionError(
             source_ids,
-            f"the sources have {len(union)} different tags, and an entry takes at most {validation.MAX_TAGS}: give tags=[…] for the result. "
-            "The callback was not called",
+            f"the sources have {len(union)} different tags, and an entry takes at most {validation.MAX_TAGS}:"
+            " give tags=[…] for the result. The callback was not called",
         )
     return union
 
@@ -515,8 +516,8 @@ def _merged_metadata(
             return dict(given)
         raise CompactionError(
             source_ids,
-            f"the merged metadata of the sources is beyond the limits of an entry ({error.problem}): give metadata={{…}} for the result. "
-            "The callback was not called",
+            f"the merged metadata of the sources is beyond the limits of an entry ({error.problem}): give"
+            " metadata={…} for the result. The callback was not called",
         ) from error
 
 

@@ -180,7 +180,8 @@ class Graphs:
         outgoing = sum(relation.source_id == entry_id for relation in own)
         labels = tuple(sorted({relation.label for relation in own}))
         notices = [
-            f"more than {LINKS_A_SIDE} entries are linked; only links of the first {LINKS_A_SIDE} were followed"
+            f"more than {LINKS_A_SIDE} entries are linked; only links of the first {LINKS_A_SIDE} were"
+            " followed"
         ] * (near > LINKS_A_SIDE)
         notices += [*walk.notices, *budget.notices()]
         return Density(outgoing, len(own) - outgoing, labels, near, far, verdict, tuple(notices))
@@ -415,7 +416,8 @@ class _Walk:
         if len(counting) > LINKS_A_SIDE:
             way = "from" if side == "source_id" else "to"
             self.notices.append(
-                f"more than {LINKS_A_SIDE} links lead {way} entry {entry_id}; only the newest {LINKS_A_SIDE} count"
+                f"more than {LINKS_A_SIDE} links lead {way} entry {entry_id}; only the newest {LINKS_A_SIDE}"
+                " count"
             )
         for row in counting[:LINKS_A_SIDE]:
             other = _behind(row, side)

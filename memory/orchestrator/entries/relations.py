@@ -192,7 +192,8 @@ class Relations:
                 ):
                     raise StoreUnavailable(
                         archive.name,
-                        "the deletion of this link is not complete. The link can be made again after that; try again",
+                        "the deletion of this link is not complete. The link can be made again after that;"
+                        " try again",
                     )
         raise InvalidInput("relation", "both entries must exist, be active and belong to this tenant")
 

@@ -347,7 +347,10 @@ def _conflict(one: PendingEntry, stands: Record) -> Conflict | None:
 
 
 def _was_deleted(named: str, when: datetime) -> str:
-    return f"the entry under {named} was deleted at {when.isoformat(timespec='seconds')}; write with revive=True to begin a new life under the key"
+    return (
+        f"the entry under {named} was deleted at {when.isoformat(timespec='seconds')}; write with revive=True"
+        " to begin a new life under the key"
+    )
 
 
 def is_own(record: Record, stands: Stored | None, version: int | None) -> bool:

@@ -82,7 +82,8 @@ class LegalHoldRecords:
                 raise CorruptRecord(
                     archive.name,
                     key.id,
-                    "a legal hold whose target cannot be read; nothing is deleted until the record is repaired",
+                    "a legal hold whose target cannot be read; nothing is deleted until the record is"
+                    " repaired",
                 )
             found += [row for row in page.records if isinstance(row, Record)]
         return found

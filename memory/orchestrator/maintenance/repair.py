@@ -149,7 +149,8 @@ class StoreRepair:
         """Return sentences on losses that no store can name."""
         since = f"since {moment(one.to):%Y-%m-%d %H:%M}" if one.to else "since its start"
         said = [
-            f"writes to store '{one.store}' alone {since} and until its restore are lost, and records deleted only there are back"
+            f"writes to store '{one.store}' alone {since} and until its restore are lost, and records deleted"
+            " only there are back"
         ]
         archive = {leaf.name for leaf in leaves_of(self._topology.archive)}
         if one.store in archive:
@@ -157,7 +158,8 @@ class StoreRepair:
             said.append(f"{kinds} are only in store '{one.store}': they are as they were then")
         if one.to and self._placement.now() - moment(one.to) > self._placement.settings.tombstone_life:
             said.append(
-                f"store '{one.store}' was restored to a state older than tombstones are kept: earlier deletions may be undone"
+                f"store '{one.store}' was restored to a state older than tombstones are kept: earlier"
+                " deletions may be undone"
             )
         return said
 
@@ -184,7 +186,8 @@ class StoreRepair:
             await self._erasure.holds.refuse_partition(partition)
         except LegalHoldActive as error:
             work.found.left.append(
-                f"scope '{partition.scope}' of tenant '{partition.tenant}' was erased, and its data that came back stays: {error}"
+                f"scope '{partition.scope}' of tenant '{partition.tenant}' was erased, and its data that came"
+                f" back stays: {error}"
             )
         else:
             await self._generations.level(partition)
@@ -438,7 +441,8 @@ class StoreRepair:
                 _versions(kind), row.key, at=row.version, held="left"
             ):
                 work.found.left.append(
-                    f"an earlier version of entry {key.id} of tenant '{key.tenant}' is under legal hold, or was deleted meanwhile"
+                    f"an earlier version of entry {key.id} of tenant '{key.tenant}' is under legal hold, or"
+                    " was deleted meanwhile"
                 )
             return
         newest = max(
@@ -556,7 +560,8 @@ class StoreRepair:
                         await self._balances.recount(tenant, differs.version)
                     except TooMuchContention as error:
                         work.found.left.append(
-                            f"the usage record of tenant '{tenant}' is being changed by others: {error}; try again"
+                            f"the usage record of tenant '{tenant}' is being changed by others: {error}; try"
+                            " again"
                         )
 
 

@@ -483,7 +483,10 @@ class Maintenance:
             await self._placement.write_one("move.arrive", store, clear)
         elif isinstance(source, Corrupt):
             report.stays += (
-                f"the move of {copy.key.id} to '{copy.tier}' cannot go on: its record in an earlier tier is corrupt",
+                (
+                    f"the move of {copy.key.id} to '{copy.tier}' cannot go on: its record in an earlier tier"
+                    " is corrupt"
+                ),
             )
         elif isinstance(source, Tombstone) or (source is None and not self._rollback_detector.known):
             report.removed_copies += await self._tier_mover.drop_arriving(

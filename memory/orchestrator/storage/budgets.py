@@ -33,8 +33,8 @@ class Allowance:
     def over(self, hold: LeaseCheck) -> LeaseCheck:
         """Wrap `hold` for a round that begins now.
 
-        The result raises `BudgetExhausted` once the round's time is over, and lets `rate`
-        records a second pass.
+        The result raises `BudgetExhausted` once the round's time is over, and lets
+        `rate` records a second pass.
         """
         loop = asyncio.get_running_loop()
         ends = None if self.budget is None else loop.time() + self.budget.total_seconds()

@@ -91,12 +91,12 @@ def entry_of(record: Record) -> Entry:
             "valid_from": fields["valid_from"],
             "valid_to": fields.get("valid_to"),
             "promoted_from_id": fields.get("promoted_from_id"),
-            "compacted_from_ids": None
-            if body.get("compacted_from_ids") is None
-            else list(body["compacted_from_ids"]),
-            "contributors": None
-            if contributors is None
-            else [Contributor(**copy_json(c)) for c in contributors],
+            "compacted_from_ids": (
+                None if body.get("compacted_from_ids") is None else list(body["compacted_from_ids"])
+            ),
+            "contributors": (
+                None if contributors is None else [Contributor(**copy_json(c)) for c in contributors]
+            ),
             "artifact_id": fields.get("artifact_id"),
             "conversation_id": fields.get("conversation_id"),
             "number_in_conversation": fields.get("number_in_conversation"),

@@ -246,7 +246,8 @@ class Generations:
             told and was < to and restamped + erased
         ):  # a store without records may only have forgotten the scope
             log.warning(
-                "store '%s' was behind in one scope (generation %d of %d), as after a restore. It is up to date now",
+                "store '%s' was behind in one scope (generation %d of %d), as after a restore. It is up to"
+                " date now",
                 store.name,
                 was,
                 to,

@@ -86,7 +86,8 @@ class IdReuse:
                 undone = ", ".join(owed.step for owed in left)
                 raise StoreUnavailable(
                     store.name,
-                    f"the deletion of entry {key.id} is not complete ({undone}). Its id is free after that; try again",
+                    f"the deletion of entry {key.id} is not complete ({undone}). Its id is free after that;"
+                    " try again",
                 )
         await self._outbox.erase_children(
             ENTRIES, key

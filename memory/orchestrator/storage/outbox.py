@@ -695,5 +695,6 @@ def no_room(owner: Standing, archive: Store) -> StoreUnavailable | None:
     earlier = f"{len(carried) - 1} earlier version{'s' if len(carried) > 2 else ''}"
     return StoreUnavailable(
         archive.name,
-        f"has not stored {earlier} of this entry yet, and the entry can carry no more. Edit it again once the store works",
+        f"has not stored {earlier} of this entry yet, and the entry can carry no more. Edit it again once the"
+        " store works",
     )

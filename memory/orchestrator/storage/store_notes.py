@@ -204,11 +204,14 @@ class StoreNotes:
     def _omission_message(
         self, other: Mapping[str, Any], beside: str, notes: Mapping[Store, Record | None]
     ) -> str:
-        served = f"store '{other['name']}' served {_tiers_text(other['tiers'])} beside store '{beside}' and holds data"
+        served = (
+            f"store '{other['name']}' served {_tiers_text(other['tiers'])} beside store '{beside}' and holds"
+            " data"
+        )
         if other["name"] in {store.name for store in self._stores}:
             return (
-                f"{served}, and another store now has its name and place. Restore the earlier store; or run `memory doctor --repair`, "
-                "which restores what the other stores hold"
+                f"{served}, and another store now has its name and place. Restore the earlier store; or run"
+                " `memory doctor --repair`, which restores what the other stores hold"
             )
         instead = [
             store.name
@@ -217,8 +220,9 @@ class StoreNotes:
         ]
         replaced = f"; store '{instead[0]}', which serves it now, is new" if instead else ""
         return (
-            f"{served}, and this configuration omits it, so its data is not found{replaced}. Put it back into the configuration; or, if its data "
-            f"was moved or is not needed, run `memory doctor --forget-store {other['name']}`"
+            f"{served}, and this configuration omits it, so its data is not found{replaced}. Put it back into"
+            " the configuration; or, if its data was moved or is not needed, run `memory doctor"
+            f" --forget-store {other['name']}`"
         )
 
     async def _misplaced_tiers(self, store: Store, note: Record | None) -> dict[str, str]:
@@ -239,9 +243,10 @@ class StoreNotes:
             )
             if page.records:
                 found[tier] = (
-                    f"store '{store.name}' holds entries of tier '{tier}', which store '{self._placement.topology.home(tier).name}' serves now, so "
-                    "they may not be found. Give the tier back to it; or move them: `memory export` with the configuration from before, then "
-                    "`memory import --same-ids` with this one into new stores"
+                    f"store '{store.name}' holds entries of tier '{tier}', which store"
+                    f" '{self._placement.topology.home(tier).name}' serves now, so they may not be found."
+                    " Give the tier back to it; or move them: `memory export` with the configuration from"
+                    " before, then `memory import --same-ids` with this one into new stores"
                 )
         return found
 

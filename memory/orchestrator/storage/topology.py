@@ -148,14 +148,15 @@ class Topology:
             leaf.name for leaf in self.leaves if sum(leaf in leaves_of(store) for store in self.stores) > 1
         ]
         problems += [
-            f"store '{name}' is part of one tier's stores and also serves another tier: split both tiers alike"
+            f"store '{name}' is part of one tier's stores and also serves another tier: split both tiers"
+            " alike"
             for name in shared
         ]
         losing = {leaf.name for leaf in self.leaves if not leaf.capabilities.durable}
         if problems and any("durable" in problem for problem in problems):
             problems.append(
-                f"make {', '.join(sorted(losing))} durable, as `memory doctor` and the log say, or accept that a crash may lose "
-                f"acknowledged writes: accept_loss = {sorted(losing)}"
+                f"make {', '.join(sorted(losing))} durable, as `memory doctor` and the log say, or accept"
+                f" that a crash may lose acknowledged writes: accept_loss = {sorted(losing)}"
             )
         if problems:
             raise ConfigError("; ".join(problems))

@@ -76,7 +76,8 @@ class DryRunDueWork:
         for row in rows:
             if row.why is DueReason.ARRIVING:
                 planning.waits(
-                    f"{row.key.id} is on its way to '{row.tier}', where a sweep completes the move first; what rules do there is not predicted"
+                    f"{row.key.id} is on its way to '{row.tier}', where a sweep completes the move first;"
+                    " what rules do there is not predicted"
                 )
         for collection in dict.fromkeys(row.collection for row in rows if row.why is DueReason.EXPIRED):
             expired = [row for row in rows if row.why is DueReason.EXPIRED and row.collection is collection]
@@ -104,7 +105,8 @@ class DryRunDueWork:
                         )
                     elif owed.step in self._not_foreseen:
                         planning.waits(
-                            f"'{owed.step}' of {owner.key.id} is pending and runs first; the plan does not predict its effects"
+                            f"'{owed.step}' of {owner.key.id} is pending and runs first; the plan does not"
+                            " predict its effects"
                         )
             await self._plan_ends(
                 [(owner, owed) for owner in owners for owed in owner.owed if owed.step == END], planning
@@ -117,7 +119,8 @@ class DryRunDueWork:
             if fresh is None:
                 if self._window_exit.is_to_ask(owner):
                     planning.waits(
-                        f"on_window_exit is called for messages of session '{session}'; the plan cannot predict its entries"
+                        f"on_window_exit is called for messages of session '{session}'; the plan cannot"
+                        " predict its entries"
                     )
                 return
             async with planning.quotas.admit(

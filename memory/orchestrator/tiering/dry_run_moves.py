@@ -83,7 +83,8 @@ class DryRunMoves:
             and not planning.forgets(there)
         ):
             return StayReason(
-                "the target still holds the deletion record of an earlier use of this id; it can move once that is removed",
+                "the target still holds the deletion record of an earlier use of this id; it can move once"
+                " that is removed",
                 waits=True,
             )
         limit = target.capabilities.max_record_bytes

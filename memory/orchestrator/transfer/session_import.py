@@ -226,7 +226,8 @@ class SessionRestorer:
                 elif not await self._uploads.hold(life_of(session), uploads_of(artifacts)):
                     raise StoreUnavailable(
                         archive.name,
-                        "took so long that a sweep removed the large texts of a message. Erase the message, and import again",
+                        "took so long that a sweep removed the large texts of a message. Erase the message,"
+                        " and import again",
                     )
         if refusal is not None:
             raise refusal

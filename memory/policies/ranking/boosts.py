@@ -35,9 +35,11 @@ def boost_multipliers(
         ),
         "age": np.array(
             [
-                decay((now - at) / DAY, preferred)
-                if preferred.age_decay and isinstance(at, datetime)
-                else 1.0
+                (
+                    decay((now - at) / DAY, preferred)
+                    if preferred.age_decay and isinstance(at, datetime)
+                    else 1.0
+                )
                 for at in ages
             ]
         ),

@@ -80,7 +80,8 @@ _ALL = (
     Clause("life.known", "A collection that the store was not opened with is refused by name.", "Store.open"),
     Clause(
         "declared.more",
-        "A store opened with more fields keeps its records: old ones lack the fields, new ones are found by them.",
+        "A store opened with more fields keeps its records: old ones lack the fields, new ones are found by"
+        " them.",
         "Store.open",
     ),
     Clause(
@@ -107,7 +108,8 @@ _ALL = (
     # -- keeping and answering
     Clause(
         "get.order",
-        "`get` returns one answer for each key in the given order, None if nothing is stored, in any role or expiry.",
+        "`get` returns one answer for each key in the given order, None if nothing is stored, in any role or"
+        " expiry.",
         "Store.get",
     ),
     Clause("get.latest", "A call sees every write that was acknowledged before it.", "Store.get"),
@@ -186,7 +188,8 @@ _ALL = (
     ),
     Clause(
         "refused.questions",
-        "Wrong limits, cursors, orders, filters and vectors are InvalidInput by name; valid ones at the edge are answered.",
+        "Wrong limits, cursors, orders, filters and vectors are InvalidInput by name; valid ones at the edge"
+        " are answered.",
         "Query, Search, decode_cursor",
     ),
     # -- writes
@@ -255,7 +258,8 @@ _ALL = (
     ),
     Clause(
         "annotate.holds",
-        "It applies at exactly that version and role, and to marks and tombstones only for the values they have.",
+        "It applies at exactly that version and role, and to marks and tombstones only for the values they"
+        " have.",
         "Annotate",
         "conditional",
     ),
@@ -312,7 +316,8 @@ _ALL = (
     Clause("filter.zones", "A moment in a filter is the same moment in any zone.", "FieldValue", "filter"),
     Clause(
         "count.exact",
-        "A count returns the number of matches and their rough size, ignoring limit and cursor; `counted_bytes` predicts a record's size.",
+        "A count returns the number of matches and their rough size, ignoring limit and cursor;"
+        " `counted_bytes` predicts a record's size.",
         "Store.count, counted_bytes",
     ),
     Clause(
@@ -323,7 +328,8 @@ _ALL = (
     ),
     Clause(
         "partitions.exact",
-        "Every partition with a live record or a generation is listed once with its generation, and no other.",
+        "Every partition with a live record or a generation is listed once with its generation, and no"
+        " other.",
         "Store.partitions",
         "tenant_wide",
     ),
@@ -349,7 +355,8 @@ _ALL = (
     Clause("erase.carries", "Tombstones keep only the named pending steps.", "Store.delete_matching"),
     Clause(
         "due.exact",
-        "Rows with pending steps, arriving, expired or discardable rows are reported with the reason, and no others.",
+        "Rows with pending steps, arriving, expired or discardable rows are reported with the reason, and no"
+        " others.",
         "Store.due, DueReason",
         "tenant_wide",
     ),
@@ -512,7 +519,8 @@ _ALL = (
     Clause("shared.erases", "A generation that another client raised binds at once.", "Put", "shared"),
     Clause(
         "ttl.kinds",
-        "Expired cached copies, marks and tombstones are deleted, other records never; without the flag nothing is.",
+        "Expired cached copies, marks and tombstones are deleted, other records never; without the flag"
+        " nothing is.",
         "Capabilities.ttl",
     ),
     Clause(
@@ -538,7 +546,8 @@ _ALL = (
     ),
     Clause(
         "fenced.holds",
-        "No record of a lower generation exists after a raise was acknowledged; otherwise one repeat of an erasure deletes it.",
+        "No record of a lower generation exists after a raise was acknowledged; otherwise one repeat of an"
+        " erasure deletes it.",
         "Capabilities.fenced",
     ),
     Clause(

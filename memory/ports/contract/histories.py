@@ -522,7 +522,10 @@ async def shrunk(
 def script(steps: Sequence[Step]) -> str:
     """Return the history as a program that replays it."""
     lines = ",\n    ".join(source(step) for step in steps)
-    return f"steps = [\n    {lines},\n]\n# await Play(harness, store, specification).run(steps)  # memory.ports.contract.histories"
+    return (
+        f"steps = [\n    {lines},\n]\n# await Play(harness, store, specification).run(steps)  #"
+        " memory.ports.contract.histories"
+    )
 
 
 def source(value: Any) -> str:

@@ -42,9 +42,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the contract of memory.ports against this harness; may be given several times",
     )
 
-    depth = "how much is drawn: quick takes one seed and 20 examples where full takes more; default: full except for variants; the tests are the same"
+    depth = (
+        "how much is drawn: quick takes one seed and 20 examples where full takes more; default: full except"
+        " for variants; the tests are the same"
+    )
     group.addoption("--contract-depth", choices=("full", "quick"), help=depth)
-    length = "play histories of this many writes from fresh seeds (also MEMORY_HISTORY); default: a short one that is always the same"
+    length = (
+        "play histories of this many writes from fresh seeds (also MEMORY_HISTORY); default: a short one that"
+        " is always the same"
+    )
     group.addoption(
         "--contract-history",
         type=int,
@@ -58,7 +64,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=os.environ.get("MEMORY_HISTORY_SEED") or None,
         help="play only the history of this seed",
     )
-    told = "list at the end, by capability, the clauses that passed and those not judged, and the tiers that the store fits"
+    told = (
+        "list at the end, by capability, the clauses that passed and those not judged, and the tiers that the"
+        " store fits"
+    )
     group.addoption("--contract-report", action="store_true", help=told)
     group.addoption("--contract-json", metavar="FILE", help="write that report to a file, as JSON")
     pinned = (
@@ -75,7 +84,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line(
         "markers",
-        "memory_clause(*ids, since): the clauses of the contract that this test proves; see memory.ports.contract.clauses",
+        "memory_clause(*ids, since): the clauses of the contract that this test proves; see"
+        " memory.ports.contract.clauses",
     )
     config.addinivalue_line("markers", "memory_unasked: no harness of this run is concerned")
     config.stash.setdefault(HARNESSES, [])
@@ -181,7 +191,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     )
     if excused:
         report.outcome = "failed"
-        report.longrepr = f"{item.nodeid} {excused}. Nothing in the contract may be: a store that cannot do this must not claim it."
+        report.longrepr = (
+            f"{item.nodeid} {excused}. Nothing in the contract may be: a store that cannot do this must not"
+            " claim it."
+        )
         report.__dict__.pop("wasxfail", None)
     return report
 

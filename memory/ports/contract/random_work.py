@@ -61,7 +61,10 @@ from memory.ports.writes import (
 PLACES = (HERE, ELSEWHERE, Partition("acme", "org"), FOREIGN)
 IDS_OF = {place: [id_of(n, place) for n in range(8)] for place in PLACES}
 IDS = [id_ for ids in IDS_OF.values() for id_ in ids]
-WORDS = "deploy deploys deployment café cafe naïve 東京 東 server O'Brien NEAR AND * ( x1 über straße connection connected".split()
+WORDS = (
+    "deploy deploys deployment café cafe naïve 東京 東 server O'Brien NEAR AND * ( x1 über straße connection"
+    " connected".split()
+)
 TEXTS = ("", "a", "A", "ab", "é", "\uffff", "\U0001f600", "a b", '"', "\\", "\n")
 REALS = (0.0, -0.0, 0.1 + 0.2, 0.3, 0.5, 1.0, 2.0**53, 2.5, -1e308)
 VERSIONS = (1, 1, 2, 2, 3, 3, 4, 5, 2**53, 2**53 + 1, 2**62)

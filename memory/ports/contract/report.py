@@ -145,9 +145,14 @@ class Verdicts:
         if harness is not None:
             for hook in hooks_missing(harness):
                 unjudged = [c for c in told[Verdict.NO_HOOK] if CLAUSES[c].needs == hook]
-                yield f"    not judged: {', '.join(unjudged) or 'the adapter with every threshold tiny'} ({_HOOKS[hook]})"
+                yield (
+                    f"    not judged: {', '.join(unjudged) or 'the adapter with every threshold tiny'}"
+                    f" ({_HOOKS[hook]})"
+                )
         if not_run := list(told[Verdict.NOT_RUN]):
-            yield f"    not run: {', '.join(not_run) if len(not_run) <= _NAMED else f'{len(not_run)} clauses'}"
+            yield (
+                f"    not run: {', '.join(not_run) if len(not_run) <= _NAMED else f'{len(not_run)} clauses'}"
+            )
         for level, why in self.levels(name).items():
             yield f"    {level}: {why or 'fit'}"
 
@@ -162,9 +167,9 @@ class Verdicts:
                     c.id: {"verdict": self.verdict(name, c).value, "edition": c.edition}
                     for c in CLAUSES.values()
                 },
-                "not_judged": {}
-                if harness is None
-                else {hook: _HOOKS[hook] for hook in hooks_missing(harness)},
+                "not_judged": (
+                    {} if harness is None else {hook: _HOOKS[hook] for hook in hooks_missing(harness)}
+                ),
                 "levels": {level: {"fit": not why, "why": why} for level, why in self.levels(name).items()},
             }
         return json.dumps(

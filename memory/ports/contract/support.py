@@ -184,5 +184,6 @@ def alike(found: Sequence[object], expected: Sequence[object]) -> None:
             min(len(found), len(expected)),
         )
         pytest.fail(
-            f"at {at}: {found[at : at + 1]} is not {expected[at : at + 1]} ({len(found)} and {len(expected)} in all)"
+            f"at {at}: {found[at : at + 1]} is not {expected[at : at + 1]} ({len(found)} and {len(expected)}"
+            " in all)"
         )

@@ -217,7 +217,8 @@ async def test_a_cancelled_call_ends_cancelled_and_the_store_works_on(store: Sto
                 if task.cancel():
                     await asyncio.wait([task])
                     assert task.cancelled(), (
-                        f"{name}, cancelled after {turns} turns, ended as {task.exception() or task.result()!r}"
+                        f"{name}, cancelled after {turns} turns, ended as"
+                        f" {task.exception() or task.result()!r}"
                     )
             await apply_all(store, put(record(700 + turns)))
     assert [

@@ -121,7 +121,8 @@ async def test_every_value_comes_back_to_the_last_bit(exact: Store, seed: int) -
     for n, (wanted, got) in enumerate(zip(values.records(), stored, strict=True)):
         assert isinstance(got, Record), f"record {n} cannot be read: {got}"
         wrong += [
-            f"{f.name} of record {n}: {_exact_text(wanted.fields[f.name])} came back as {_exact_text(got.fields.get(f.name))}"
+            f"{f.name} of record {n}: {_exact_text(wanted.fields[f.name])} came back as"
+            f" {_exact_text(got.fields.get(f.name))}"
             for f in EVERY_TYPE.fields
             if _exact_text(wanted.fields[f.name]) != _exact_text(got.fields.get(f.name))
         ]

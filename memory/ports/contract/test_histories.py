@@ -83,7 +83,8 @@ async def _holds(harness: Harness, store: Store, request: pytest.FixtureRequest,
     await store.close()
     left = await shrunk(steps[: parted + 1], fails, SHRINKING)
     pytest.fail(
-        f"seed {seed}: the store and the specification part at step {parted}; of the steps until there these are enough:\n{script(left)}"
+        f"seed {seed}: the store and the specification part at step {parted}; of the steps until there these"
+        f" are enough:\n{script(left)}"
     )
 
 

@@ -58,9 +58,11 @@ def _sorted_ids(records: Sequence[Record], *order: Order) -> list[str]:
             value = (
                 r.key.id
                 if field == "id"
-                else r.fields.get(field)
-                if field in ("type", "confidence", "valid_from")
-                else getattr(r, field)
+                else (
+                    r.fields.get(field)
+                    if field in ("type", "confidence", "valid_from")
+                    else getattr(r, field)
+                )
             )
             return value is not None, value
 

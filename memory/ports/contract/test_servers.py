@@ -177,7 +177,7 @@ async def _unavailable(harness: Harness, store: Store) -> None:
         await _all_unavailable(
             harness,
             store,
-            {f"{name}, {turn} time": (lambda c=call: c(store)) for name, call in _calls(store).items()},  # type: ignore[misc]
+            {f"{name}, {turn} time": lambda c=call: c(store) for name, call in _calls(store).items()},  # type: ignore[misc]
         )
         health = await _in_time(harness, f"check, {turn} time", store.check())
         assert getattr(health, "ok", None) is False, (

@@ -122,9 +122,11 @@ class LosesWhatItsQueueCannotTake(InMemoryStore):
             await asyncio.sleep(0)
             if self._waiting > 256:
                 return [
-                    Outcome(Status.APPLIED, w.record.version, generation=0)
-                    if isinstance(w, Put)
-                    else Outcome(Status.APPLIED)
+                    (
+                        Outcome(Status.APPLIED, w.record.version, generation=0)
+                        if isinstance(w, Put)
+                        else Outcome(Status.APPLIED)
+                    )
                     for w in writes
                 ]
             return await super()._apply(writes, together)

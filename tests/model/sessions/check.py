@@ -64,7 +64,10 @@ def _differing(found: object, wanted: object) -> str:
             (n for n, pair in enumerate(zip(found, wanted, strict=False)) if pair[0] != pair[1]),
             min(len(found), len(wanted)),
         )
-        return f"{len(found)} of {len(wanted)}, from {start} on {found[start : start + 3]}, wanted {wanted[start : start + 3]}"
+        return (
+            f"{len(found)} of {len(wanted)}, from {start} on {found[start : start + 3]}, wanted"
+            f" {wanted[start : start + 3]}"
+        )
     return f"{found}, wanted {wanted}"
 
 

@@ -246,7 +246,8 @@ class Run(World):
             return
         if not self.may_go(life) and not self._goes_with_a_source(life):
             self.broken.append(
-                f"{life.of} {life.key.id} of {life.key.tenant} is there no more, and is of after: {life.text:.300}"
+                f"{life.of} {life.key.id} of {life.key.tenant} is there no more, and is of after:"
+                f" {life.text:.300}"
             )
 
     def of_before_in(self, life: Life) -> list[Life]:
@@ -327,7 +328,8 @@ class Run(World):
         for life in self.standing(ERASED):
             if life.at < begun:
                 self.broken.append(
-                    f"{label} is told that all is erased, and {life.of} {life.key.id} stood there before: {life.text:.300}"
+                    f"{label} is told that all is erased, and {life.of} {life.key.id} stood there before:"
+                    f" {life.text:.300}"
                 )
 
     def judge(self) -> None:

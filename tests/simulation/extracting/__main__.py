@@ -30,7 +30,8 @@ def main() -> int:
         return 1 if told.broken else 0
     total = some(range(options.first, options.first + options.seeds))
     print(
-        f"{total.seeds} seeds of recordings: {total.sure} acknowledged messages, {total.struck} faults; {len(total.failures)} failed"
+        f"{total.seeds} seeds of recordings: {total.sure} acknowledged messages, {total.struck} faults;"
+        f" {len(total.failures)} failed"
     )
     for failure in total.failures[:5]:
         print(f"\nseed {failure.seed}: " + "\n  ".join(failure.violations[:3]))

@@ -93,7 +93,8 @@ MUTATIONS: dict[str, Mutation] = {
         recording,
         "Recording.flush",
         "for attachment in self._attachments)",
-        "for attachment in self._attachments if not any(one._failures for one in self._attachments if one is not attachment))",
+        "for attachment in self._attachments if not any(one._failures for one in self._attachments if one is"
+        " not attachment))",
     ),
     "the-back-off-never-ends": Mutation(
         recording, "Attachment.save", "if self._waited % SELDOM:", "if True:"

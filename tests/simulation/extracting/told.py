@@ -201,7 +201,8 @@ class Told:
                     and text not in heard
                 ):
                     self.broken.append(
-                        f"'{seen.store}' was noted to have come to {seen.mark}, and had not '{text}', number {number}"
+                        f"'{seen.store}' was noted to have come to {seen.mark}, and had not '{text}', number"
+                        f" {number}"
                     )
 
     def _in_order(self, store: Elsewhere) -> None:

@@ -85,7 +85,8 @@ MUTATIONS: dict[str, Mutation] = {
     "what-was-retired-is-seen-as-it-is": Mutation(
         entries,
         "Entries._visible_at",
-        "record if retired or (is_current(record, now) if at is None else is_active(record, at, now)) else None",
+        "record if retired or (is_current(record, now) if at is None else is_active(record, at, now)) else"
+        " None",
         "record",
     ),
 }

@@ -30,7 +30,8 @@ MUTATIONS: dict[str, Mutation] = {
     "an-append-whose-answer-was-lost-is-made-twice": Mutation(
         scratchpads,
         "Scratchpads._put",
-        'outcome.applied or (isinstance(outcome.stored, Record) and outcome.stored.fields.get("nonce") == nonce)',
+        'outcome.applied or (isinstance(outcome.stored, Record) and outcome.stored.fields.get("nonce") =='
+        " nonce)",
         "outcome.applied",
     ),
     "an-unknown-outcome-is-taken-for-done": Mutation(
@@ -54,7 +55,8 @@ MUTATIONS: dict[str, Mutation] = {
     "parts-come-after-their-row": Mutation(
         scratchpads,
         "Scratchpads._append",
-        "        parts = await self._lay(partition, nonce, data)\n    try:\n        row = await self._put(partition, nonce, of)\n",
+        "        parts = await self._lay(partition, nonce, data)\n    try:\n        row = await"
+        " self._put(partition, nonce, of)\n",
         "        pass\n    try:\n        row = await self._put(partition, nonce, of)\n"
         "        if len(data) > PART_BYTES:\n            parts = await self._lay(partition, nonce, data)\n",
     ),

@@ -146,7 +146,8 @@ class Run(World):
         taken = 0 if before is None else before.cleared
         if seen.cleared != (taken if act.text else max(act.saw or 0, taken)):
             self.broken.append(
-                f"with {act.label} all is cleared up to {seen.cleared}; it saw {act.saw}, and was after {taken}"
+                f"with {act.label} all is cleared up to {seen.cleared}; it saw {act.saw}, and was after"
+                f" {taken}"
             )
 
     def left_of(self, act: Act) -> bool:

@@ -45,7 +45,10 @@ from tests.simulation.rules.told import Call, Came, EndTold, Hold, Kind
 if TYPE_CHECKING:
     from tests.simulation.rules.run import Run
 
-OFTEN = "write write write write batch crowd update update update relate delete hold hold hold release end sweep meet maintain maintain maintain "
+OFTEN = (
+    "write write write write batch crowd update update update relate delete hold hold hold release end sweep"
+    " meet maintain maintain maintain "
+)
 ACTS = [*(2 * OFTEN).split(), "erase"]
 TYPES = (EntryType.FEEDBACK, EntryType.CONTEXT, EntryType.CONTEXT)
 CONFIDENCES = (None, 0.2, 0.7)

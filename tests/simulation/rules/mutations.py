@@ -35,8 +35,10 @@ MUTATIONS: dict[str, Mutation] = {
     "a-rule-leaves-copies-versions-and-links": Mutation(
         erasure,
         "Erasure._delete_at",
-        "deletions = [self.deletion(collection, record, store, self._placement.next_version(record.version)) for record in going]",
-        "deletions = [replace(self.deletion(collection, record, store, self._placement.next_version(record.version)), owed=()) for record in going]",
+        "deletions = [self.deletion(collection, record, store, self._placement.next_version(record.version))"
+        " for record in going]",
+        "deletions = [replace(self.deletion(collection, record, store,"
+        " self._placement.next_version(record.version)), owed=()) for record in going]",
     ),
     "a-scope-keeps-one-too-few": Mutation(
         single_conditions,

@@ -78,7 +78,10 @@ def nothing_goes_that_nothing_covers(told: Told, *, crowded: bool) -> Iterator[s
             and not _evicted(told, seen)
             and not _with_a_source(told, seen)
         ):
-            yield f"{key.id} went between {seen.last:.3f} and {seen.gone:.3f}, and nothing covers that: {seen.record}"
+            yield (
+                f"{key.id} went between {seen.last:.3f} and {seen.gone:.3f}, and nothing covers that:"
+                f" {seen.record}"
+            )
 
 
 def _met(told: Told, seen: Seen, *kinds: Kind) -> list[Call]:
@@ -168,7 +171,10 @@ def no_version_goes_that_nothing_covers(told: Told) -> Iterator[str]:
             newer >= NEWEST if key.tenant == "acme" else latest(seen.gone) - PAST >= replaced_at(seen.record)
         )
         if not swept or not lets_go:
-            yield f"a version of {entry.record.key.id} went between {seen.last:.3f} and {seen.gone:.3f}, and nothing covers that: {seen.record}"
+            yield (
+                f"a version of {entry.record.key.id} went between {seen.last:.3f} and {seen.gone:.3f}, and"
+                f" nothing covers that: {seen.record}"
+            )
 
 
 def replaced_at(version: Record) -> datetime:
@@ -192,7 +198,10 @@ def relations_go_with_an_end(told: Told) -> Iterator[str]:
             if end is not None and end.gone > seen.gone and not expired(end.record, seen.gone)
         ]
         if seen.gone < inf and len(stand) == 2 and not _by_call(told, seen):
-            yield f"the relation {key.id} went between {seen.last:.3f} and {seen.gone:.3f}, and both its ends stand"
+            yield (
+                f"the relation {key.id} went between {seen.last:.3f} and {seen.gone:.3f}, and both its ends"
+                " stand"
+            )
 
 
 def expired(record: Record, moment: float) -> bool:
@@ -230,7 +239,10 @@ def what_is_held_stays(told: Told) -> Iterator[str]:
                 and hold.certain(seen.last, seen.gone)
                 and not _had_begun(told, hold, seen)
             ):
-                yield f"{seen.record.key.id} is held by {hold.name}, and went between {seen.last:.3f} and {seen.gone:.3f}: {seen.record}"
+                yield (
+                    f"{seen.record.key.id} is held by {hold.name}, and went between {seen.last:.3f} and"
+                    f" {seen.gone:.3f}: {seen.record}"
+                )
 
 
 def _had_begun(told: Told, hold: Hold, seen: Seen) -> bool:
@@ -287,7 +299,9 @@ def an_end_copies_what_its_rules_say(told: Told) -> Iterator[str]:
             stays = told.entries[record.key].gone > end.call.ended and not expired(record, end.call.ended)
             for scope in copies_of(record) if stays and record.key.id not in end.kept else ():
                 if (record.key.id, scope) not in made | end.copied:
-                    yield f"{end.call} was acknowledged, and {record.key.id} is not copied to {scope}: {record}"
+                    yield (
+                        f"{end.call} was acknowledged, and {record.key.id} is not copied to {scope}: {record}"
+                    )
 
 
 def moves_follow_rules(told: Told) -> Iterator[str]:
@@ -305,7 +319,10 @@ def moves_follow_rules(told: Told) -> Iterator[str]:
         if settles(record, latest(moved.by)):
             may.add("long")
         if moved.tier not in may:
-            yield f"{record.key.id} moved from '{record.tier}' to '{moved.tier}' between {moved.since:.3f} and {moved.by:.3f}: {record}"
+            yield (
+                f"{record.key.id} moved from '{record.tier}' to '{moved.tier}' between {moved.since:.3f} and"
+                f" {moved.by:.3f}: {record}"
+            )
 
 
 def _begun(told: Told, before: float) -> list[Call]:

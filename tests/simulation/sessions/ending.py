@@ -108,7 +108,8 @@ def _record_follows(world: Run, log: LogCheck) -> None:
     place, counted = body.get("place", 0), body.get("messages", 1)
     if place > max(log.rows, default=1) or counted > log.number:
         world.told.broken.append(
-            f"lists tell of {counted} messages up to {place}, and there are {log.number} up to {max(log.rows, default=1)}"
+            f"lists tell of {counted} messages up to {place}, and there are {log.number} up to"
+            f" {max(log.rows, default=1)}"
         )
 
 

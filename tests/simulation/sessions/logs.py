@@ -203,7 +203,8 @@ class LogCheck:
         takings = [taking for taking in self._told.takings.get(event, ()) if taking.life == self._life]
         if not any(all(self._may_take(taking, each) for each in left) for taking in takings):
             self._wrong(
-                f"place {place} ({event}, {data.get('reason')}) takes what no call of its kind knew of: {sorted(left)}"
+                f"place {place} ({event}, {data.get('reason')}) takes what no call of its kind knew of:"
+                f" {sorted(left)}"
             )
 
     def _may_take(self, taking: Taking, place: int) -> bool:
@@ -233,7 +234,8 @@ class LogCheck:
         ):
             made = body["message"]["content"]
             self._wrong(
-                f"the summary at {place} is not of what it stands for, {sorted(self.name(p) for p in left)}, but says '{made}'"
+                f"the summary at {place} is not of what it stands for, {sorted(self.name(p) for p in left)},"
+                f" but says '{made}'"
             )
         if data.get("reason") == BY_POLICY:
             self._keeps_the_last_user_message(place, left)

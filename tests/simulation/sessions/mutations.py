@@ -109,7 +109,8 @@ MUTATIONS: dict[str, Mutation] = {
         window_exits,
         "WindowExitHandler._leave",
         "made = await self.derived.store(owner, session, owed.data)",
-        "await self._outbox._settle([(pending, (owed,))], set())\n    made = await self.derived.store(owner, session, owed.data)",
+        "await self._outbox._settle([(pending, (owed,))], set())\n    made = await self.derived.store(owner,"
+        " session, owed.data)",
     ),
     "an-end-lets-what-has-left-before-leave": Mutation(
         window_exits,
@@ -135,9 +136,10 @@ MUTATIONS: dict[str, Mutation] = {
     "an-erased-message-leaves-a-hole": Mutation(
         log,
         "Log.redact",
-        "return await self._put_over(event, event.as_redacted(owed, self.life.session_id, version=version, now=now), erases=True)",
-        "deletes = __import__('memory.ports.writes').ports.writes.Delete(MESSAGES, event.key, version, AtVersion(event.version))\n"
-        "    await self._placement.write_one('log.change', self.store, deletes)\n"
+        "return await self._put_over(event, event.as_redacted(owed, self.life.session_id, version=version,"
+        " now=now), erases=True)",
+        "deletes = __import__('memory.ports.writes').ports.writes.Delete(MESSAGES, event.key, version,"
+        " AtVersion(event.version))\n    await self._placement.write_one('log.change', self.store, deletes)\n"
         "    return event.as_redacted(owed, self.life.session_id, version=version, now=now)",
     ),
     "summaries-of-an-erased-message-stay": Mutation(

@@ -284,7 +284,8 @@ class Told:
         left = {str(item.message.id) for item in items if not item.is_redacted} - staying
         if not staying <= ids or ids & left:
             self.broken.append(
-                f"{who}: the window lacks {sorted(staying - ids)}, and has {sorted(ids & left)}, which left it"
+                f"{who}: the window lacks {sorted(staying - ids)}, and has {sorted(ids & left)}, which"
+                " left it"
             )
 
     def cut(self, life: str, whole: Context, cut: Context, who: str) -> None:

@@ -62,7 +62,8 @@ MUTATIONS: dict[str, Mutation] = {
         superseding,
         "SupersedeWriter._supersede",
         "        retired = await self._entries.retire(key.tenant, entry_id, at, version, origins=origins)\n",
-        "        await self._entries.retire(key.tenant, entry_id, at, version, origins=origins)\n        return True\n",
+        "        await self._entries.retire(key.tenant, entry_id, at, version, origins=origins)\n       "
+        " return True\n",
     ),
     "a-link-is-made-and-nothing-retired": Mutation(
         superseding,
@@ -80,7 +81,8 @@ MUTATIONS: dict[str, Mutation] = {
         superseding,
         "SupersedeWriter._supersede",
         "        try:\n            source = ",
-        "        await self._entries.retire(key.tenant, entry_id, at, version)\n        try:\n            source = ",
+        "        await self._entries.retire(key.tenant, entry_id, at, version)\n        try:\n           "
+        " source = ",
     ),
     "one-batch-is-kept-in-part": Mutation(
         superseding, "SupersedeWriter._write_at_once", "together=True", "together=False"
@@ -89,7 +91,8 @@ MUTATIONS: dict[str, Mutation] = {
         superseding,
         "SupersedeWriter._write_at_once",
         "puts += [*replacing, ",
-        "puts += [*(__import__('dataclasses').replace(put, when=__import__('memory.ports.writes').ports.writes.Always()) for put in replacing), ",
+        "puts += [*(__import__('dataclasses').replace(put,"
+        " when=__import__('memory.ports.writes').ports.writes.Always()) for put in replacing), ",
     ),
     "each-of-the-three-has-a-moment-of-its-own": Mutation(
         superseding, "SupersedeWriter._supersede", 'moment(data["at"])', "self._placement.now()"

@@ -117,7 +117,8 @@ class Run(World):
                 self.broken.append(f"{link} is a link of what is not there yet")
             if link not in self.linked and row.created_at != self.born.get(link[0]):
                 self.broken.append(
-                    f"{link} was made at {row.created_at}, and its entry is true from {self.born.get(link[0])} on"
+                    f"{link} was made at {row.created_at}, and its entry is true from"
+                    f" {self.born.get(link[0])} on"
                 )
             self.linked.add(link)
         for row in homes:

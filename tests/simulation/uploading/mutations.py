@@ -16,19 +16,18 @@ MUTATIONS: dict[str, Mutation] = {
         manifests,
         "Manifests.put",
         "        await self._lay(upload, data)\n",
-        "        whole = b''.join([piece async for piece in data])\n"
-        "        ahead = _Upload(upload.life, upload.key, upload.name, upload.reservation, None, len(whole), -(-len(whole) // CHUNK_BYTES))\n"
-        "        ahead.hash.update(whole)\n"
-        "        await self._name(ahead, path, media_type, stands)\n\n"
-        "        async def again():\n            yield whole\n\n"
-        "        await self._lay(upload, again())\n",
+        "        whole = b''.join([piece async for piece in data])\n        ahead = _Upload(upload.life,"
+        " upload.key, upload.name, upload.reservation, None, len(whole), -(-len(whole) // CHUNK_BYTES))\n    "
+        "    ahead.hash.update(whole)\n        await self._name(ahead, path, media_type, stands)\n\n       "
+        " async def again():\n            yield whole\n\n        await self._lay(upload, again())\n",
     ),
     "two-uploads-each-see-room": Mutation(
         reservations,
         "Reservations.reserve",
         "    await self._balances.change(life.tenant, add_uploads)\n",
-        "    self._refuse_beyond(life.tenant, (await self._balances.of(life.tenant)).total, size)\n"
-        "    await self._balances.change(life.tenant, lambda balance: balance.with_entry(upload, BalanceEntry(size, micros(now)), size))\n",
+        "    self._refuse_beyond(life.tenant, (await self._balances.of(life.tenant)).total, size)\n    await"
+        " self._balances.change(life.tenant, lambda balance: balance.with_entry(upload, BalanceEntry(size,"
+        " micros(now)), size))\n",
     ),
     "a-stream-grows-beyond-the-quota": Mutation(
         reservations,
@@ -55,8 +54,8 @@ MUTATIONS: dict[str, Mutation] = {
         manifests,
         "Manifests.put",
         _NAMED,
-        "    if isinstance(stands, Record):\n        await self._drop_noted(OutboxRecord(MANIFESTS, self._store, stands), _to_drop(stands))\n"
-        + _NAMED,
+        "    if isinstance(stands, Record):\n        await self._drop_noted(OutboxRecord(MANIFESTS,"
+        " self._store, stands), _to_drop(stands))\n" + _NAMED,
     ),
     "what-is-dropped-keeps-its-room": Mutation(
         manifests,
@@ -109,7 +108,8 @@ MUTATIONS: dict[str, Mutation] = {
     "an-unknown-outcome-is-taken-for-done": Mutation(
         manifests,
         "Manifests._at_its_place",
-        '    except StoreUnavailable:\n        return await self._placement.write_one("artifacts.name", self._store, put)\n',
+        '    except StoreUnavailable:\n        return await self._placement.write_one("artifacts.name",'
+        " self._store, put)\n",
         f"    except StoreUnavailable:\n        return {_WRITES}.Outcome({_WRITES}.Status.APPLIED)\n",
     ),
     "chunks-are-told-by-their-number-alone": Mutation(
@@ -134,7 +134,8 @@ MUTATIONS: dict[str, Mutation] = {
         erasure,
         "Erasure._erase_in",
         "        collection = kind.collection\n",
-        "        collection = kind.collection\n        if collection.name in ('artifacts', 'manifests'):\n            continue\n",
+        "        collection = kind.collection\n        if collection.name in ('artifacts', 'manifests'):\n   "
+        "         continue\n",
     ),
     "entries-point-to-what-was-deleted": Mutation(
         manifests,
@@ -158,21 +159,23 @@ MUTATIONS: dict[str, Mutation] = {
                 uploads,
                 "Uploads.lay",
                 "        await self._reservations.reserve_parts(life, takes, refuses=refuses)\n",
-                "        for portion in self._portions(life, [chunk for _, chunks in fresh for chunk in chunks.items()], now):\n"
-                "            await self._put(portion)\n"
-                "        await self._reservations.reserve_parts(life, takes, refuses=refuses)\n",
+                "        for portion in self._portions(life, [chunk for _, chunks in fresh for chunk in"
+                " chunks.items()], now):\n            await self._put(portion)\n        await"
+                " self._reservations.reserve_parts(life, takes, refuses=refuses)\n",
             ),
             "two-each-see-room": Mutation(
                 reservations,
                 "Reservations.reserve_parts",
-                "        self._refuse_beyond(life.tenant, balance.total, sum(size for size, _ in uploads.values()))\n",
+                "        self._refuse_beyond(life.tenant, balance.total, sum(size for size, _ in"
+                " uploads.values()))\n",
                 "        pass\n",
             ),
             "room-is-returned-twice": Mutation(
                 reservations,
                 "Reservations.leave",
                 "balance.without(upload, takes)",
-                "replace(balance.without(upload, takes), total=max(balance.total - 2 * (bytes_of(there) - takes), 0))",
+                "replace(balance.without(upload, takes), total=max(balance.total - 2 * (bytes_of(there) -"
+                " takes), 0))",
             ),
             "what-is-dropped-keeps-its-room": Mutation(
                 uploads, "Uploads._drop_noted", "await self._reservations.leave(tenant, upload, left)", "pass"

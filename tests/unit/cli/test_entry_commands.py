@@ -326,14 +326,17 @@ def test_forget_reaches_a_user_or_a_tenant_and_counts_first(memory: CommandLine)
             for number in (1, 2):
                 mine.session(f"s{number}", user="ada").append(turn)
             mine.session("other", user="bob").append({**turn, "name": "ada"})
-    assert memory.ok("forget", "--scope", "user:ada", "--yes") == (
-        "1 entries of user:ada forgotten; 2 sessions with this user are left; to delete them too, run `memory forget --user ada`\n"
+    assert (
+        memory.ok("forget", "--scope", "user:ada", "--yes")
+        == "1 entries of user:ada forgotten; 2 sessions with this user are left; to delete them too, run"
+        " `memory forget --user ada`\n"
     )
     reached = {"user": "ada", "sessions": 2, "messages": 1, "entries": 0, "held": []}
     assert memory.json("forget", "--user", "ada", "--dry-run") == {**reached, "dry_run": True}
-    assert memory.json("forget", "--user", "ada", "--dry-run") == {**reached, "dry_run": True}, (
-        "it erased nothing"
-    )
+    assert memory.json("forget", "--user", "ada", "--dry-run") == {
+        **reached,
+        "dry_run": True,
+    }, "it erased nothing"
     assert memory.json("forget", "--user", "ada", "--yes") == {**reached, "dry_run": False}
     assert memory("forget", "--user", "ada", "--yes").exit_code == 1
     counted = memory.json("forget", "--tenant", "acme", "--dry-run")

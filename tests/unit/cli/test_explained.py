@@ -74,9 +74,10 @@ def explained(memory: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Explained
 
 
 def test_the_largest_terms_are_named_and_what_changes_nothing_is_left_out(explained: Explained) -> None:
-    assert explained(WHOLE) == (
-        "lexical #2 · score #3 lexical 1.00 + semantic 0.70 + length 0.26 + own lexical 0.20 − asks 0.20 + others 0.23 "
-        "× type 1.30 × local 1.25 × age 0.90 = 2.15 in postgresql"
+    assert (
+        explained(WHOLE)
+        == "lexical #2 · score #3 lexical 1.00 + semantic 0.70 + length 0.26 + own lexical 0.20 − asks 0.20 +"
+        " others 0.23 × type 1.30 × local 1.25 × age 0.90 = 2.15 in postgresql"
     )
 
 

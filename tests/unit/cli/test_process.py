@@ -54,7 +54,10 @@ def conversation(tmp_path: Path) -> Path:
 
 
 def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
-    script = "import sys\nfrom memory.cli.main import main\ntry:\n    main()\nexcept SystemExit:\n    print('LOADED', *sorted(sys.modules))"
+    script = (
+        "import sys\nfrom memory.cli.main import main\ntry:\n    main()\nexcept SystemExit:\n   "
+        " print('LOADED', *sorted(sys.modules))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script, "--help"],
         cwd=tmp_path,
@@ -69,7 +72,10 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
 
 
 def test_a_process_that_ends_looks_through_nothing_for_garbage(tmp_path: Path) -> None:
-    script = "import atexit, gc\nfrom memory_tiers import main\natexit.register(lambda: print('LEFT', len(gc.get_objects())))\nmain()"
+    script = (
+        "import atexit, gc\nfrom memory_tiers import main\natexit.register(lambda: print('LEFT',"
+        " len(gc.get_objects())))\nmain()"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script, "--help"],
         cwd=tmp_path,

@@ -155,8 +155,8 @@ def test_the_default_file_is_not_made_by_asking_and_named_when_it_is_made(memory
     assert list(memory.folder.iterdir()) == []
     first = plain("write", "x", "-s", "user:ada")
     assert (
-        f"creating a new memory in {file}; to use another place, set --config or MEMORY_CONFIG, or run `memory init`"
-        in first.stderr
+        f"creating a new memory in {file}; to use another place, set --config or MEMORY_CONFIG, or run"
+        " `memory init`" in first.stderr
     )
     assert file.exists()
     assert plain("write", "x", "-s", "user:ada").stderr == ""
@@ -197,8 +197,8 @@ def test_forget_names_the_store_it_is_about_to_empty(memory: CommandLine) -> Non
     os.close(theirs)
     assert process.returncode == 1
     assert (
-        f"Delete everything of user:ada in sqlite ({memory.folder / 'memory.db'}), tenant default? This cannot be undone."
-        in said
+        f"Delete everything of user:ada in sqlite ({memory.folder / 'memory.db'}), tenant default? This"
+        " cannot be undone." in said
     )
     assert memory.json("stats")["by_type"] == {"context": 1}
 
@@ -212,8 +212,10 @@ def test_a_full_disk_says_what_was_kept_and_what_to_do(capsys: pytest.CaptureFix
 
     assert run(Cli(), fails) == 3
     said = capsys.readouterr().err
-    assert said == "error: store 'main': the disk is full; nothing of this call was stored; " + (
-        "free some space (`memory forget`, then `memory vacuum`) and run the command again\n"
+    assert (
+        said
+        == "error: store 'main': the disk is full; nothing of this call was stored; "
+        + "free some space (`memory forget`, then `memory vacuum`) and run the command again\n"
     )
     assert run(Cli(kept=["200 of 500 lines are stored"]), fails) == 3
     assert "the disk is full; 200 of 500 lines are stored; free some space" in capsys.readouterr().err
@@ -352,8 +354,8 @@ def test_stats_tell_what_is_owed_and_where_to_ask_why(narrow: CommandLine, owing
     shown = narrow.ok("stats")
     assert max(map(len, shown.splitlines())) <= 80
     assert (
-        "1 record has pending steps; sweeps complete them, and `memory doctor` names those that cannot be completed"
-        in " ".join(shown.split())
+        "1 record has pending steps; sweeps complete them, and `memory doctor` names those that cannot be"
+        " completed" in " ".join(shown.split())
     )
 
 

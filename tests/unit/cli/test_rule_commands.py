@@ -112,8 +112,8 @@ entries = 1
     ]
     shown = " ".join(ruled.ok("plan").split())
     assert (
-        "evict 1 (entries) in mid for quota few: at most 1 entries per scope (org); beyond it the oldest entries are evicted"
-        in shown
+        "evict 1 (entries) in mid for quota few: at most 1 entries per scope (org); beyond it the oldest"
+        " entries are evicted" in shown
     )
     assert "Stays" not in shown
 
@@ -184,8 +184,8 @@ def test_a_condition_that_is_none_is_named_with_the_file(ruled: CommandLine) -> 
 def test_doctor_names_the_rules_that_act(ruled: CommandLine) -> None:
     file = ruled.folder / "memory.toml"
     file.write_text(
-        RULES
-        + '[[retention]]\nname = "old"\nwhen = { older_than = "90d" }\n\n[[quotas]]\nname = "few"\nscope_kinds = ["user"]\nentries = 20\n'
+        RULES + '[[retention]]\nname = "old"\nwhen = { older_than = "90d" }\n\n[[quotas]]\nname ='
+        ' "few"\nscope_kinds = ["user"]\nentries = 20\n'
     )
     report = ruled.json("doctor")
     assert report["rules"] == {

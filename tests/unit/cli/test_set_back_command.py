@@ -75,8 +75,8 @@ def test_doctor_names_the_store_and_repair_heals_it_and_says_what_is_lost(
 def test_what_repair_did_is_shown_to_people(edited: str, memory: CommandLine) -> None:
     prose = " ".join(memory.ok("doctor", "--repair", *CONFIG).split())
     assert (
-        "1 entry compared between the stores; these differences were found and were repaired: - 1: home older than its replica"
-        in prose
+        "1 entry compared between the stores; these differences were found and were repaired: - 1: home older"
+        " than its replica" in prose
     )
     assert f"- {edited} of default: its versions between" in prose
     assert "1 entry compared between the stores; nothing differs" in " ".join(

@@ -312,7 +312,10 @@ def test_a_line_whose_id_is_of_elsewhere_is_refused_by_number_and_the_end_is_a_c
     file = memory.write_lines("all.jsonl", lines[0] | {"scope": "user:bob"}, lines[0])
     refused = memory("import", file, "--same-ids", "--config", "elsewhere.db")
     assert (refused.exit_code, refused.stdout) == (6, "all.jsonl: 1 imported; 1 lines refused (1)\n")
-    said = "left out: all.jsonl line 1: id: belongs to another tenant or scope. Import without same_ids (--same-ids) to assign a new one\n"
+    said = (
+        "left out: all.jsonl line 1: id: belongs to another tenant or scope. Import without same_ids"
+        " (--same-ids) to assign a new one\n"
+    )
     assert refused.stderr.endswith(said)
     report = memory.json("import", file, "--same-ids", "--config", "elsewhere.db", code=6)
     assert (report["refused_lines"], report["already_there"], len(report["problems"])) == ([1], 1, 1)

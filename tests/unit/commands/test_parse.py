@@ -158,9 +158,10 @@ def test_a_line_says_what_is_meant(text: str, meant: Command) -> None:
 @pytest.mark.behaviour("D122")
 def test_what_is_not_used_as_it_is_to_be_is_wrong(text: str) -> None:
     assert isinstance(one(text), InvalidCommand)
-    assert commands_in(f"{text}\n/mem entries")[1:] in ([ListEntries("/mem entries")], []), (
-        "add entry has a body"
-    )
+    assert commands_in(f"{text}\n/mem entries")[1:] in (
+        [ListEntries("/mem entries")],
+        [],
+    ), "add entry has a body"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,10 @@ def test_prose_is_no_command(prose: str) -> None:
 
 @pytest.mark.behaviour("D119")
 def test_a_body_is_what_stands_between_to_the_letter() -> None:
-    text = "/mem add entry learning How  to deploy --supersedes #3,#4, # 5,3 --artifact # 7\r\n first\r\n\n  last \n/endmem  \n/mem entries"
+    text = (
+        "/mem add entry learning How  to deploy --supersedes #3,#4, # 5,3 --artifact # 7\r\n first\r\n\n "
+        " last \n/endmem  \n/mem entries"
+    )
     added, listed = commands_in(text)
     said = "/mem add entry learning How to deploy --supersedes #3,#4, # 5,3 --artifact # 7"
     assert added == AddEntry(said, "learning", "How to deploy", " first\r\n\n  last ", "7", ("3", "4", "5"))

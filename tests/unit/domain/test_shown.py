@@ -81,7 +81,10 @@ async def test_whatever_a_call_returns_is_json_without_loss(memory: Memory) -> N
 
 async def test_an_entry_says_what_tells_it_from_others(memory: Memory) -> None:
     entry = await memory.write(LONG, scope="user:ada", tags=["boat"])
-    said = f"Entry(id='{entry.id}', scope='user:ada', type='context', content='{LONG[:59]}…', tags=['boat'], tier='mid', version={entry.version})"
+    said = (
+        f"Entry(id='{entry.id}', scope='user:ada', type='context', content='{LONG[:59]}…', tags=['boat'],"
+        f" tier='mid', version={entry.version})"
+    )
     assert repr(entry) == said
     made = entry.to_dict()
     assert (made["scope"], made["content"], made["created_at"]) == (

@@ -182,7 +182,10 @@ def test_a_missing_file_an_empty_config_and_a_folder_are_refused(tmp_path: Path)
         ("redis", r"'redis', which is only a scheme. Write a whole URL, such as redis://"),
         (
             "notes",
-            r"'notes' is neither a URL nor a .toml file, and the path of a database ends in .db, .sqlite, .sqlite3",
+            (
+                r"'notes' is neither a URL nor a .toml file, and the path of a database ends in .db, .sqlite,"
+                r" .sqlite3"
+            ),
         ),
         ("/srv/agents/notes.dat", r"'notes.dat' is neither a URL"),
         ("lmdb:folder", r"'lmdb:' is not an installed scheme\. Installed: .*postgresql.*sqlite"),
@@ -226,11 +229,10 @@ def lmdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-lmdb\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[memory.adapters]\nlmdb = their_lmdb:adapter\n")
     (theirs / "their_lmdb.py").write_text(
-        "from memory.adapters.sql.sqlite import adapter as sqlite\n"
-        "from memory.ports.adapter import Adapter\n"
-        "def build(name, url, options):\n"
-        "    return sqlite.build(name, 'sqlite:///' + url.partition(':')[2].lstrip('/') + '.of-lmdb', options)\n"
-        "adapter = Adapter(schemes=('lmdb',), claims=sqlite.claims, build=build)\n"
+        "from memory.adapters.sql.sqlite import adapter as sqlite\nfrom memory.ports.adapter import"
+        " Adapter\ndef build(name, url, options):\n    return sqlite.build(name, 'sqlite:///' +"
+        " url.partition(':')[2].lstrip('/') + '.of-lmdb', options)\nadapter = Adapter(schemes=('lmdb',),"
+        " claims=sqlite.claims, build=build)\n"
     )
     monkeypatch.setattr(sys, "path", [str(theirs), *sys.path])
     for cached in (installed_schemes, build._adapter_entry_points):
@@ -285,7 +287,8 @@ def test_load_on_the_class_reads_the_process_environment(
 def test_folders_of_a_config_file_lie_beside_it(tmp_path: Path) -> None:
     file = tmp_path / "memory.toml"
     file.write_text(
-        '[stores.notes]\nurl = "file:notes?fsync=false"\n[stores.far]\nurl = "file:///srv/notes"\n[tiers]\nmid = "notes"\nlong = "far"\n'
+        '[stores.notes]\nurl = "file:notes?fsync=false"\n[stores.far]\nurl ='
+        ' "file:///srv/notes"\n[tiers]\nmid = "notes"\nlong = "far"\n'
     )
     config = load(file, environ={})
     assert config.stores["notes"].url == f"file://{tmp_path}/notes?fsync=false"
@@ -301,7 +304,8 @@ def test_edge_folders_and_files_without_slashes_lie_beside_the_config_file_too(t
     folder.mkdir()
     file = folder / "memory.toml"
     file.write_text(
-        '[stores.edge]\nurl = "qdrant+edge:vectors?log_bytes=2000000"\n[stores.main]\nurl = "sqlite:main.db"\n[tiers]\nmid = "main"\nlong = "edge"\n'
+        '[stores.edge]\nurl = "qdrant+edge:vectors?log_bytes=2000000"\n[stores.main]\nurl ='
+        ' "sqlite:main.db"\n[tiers]\nmid = "main"\nlong = "edge"\n'
     )
     config = load(file, environ={})
     assert config.stores["edge"].url == f"qdrant+edge://{tmp_path}/100%25%20ours/vectors?log_bytes=2000000"

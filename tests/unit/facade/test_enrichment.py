@@ -75,7 +75,10 @@ def test_toggles_are_off_unless_configured() -> None:
     assert (config.enrichment.auto_tag, config.enrichment.auto_supersede) == (False, False)
     with pytest.raises(
         ConfigError,
-        match=r"enrichment\.auto_tags: there is no setting 'auto_tags' in \[enrichment\]; did you mean 'auto_tag'",
+        match=(
+            r"enrichment\.auto_tags: there is no setting 'auto_tags' in \[enrichment\]; did you mean"
+            r" 'auto_tag'"
+        ),
     ):
         MemoryConfig.load("memory://", enrichment={"auto_tags": True})
 

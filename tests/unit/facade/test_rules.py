@@ -72,8 +72,9 @@ def test_a_file_and_python_say_the_same(tmp_path: Path) -> None:
     )
     assert config.promotion == (quiet, PromotionRule(name="known", to_scope="user", tags=("fact",)))
     assert MemoryConfig.load(config).promotion == config.promotion
-    assert config.leaves()["promotion.1"] == (
-        "quiet: on sweep, short → mid: of tenant acme and of a scope of kind session and "
+    assert (
+        config.leaves()["promotion.1"]
+        == "quiet: on sweep, short → mid: of tenant acme and of a scope of kind session and "
         "(unchanged for 7 days or beyond the newest 2,000 tokens of its scope)"
     )
     assert config.leaves()["promotion.2"] == "known: on session end, short, a copy → user: tagged fact"
@@ -284,9 +285,8 @@ async def test_a_policy_that_another_distribution_registers_is_found_by_its_name
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "their_policies.py").write_text(
-        "from memory import Decision\n"
-        "class Everything:\n    name = 'everything'\n    def decide(self, record, facts, now):\n        return Decision('mid', because='why not')\n"
-        "nothing = 3\n"
+        "from memory import Decision\nclass Everything:\n    name = 'everything'\n    def decide(self,"
+        " record, facts, now):\n        return Decision('mid', because='why not')\nnothing = 3\n"
     )
     info = tmp_path / "their_policies-1.0.dist-info"
     info.mkdir()

@@ -17,8 +17,10 @@ from memory.facade.resources.legal_holds import LegalHolds
 from memory.facade.scoped import ScopedMemory
 
 SURFACE = {
-    "Memory": "browse close compact delete enrichment for_tenant get maintain open promote retrieve scoped search search_messages "
-    "session update write write_many write_with_report",
+    "Memory": (
+        "browse close compact delete enrichment for_tenant get maintain open promote retrieve scoped search"
+        " search_messages session update write write_many write_with_report"
+    ),
     "entries": "history invalidate iterate source_messages",
     "relations": "all density expand find graph relate unrelate",
     "short_ids": "of resolve resolve_many",
@@ -26,8 +28,11 @@ SURFACE = {
     "scratchpads": "append clear read",
     "artifacts": "delete get list put read stream",
     "commands": "run schema",
-    "admin": "audit backup block_source blocked_sources check compare embed_messages erase erase_tenant erase_user export "
-    "flush forget_store import_ move plan reindex revert_source rolled_back_stores route stats sweep unblock_source vacuum where why",
+    "admin": (
+        "audit backup block_source blocked_sources check compare embed_messages erase erase_tenant erase_user"
+        " export flush forget_store import_ move plan reindex revert_source rolled_back_stores route stats"
+        " sweep unblock_source vacuum where why"
+    ),
     "admin.legal_holds": "add list remove",
 }
 """Every public method. What comes to stand here is promised: give it a noun before

@@ -119,7 +119,10 @@ def test_fields_it_does_not_know_are_kept_in_the_metadata() -> None:
 
 
 def test_an_array_reads_like_lines_and_each_item_knows_its_line() -> None:
-    data = ' \n[\n  {"role": "user",\n   "content": "a"},\n\n  {"role": "user", "content": "b"}, {"role": "user", "content": "c"}\n]\n'
+    data = (
+        ' \n[\n  {"role": "user",\n   "content": "a"},\n\n  {"role": "user", "content": "b"}, {"role":'
+        ' "user", "content": "c"}\n]\n'
+    )
     assert [(m.line, m.draft.content) for m in messages(data)] == [(3, "a"), (6, "b"), (6, "c")]
     assert messages("[]") == []
     assert messages("") == []

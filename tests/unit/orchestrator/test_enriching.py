@@ -604,7 +604,10 @@ MUTATIONS: dict[str, tuple[ModuleType, str, str, str]] = {
         enrichment,
         "parse_supersede_reply",
         'tuple(parse_places("\\n".join(numbers or lines), count))',
-        'tuple(dict.fromkeys(int(n) % count for n in re.findall(r"[0-9]{1,3}", "\\n".join(numbers or lines))))',
+        (
+            'tuple(dict.fromkeys(int(n) % count for n in re.findall(r"[0-9]{1,3}", "\\n".join(numbers or'
+            " lines))))"
+        ),
     ),
     "tags-over-an-edit": (
         enriching,

@@ -397,9 +397,10 @@ async def test_a_deletion_owes_each_later_store_for_itself(world: World) -> None
     assert await world.delete(entry) is True
     row = await world.standing(world.short, entry.id)
     assert isinstance(row, Tombstone)
-    assert [owed.id for owed in row.owed] == ["deliver.tombstone:long", "unmake"], (
-        "what was made of it may lie in the store that is away"
-    )
+    assert [owed.id for owed in row.owed] == [
+        "deliver.tombstone:long",
+        "unmake",
+    ], "what was made of it may lie in the store that is away"
     assert await world.stands(entry) == ["tombstone", "tombstone", "-"]
 
 

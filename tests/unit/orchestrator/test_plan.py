@@ -545,10 +545,16 @@ async def test_the_write_gate_is_named_and_the_copy_is_taken_to_be_made() -> Non
 
 SHOWS = {
     "what was answered still leaves": test_what_was_answered_is_made_in_that_sweep_and_the_session_goes,
-    "what is new is kept with its texts": test_a_plan_keeps_no_more_of_what_goes_and_of_what_moves_at_last_than_their_keys,
-    "what moves at last is kept": test_a_plan_keeps_no_more_of_what_goes_and_of_what_moves_at_last_than_their_keys,
+    "what is new is kept with its texts": (
+        test_a_plan_keeps_no_more_of_what_goes_and_of_what_moves_at_last_than_their_keys
+    ),
+    "what moves at last is kept": (
+        test_a_plan_keeps_no_more_of_what_goes_and_of_what_moves_at_last_than_their_keys
+    ),
     "a scope is listed for each copy": test_a_plan_lists_a_scope_once_however_many_copies_have_others_go,
-    "what moved takes what it took": test_a_quota_of_bytes_counts_what_the_store_counts_that_a_record_moves_to,
+    "what moved takes what it took": (
+        test_a_quota_of_bytes_counts_what_the_store_counts_that_a_record_moves_to
+    ),
     "a sweep needs no archive": test_without_the_archive_a_sweep_does_nothing_and_the_plan_says_so,
     "what waits for an advisor moves": test_an_entry_that_waits_for_an_advisor_stays_and_so_does_its_session,
 }

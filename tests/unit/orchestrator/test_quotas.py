@@ -38,7 +38,10 @@ async def test_a_write_beyond_a_quota_is_refused_before_anything_is_stored() -> 
         drafts = [EntryDraft(scope=USER, content=f"more {n}") for n in range(3)]
         with pytest.raises(
             QuotaExceeded,
-            match="quota 'q': scope 'user:ada' holds 3 of at most 5 entries, and this would add 3; nothing was written",
+            match=(
+                "quota 'q': scope 'user:ada' holds 3 of at most 5 entries, and this would add 3; nothing was"
+                " written"
+            ),
         ):
             await world.engine.entries.write_many(
                 TENANT, [EntryDraft(scope=ORG, content="of another"), *drafts]

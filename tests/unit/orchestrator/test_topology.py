@@ -253,12 +253,12 @@ async def test_a_home_with_an_index_for_meaning_is_asked_by_both_ways_one_withou
 ):
     async with World(embedder=embedder()) as world:
         entry = await world.write("aa bb", scope=USER)
-        ((_, _, mid), _) = await _asked(world, USER)
+        (_, _, mid), _ = await _asked(world, USER)
         assert mid is not None
         assert (mid.near is not None, mid.among) == (True, ())
     async with World(mid=replace(DURABLE, semantic=False), embedder=embedder()) as world:
         entry = await world.write("aa bb", scope=USER)
-        (copies, (name, _, mid), (last, _, _)) = await _asked(world, USER)
+        copies, (name, _, mid), (last, _, _) = await _asked(world, USER)
         assert (copies[:2], name, last) == (("long", "search"), "mid", "long")
         assert mid is not None
         assert (mid.near, mid.among, mid.text) == (None, (entry.id,), "aa bb")

@@ -31,7 +31,10 @@ from tests.support.depth import drawn
 from tests.unit.policies.talk import answer, asks, said, talks
 
 COUNTER = DefaultCounter()
-LONG = "The ferry to the northern islands runs every second Sunday from April until October, weather permitting. "
+LONG = (
+    "The ferry to the northern islands runs every second Sunday from April until October, weather"
+    " permitting. "
+)
 
 
 def different(count: int, chars: int = 94, role: str = "u") -> list[Message]:

@@ -114,9 +114,10 @@ def test_a_rule_tells_itself_in_words() -> None:
         older_than=2 * DAY,
         target="long",
     )
-    assert full.describe() == (
-        "on session end, short → long: tagged fact or of type user or confidence at least 0.8 or read at least 2 times or unchanged for "
-        "1 day or older than 2 days"
+    assert (
+        full.describe()
+        == "on session end, short → long: tagged fact or of type user or confidence at least 0.8 or read at"
+        " least 2 times or unchanged for 1 day or older than 2 days"
     )
     assert rule().describe() == "on session end, short → mid: every entry"
 

@@ -335,7 +335,10 @@ class Difference:
 
     def __str__(self) -> str:
         says = "cannot be read" if self.total is None else f"says {self.total:,} bytes"
-        return f"the usage record of tenant '{self.tenant}' {says}, and its artifacts and large texts take {self.taken:,}"
+        return (
+            f"the usage record of tenant '{self.tenant}' {says}, and its artifacts and large texts take"
+            f" {self.taken:,}"
+        )
 
 
 def is_readable(there: Stored | None) -> bool:

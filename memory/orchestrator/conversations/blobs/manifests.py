@@ -124,8 +124,8 @@ class Manifests:
         self._holds = erasure.holds
         self._most_bytes = most_bytes
         self._on_gone = on_gone
-        """Called with the tenant and id of a deleted artifact. It must clear all references
-        to the artifact before it returns. A call that fails is repeated.
+        """Called with the tenant and id of a deleted artifact. It must clear all
+        references to the artifact before it returns. A call that fails is repeated.
         """
         outbox.register(CLEAR, self._clear_noted)
         outbox.register(DROP, self._drop_noted)
@@ -206,7 +206,8 @@ class Manifests:
         if size > self._most_bytes:
             raise InvalidInput(
                 "data",
-                f"exceeds {self._most_bytes:,} bytes. Raise artifacts.max_bytes, or store it elsewhere and its address here",
+                f"exceeds {self._most_bytes:,} bytes. Raise artifacts.max_bytes, or store it elsewhere and"
+                " its address here",
             )
 
     def _too_slow(self) -> StoreUnavailable:

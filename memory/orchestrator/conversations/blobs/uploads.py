@@ -110,7 +110,8 @@ class Uploads:
         Raises:
             QuotaExceeded: there is no room for them, and `refuses` is set. Nothing is
                 stored.
-            StaleGeneration: the session was erased, or its generation was raised. The chunks
+            StaleGeneration: the session was erased, or its generation was raised. The
+            chunks
                 are deleted again.
         """
         now = self._placement.now()
@@ -135,7 +136,8 @@ class Uploads:
             if isinstance(error, ReservationLapsed):
                 raise StoreUnavailable(
                     self._store.name,
-                    "large texts took too long to store, and a sweep cancelled their upload. Append the message again",
+                    "large texts took too long to store, and a sweep cancelled their upload. Append the"
+                    " message again",
                 ) from None
             raise
         return found

@@ -227,7 +227,8 @@ class Log:
         at = (await self._read_end()).state.place
         self._lost = Places.of((*self._lost, *range(min(at, place - 1) + 1, place + 1)))
         log.warning(
-            "session %s is shorter than when it was read here: its store '%s' was restored to an earlier state",
+            "session %s is shorter than when it was read here: its store '%s' was restored to an earlier"
+            " state",
             self.life.session_id,
             self.store.name,
         )

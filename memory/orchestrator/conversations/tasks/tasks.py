@@ -189,7 +189,8 @@ class Tasks:
                 and not await self._is_nobodys(there)
             ):
                 raise Conflict(
-                    f"Task ID collision detected: {task_id} is a task of session {there.fields['session_id']!s}. Use another id"
+                    f"Task ID collision detected: {task_id} is a task of session"
+                    f" {there.fields['session_id']!s}. Use another id"
                 )
             if stands:
                 await patience.wait()

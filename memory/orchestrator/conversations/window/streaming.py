@@ -89,7 +89,9 @@ class StreamedMessage:
             new = stored.model_copy(update={"content": self._said, **changes})
             if new != stored and (stored.is_final or not self._said.startswith(stored.text)):
                 raise Conflict(
-                    f"message '{self._id}' was {'finished' if stored.is_final else 'changed by another writer'} meanwhile; this piece is dropped",
+                    f"message '{self._id}' was"
+                    f" {'finished' if stored.is_final else 'changed by another writer'} meanwhile; this piece"
+                    " is dropped",
                     self._id,
                 )
             return new

@@ -129,9 +129,10 @@ async def test_a_folder_of_the_layout_before_is_taken_over_and_its_records_are_r
     assert names_in(folder) == [".json", ".json.bak", ".seal.bytes"]
     file_of(folder).write_bytes(b"")
     assert is_whole(await fetch_record(store), 1)
-    assert names_in(folder) == [".json", ".json.bak"], (
-        "the bytes of what was lost are none of what was restored"
-    )
+    assert names_in(folder) == [
+        ".json",
+        ".json.bak",
+    ], "the bytes of what was lost are none of what was restored"
     await store.close()
 
 

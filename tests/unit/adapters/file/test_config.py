@@ -70,7 +70,10 @@ def test_without_fsync_it_is_not_durable_and_says_what_may_be_lost(tmp_path: Pat
 
 
 def test_importing_the_adapter_loads_little() -> None:
-    program = "import sys, memory.adapters.file; print('memory.adapters.file.store' in sys.modules, 'numpy' in sys.modules)"
+    program = (
+        "import sys, memory.adapters.file; print('memory.adapters.file.store' in sys.modules, 'numpy' in"
+        " sys.modules)"
+    )
     assert subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout.split() == ["False", "False"]

@@ -105,5 +105,8 @@ def test_a_name_that_dns_resolves_is_not_looked_up_before_the_store_is_opened() 
 
 
 def test_importing_the_adapter_loads_no_driver() -> None:
-    code = "import sys, memory.adapters.mongo, memory.adapters.mongo.config; sys.exit('pymongo' in sys.modules or 'bson' in sys.modules)"
+    code = (
+        "import sys, memory.adapters.mongo, memory.adapters.mongo.config; sys.exit('pymongo' in sys.modules"
+        " or 'bson' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

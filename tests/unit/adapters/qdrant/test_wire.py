@@ -444,14 +444,16 @@ _FAILURES: dict[str, tuple[httpx.Response, type[StoreError]]] = {
     "no replica": (
         failure(
             500,
-            "Service internal error: The replica set for shard 0 on peer 1 does not have enough active replicas",
+            "Service internal error: The replica set for shard 0 on peer 1 does not have enough active"
+            " replicas",
         ),
         StoreUnavailable,
     ),
     "an inconsistent update": (
         failure(
             500,
-            "Service internal error: Failed to apply operation to at least one `Active` replica. Please retry.",
+            "Service internal error: Failed to apply operation to at least one `Active` replica. Please"
+            " retry.",
         ),
         StoreUnavailable,
     ),
@@ -464,7 +466,8 @@ _FAILURES: dict[str, tuple[httpx.Response, type[StoreError]]] = {
     "consensus": (
         failure(
             500,
-            "Service internal error: Waiting for consensus operation commit failed. Timeout set at: 10 seconds",
+            "Service internal error: Waiting for consensus operation commit failed. Timeout set at: 10"
+            " seconds",
         ),
         StoreTimeout,
     ),

@@ -27,7 +27,10 @@ from tests.unit.adapters.redis.conftest import NEEDS_SERVER
 
 pytestmark = [pytest.mark.backend("redis_cluster"), *NEEDS_SERVER]
 
-NODE = "redis-server --port {port} --cluster-port {bus} --cluster-enabled yes --cluster-config-file {port}.conf --save '' --protected-mode no &"
+NODE = (
+    "redis-server --port {port} --cluster-port {bus} --cluster-enabled yes --cluster-config-file {port}.conf"
+    " --save '' --protected-mode no &"
+)
 
 
 def _free_ports(count: int) -> list[int]:

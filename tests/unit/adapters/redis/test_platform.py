@@ -110,8 +110,9 @@ async def test_a_demoted_master_is_left_at_once(server: Server, prefix: str) -> 
 # -- rights ----------------------------------------------------------------------------
 
 COMMANDS = (
-    "+get +set +mget +del +exists +eval +evalsha +scan +zadd +zrem +zrange +zremrangebylex +zscore +sadd +srem +smembers "
-    "+sismember +hget +hset +hdel +hlen +lindex +lrange +rpush +ltrim +pttl +pexpire +pexpireat +persist +time"
+    "+get +set +mget +del +exists +eval +evalsha +scan +zadd +zrem +zrange +zremrangebylex +zscore +sadd"
+    " +srem +smembers +sismember +hget +hset +hdel +hlen +lindex +lrange +rpush +ltrim +pttl +pexpire"
+    " +pexpireat +persist +time"
 )
 """As docs/backends.md lists them."""
 

@@ -404,7 +404,10 @@ async def test_a_flush_tells_what_is_left_once_and_comes_back_where_a_store_fail
 
 # -- a model reads it ------------------------------------------------------------------
 
-NOTES = '[{"content": " Ada likes tea "}, {"content": "x", "metadata": {"n": 1}}, {"content": " "}, 3, {"text": "y"}, "plain"]'
+NOTES = (
+    '[{"content": " Ada likes tea "}, {"content": "x", "metadata": {"n": 1}}, {"content": " "}, 3, {"text":'
+    ' "y"}, "plain"]'
+)
 REPLY = f"Here you are:\n```json\n{NOTES}\n```"
 
 

@@ -12,19 +12,19 @@ MUTATIONS = {
         manifests,
         "Manifests._put_chunks",
         "    while puts:\n",
-        "    (stands,) = await self._store.get(MANIFESTS, [upload.key])\n"
-        "    digest = hashlib.sha256(b''.join(portion)).hexdigest()\n"
-        "    ahead = _Upload(upload.life, upload.key, upload.name, upload.reservation, None, sum(map(len, portion)), len(portion))\n"
-        "    early = self._manifest(ahead, 'a', 'text/plain', digest, stands)\n"
-        "    await self._at_its_place(early, stands)\n"
-        "    while puts:\n",
+        "    (stands,) = await self._store.get(MANIFESTS, [upload.key])\n    digest ="
+        " hashlib.sha256(b''.join(portion)).hexdigest()\n    ahead = _Upload(upload.life, upload.key,"
+        " upload.name, upload.reservation, None, sum(map(len, portion)), len(portion))\n    early ="
+        " self._manifest(ahead, 'a', 'text/plain', digest, stands)\n    await self._at_its_place(early,"
+        " stands)\n    while puts:\n",
     ),
     "two uploads may each see room": Mutation(
         reservations,
         "Reservations.reserve",
         "    await self._balances.change(life.tenant, add_uploads)\n",
-        "    self._refuse_beyond(life.tenant, (await self._balances.of(life.tenant)).total, size)\n"
-        "    await self._balances.change(life.tenant, lambda balance: balance.with_entry(upload, BalanceEntry(size, micros(now)), size))\n",
+        "    self._refuse_beyond(life.tenant, (await self._balances.of(life.tenant)).total, size)\n    await"
+        " self._balances.change(life.tenant, lambda balance: balance.with_entry(upload, BalanceEntry(size,"
+        " micros(now)), size))\n",
     ),
     "the old chunks are erased before the manifest is replaced": Mutation(
         manifests,

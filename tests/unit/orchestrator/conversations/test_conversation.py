@@ -283,9 +283,10 @@ async def test_a_budget_keeps_the_newest_that_fits_and_the_last_user_message(wor
     assert [m.id for m in context.messages] == ["u1"], "the last user message is kept whatever it takes"
     assert context.over_budget == context.total_tokens - 30 > 0
     assert context.left_out == 3
-    assert [m.id for m in (await session.context(ContextRequest(112))).messages] == ["u1", "a2"], (
-        "a call is not shown without its result"
-    )
+    assert [m.id for m in (await session.context(ContextRequest(112))).messages] == [
+        "u1",
+        "a2",
+    ], "a call is not shown without its result"
     whole = await session.context(ContextRequest(1_000))
     assert (whole.over_budget, whole.left_out) == (0, 0)
     assert [m.id for m in (await session.context(ContextRequest(last=1))).messages] == ["a2"]

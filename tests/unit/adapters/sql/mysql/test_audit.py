@@ -28,7 +28,8 @@ DAMAGE = {
     "what owes is not told": "UPDATE memory_samples SET owing = 1",
     "a partition is not registered": "DELETE FROM memory_partitions",
     "a copy of what could not be read was left behind": (
-        "INSERT INTO memory_quarantine (collection, tenant, id, problem, found_at, content) VALUES ('samples', 'acme', REPEAT('g', 16), 'x', 1, 'x')"
+        "INSERT INTO memory_quarantine (collection, tenant, id, problem, found_at, content) VALUES"
+        " ('samples', 'acme', REPEAT('g', 16), 'x', 1, 'x')"
     ),
 }
 

@@ -56,7 +56,10 @@ async def _described(server: MySqlServer, database: str) -> dict[str, str]:
     return described
 
 
-FOREIGN = "CREATE TABLE memory_settings (tenant VARCHAR(200), id INT, scope VARCHAR(200), version INT, theme TEXT, PRIMARY KEY (id))"
+FOREIGN = (
+    "CREATE TABLE memory_settings (tenant VARCHAR(200), id INT, scope VARCHAR(200), version INT, theme TEXT,"
+    " PRIMARY KEY (id))"
+)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,12 @@ DAMAGE = {
     "a row lost its words": "UPDATE {s}.memory_samples SET lexemes = NULL WHERE row_type = 'record'",
     "a row lost its counts": "UPDATE {s}.memory_samples SET counts = NULL WHERE row_type = 'record'",
     "rows have another's words": (
-        "UPDATE {s}.memory_samples SET lexemes = (SELECT max(lexemes::text)::tsvector FROM {s}.memory_samples) WHERE role = 'home'"
+        "UPDATE {s}.memory_samples SET lexemes = (SELECT max(lexemes::text)::tsvector FROM"
+        " {s}.memory_samples) WHERE role = 'home'"
     ),
-    "dead rows have words": "UPDATE {s}.memory_samples SET lexemes = 'p1xapple', length = 3 WHERE row_type = 'tombstone'",
+    "dead rows have words": (
+        "UPDATE {s}.memory_samples SET lexemes = 'p1xapple', length = 3 WHERE row_type = 'tombstone'"
+    ),
     "lengths are wrong": "UPDATE {s}.memory_samples SET length = length + 40",
     "sizes are wrong": "UPDATE {s}.memory_samples SET bytes = 0",
     "a partition is not registered": "DELETE FROM {s}.memory_partitions",

@@ -37,7 +37,8 @@ async def admin() -> AsyncIterator[Any]:
     """A superuser, and the role `app`, who owns the schema."""
     connection = await asyncpg.connect(**postgres_servers.container().settings)
     await connection.execute(
-        f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE; DROP ROLE IF EXISTS app; CREATE ROLE app LOGIN PASSWORD 'app'"
+        f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE; DROP ROLE IF EXISTS app; CREATE ROLE app LOGIN PASSWORD"
+        " 'app'"
     )
     await connection.execute(f"CREATE SCHEMA {SCHEMA} AUTHORIZATION app")
     yield connection

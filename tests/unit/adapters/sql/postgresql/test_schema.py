@@ -45,7 +45,8 @@ async def _described(raw: Raw, schema: str) -> tuple[set[str], dict[str, str]]:
     included columns and collations.
     """
     columns = await raw(
-        "SELECT table_name, column_name, data_type, is_nullable, collation_name FROM information_schema.columns WHERE table_schema = $1",
+        "SELECT table_name, column_name, data_type, is_nullable, collation_name FROM"
+        " information_schema.columns WHERE table_schema = $1",
         schema,
     )
     indexes = await raw("SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = $1", schema)
@@ -217,7 +218,10 @@ async def test_vectors_that_are_damaged_do_not_keep_others_from_being_found(
 
 
 def test_importing_the_package_loads_no_driver() -> None:
-    program = "import sys, memory.adapters.sql, memory.adapters.sql.postgresql; print('asyncpg' in sys.modules, 'sqlalchemy' in sys.modules)"
+    program = (
+        "import sys, memory.adapters.sql, memory.adapters.sql.postgresql; print('asyncpg' in sys.modules,"
+        " 'sqlalchemy' in sys.modules)"
+    )
     assert (
         subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
         == "False False\n"

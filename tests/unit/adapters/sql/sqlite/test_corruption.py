@@ -291,7 +291,8 @@ async def test_a_schema_that_takes_their_numbers_from_rows_refuses_searches(
     with raw(file) as connection:
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute(
-            "UPDATE sqlite_master SET sql = replace(sql, 'number INTEGER', 'number INTEGES') WHERE name = 'samples'"
+            "UPDATE sqlite_master SET sql = replace(sql, 'number INTEGER', 'number INTEGES') WHERE name ="
+            " 'samples'"
         )
     again = await opened(file)
     with pytest.raises(StoreError):

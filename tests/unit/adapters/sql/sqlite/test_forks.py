@@ -24,7 +24,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
 HANGS, END = 60.0, 255
-VISIT = "import sys; from memory import BlockingMemory\nwith BlockingMemory(sys.argv[1]) as m: m.write(sys.argv[2], scope='user:visitor')"
+VISIT = (
+    "import sys; from memory import BlockingMemory\nwith BlockingMemory(sys.argv[1]) as m:"
+    " m.write(sys.argv[2], scope='user:visitor')"
+)
 
 
 class Child:

@@ -108,7 +108,10 @@ async def test_a_deletion_that_a_full_disk_refuses_says_what_was_kept_and_what_t
     store = await opened(small_disk / "memory.db")
     await apply_all(store, put(large(0)))
     (small_disk / "of-another-program").write_bytes(b"x" * shutil.disk_usage(small_disk).free)
-    said = "nothing of this call was kept, everything acknowledged before it was. Make room on the disk and call again"
+    said = (
+        "nothing of this call was kept, everything acknowledged before it was. Make room on the disk and call"
+        " again"
+    )
     for refused in (
         store.apply([delete(0)]),
         store.delete_matching(Query(SAMPLES, within(HERE)), 200),

@@ -231,9 +231,11 @@ def test_a_user_who_may_not_write_the_file_reads_and_searches_it(tmp_path: Path,
     command = [*as_anybody(), sys.executable, "-c", READS, url(path)]
     other = subprocess.run(command, capture_output=True, text=True, check=False)
     folder.chmod(0o755)
-    assert other.stdout.splitlines() == ["['Ada likes tea'] ['Ada likes tea']", "['hello'] [True]", "True"], (
-        other.stderr
-    )
+    assert other.stdout.splitlines() == [
+        "['Ada likes tea'] ['Ada likes tea']",
+        "['hello'] [True]",
+        "True",
+    ], other.stderr
 
 
 async def test_a_file_of_an_earlier_release_is_read_as_it_will_be_once_it_has_grown(tmp_path: Path) -> None:

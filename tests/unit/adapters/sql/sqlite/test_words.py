@@ -179,7 +179,10 @@ async def test_a_write_that_misses_words_of_its_row_says_that_the_index_is_to_be
             "1 records are not in the word index",
         ),
         (
-            "INSERT INTO samples_words SELECT partition_no, 'surplus', number, 1 FROM samples_words WHERE word = 'special1'",
+            (
+                "INSERT INTO samples_words SELECT partition_no, 'surplus', number, 1 FROM samples_words WHERE"
+                " word = 'special1'"
+            ),
             "1 records are in",
         ),
         (
