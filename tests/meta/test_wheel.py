@@ -278,4 +278,4 @@ def test_edge_works_with_its_own_extra_alone_and_a_server_is_told_to_need_anothe
     assert found == "Ada prefers tea to coffee"
     assert "qdrant_edge" in modules.split()
     refused = run(programs, elsewhere, "memory", "--config", "qdrant://127.0.0.1:1", "stats")
-    assert "needs 'qdrant_client'; pip install 'memory-tiers[qdrant]'" in refused.stdout + refused.stderr
+    assert "needs 'qdrant_client'; run pip install 'memory-tiers[qdrant]'" in refused.stdout + refused.stderr

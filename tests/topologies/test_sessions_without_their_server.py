@@ -53,7 +53,7 @@ async def test_the_window_is_shown_while_the_server_is_dead(placing: Placing, tm
                 context = await handle.context()
                 assert said(context) == said(before) == ["You are kind.", "hello", "well"]
                 assert context.degraded
-                assert "shown is what was last seen" in context.degraded[0]
+                assert "the result shows the session as this process last read it" in context.degraded[0]
             with pytest.raises(StoreUnavailable):
                 await session.append({"role": "user", "content": "lost", "id": "u2"})
             with pytest.raises(StoreUnavailable):

@@ -625,7 +625,7 @@ MUTATIONS: dict[str, tuple[ModuleType, str, str, str]] = {
         superseding,
         "SupersedeWriter._supersede",
         "await self._relations.make(source",
-        "await asyncio.sleep(0); (source",
+        "_ = (source",
     ),
     "it-is-forgotten-by-whoever-dies": (
         enriching,

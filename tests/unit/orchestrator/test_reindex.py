@@ -354,7 +354,7 @@ async def test_a_process_of_before_learns_of_the_beginning_and_of_the_end_by_its
         assert "a reindex" in (world.engine.embeddings.lacks or "")
         assert (await engine.reindexing.run()).ended
         await world.engine.maintenance.sweep()
-        assert "by now" in (world.engine.embeddings.lacks or "")
+        assert "the stores now hold vectors" in (world.engine.embeddings.lacks or "")
         assert await found(world.engine, "tea", mode="hybrid") == {"Ada prefers tea", "Tea again"}
         late = await world.write("Late tea", scope=USER)
         await world.flush()
