@@ -24,7 +24,7 @@ from memory.adapters.sql.sqlite.session import Session
 from memory.domain.time import micros
 from memory.ports.collections import Collection
 from tests.support import postgres_servers
-from tests.support.placings import MONTHS, Placing
+from tests.support.placings import ORDINARY, Placing
 
 HELD, SCOPES, AT_ONCE = 100_000, 200, 500
 PAGE = 50
@@ -47,7 +47,7 @@ Read = Callable[..., Awaitable[Sequence[Sequence[Any]]]]
 
 
 async def browse(folder: Path, rounds: int) -> list[Figure]:
-    named = [placing for name in ("default", "postgres-only") for placing in MONTHS if placing.name == name]
+    named = [placing for name in ("default", "postgres-only") for placing in ORDINARY if placing.name == name]
     return await on_each(
         named, folder, f"browse {PAGE} of {HELD:,}", lambda placing, place: _on(placing, place, rounds)
     )

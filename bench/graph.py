@@ -13,7 +13,7 @@ from bench.placed import on_each, opened
 from bench.store import fill
 from bench.texts import sentences
 from memory import Entry, Scope
-from tests.support.placings import MONTHS, Placing
+from tests.support.placings import ORDINARY, Placing
 
 OTHERS, BRANCHES, LEAVES = 10_000, 7, 6
 """Entries beside; those one step away, and those behind each of them: with the one in
@@ -26,7 +26,7 @@ ADA = Scope.user("ada")
 
 
 async def graph(folder: Path, rounds: int) -> list[Figure]:
-    placings = [placing for name in NAMES for placing in MONTHS if placing.name == name]
+    placings = [placing for name in NAMES for placing in ORDINARY if placing.name == name]
     return await on_each(placings, folder, "the graph", lambda placing, place: _on(placing, place, rounds))
 
 

@@ -25,7 +25,7 @@ from bench.placed import on_each
 from bench.texts import sentences
 from memory import Memory
 from tests.support import postgres_servers
-from tests.support.placings import MONTHS, Placing
+from tests.support.placings import ORDINARY, Placing
 
 BEFORE, CALLS, NEWEST, BUDGET = 1_000, 60, 20, 4_000
 """Messages in the session before anything is measured, appends that are, messages read
@@ -83,7 +83,7 @@ async def rivals(folder: Path, rounds: int) -> list[Figure]:
     if reason := missing("agents", "llama_index.core"):
         return [Figure("sessions of others", None, "ms", note=reason)]
     named = (
-        p for name in ("default", "redis-postgres-edge", "postgres-only") for p in MONTHS if p.name == name
+        p for name in ("default", "redis-postgres-edge", "postgres-only") for p in ORDINARY if p.name == name
     )
     with importable():
         return await on_each(

@@ -21,7 +21,7 @@ from bench.placed import on_each
 from bench.texts import sentences
 from memory import Memory
 from tests.support import postgres_servers
-from tests.support.placings import MONTHS, Placing
+from tests.support.placings import ORDINARY, Placing
 
 CALLS = 200
 LONG, SHORT, SAID = 20_000, 20, 1_000
@@ -33,7 +33,7 @@ async def sessions(folder: Path, rounds: int) -> list[Figure]:
     named = [
         placing
         for name in ("volatile-redis-postgres", "default")
-        for placing in MONTHS
+        for placing in ORDINARY
         if placing.name == name
     ]
     return await on_each(named, folder, "sessions", lambda placing, place: _on(placing, place, rounds))

@@ -16,7 +16,7 @@ from bench.placed import on_each, opened
 from bench.store import fill
 from bench.texts import questions, sentences
 from memory import Memory, Scope
-from tests.support.placings import BESIDE_EDGE, MONTHS, Placing
+from tests.support.placings import BESIDE_EDGE, ORDINARY, Placing
 
 NAMES = (
     "default",
@@ -61,7 +61,7 @@ async def speed(folder: Path, rounds: int, sizes: Sequence[int] = SIZES) -> list
 
 
 def named(name: str) -> Placing:
-    return next(placing for placing in (*MONTHS, *BESIDE_EDGE) if placing.name == name)
+    return next(placing for placing in (*ORDINARY, *BESIDE_EDGE) if placing.name == name)
 
 
 async def of(

@@ -17,7 +17,7 @@ from bench.measure import Figure, seconds, side_by_side
 from bench.placed import on_each
 from bench.texts import questions, sentences
 from memory import Memory, Scope
-from tests.support.placings import MONTHS, Placing
+from tests.support.placings import ORDINARY, Placing
 
 NAMES = ("default", "redis-postgres-edge", "redis-mongo-edge", "mariadb-edge", "postgres-only")
 HELD = 2_000
@@ -62,7 +62,7 @@ FACTS = {"type": "reference", "tags": ["fact"]}
 
 
 async def whole(folder: Path, rounds: int) -> list[Figure]:
-    named = (p for name in NAMES for p in MONTHS if p.name == name)
+    named = (p for name in NAMES for p in ORDINARY if p.name == name)
     return await on_each(named, folder, "everything", lambda placing, place: _on(placing, place, rounds))
 
 

@@ -20,7 +20,7 @@ from tests.support.reporting import BackendReport
 LONGEST_FIRST = (
     "simulation",
     "sessions",
-    "month",
+    "model",
     "contract",
     "orchestrator",
     "conversations",

@@ -19,7 +19,7 @@ from memory.orchestrator.storage.kinds import KINDS
 from tests.acceptance.support import Clock
 from tests.support import depth
 from tests.support.backends import marks_of, run_here
-from tests.support.placings import MONTHS, PLACINGS, STORIES, Placing, forget
+from tests.support.placings import ORDINARY, PLACINGS, STORIES, Placing, forget
 
 SQLITE = pytest.mark.backend("sqlite")
 IN_MEMORY = pytest.mark.backend("in_memory")
@@ -102,7 +102,7 @@ def keeping_bytes(*more: str) -> Any:
     the default.
     """
     names = {"redis-mongo-edge", "mariadb-only", "files-only", "split", *more}
-    beside = [placing for placing in MONTHS if placing.name in names and run_here(*placing.backends)]
+    beside = [placing for placing in ORDINARY if placing.name in names and run_here(*placing.backends)]
 
     everywhere = [*topologies(mixed=True), *map(_on_servers, beside)]
 

@@ -17,12 +17,12 @@ from tests.acceptance.support import Clock
 from tests.support.backends import marks_of, run_here
 from tests.support.damaging import damage
 from tests.support.depth import beyond
-from tests.support.placings import MONTHS, forget
+from tests.support.placings import ORDINARY, forget
 from tests.support.reserved import assert_reserved
 
 MOST, PART = 1_000_000, 300_000
 NAMES = ("default", "in-memory", "postgres-only", "redis-only", "mongo-only", "mariadb-only", "files-only")
-HERE = [placing for placing in MONTHS if placing.name in NAMES and run_here(*placing.backends)]
+HERE = [placing for placing in ORDINARY if placing.name in NAMES and run_here(*placing.backends)]
 
 
 @pytest.fixture(

@@ -15,7 +15,7 @@ import pytest
 
 from memory import EmbedderMismatch, Memory
 from tests.support.backends import marks_of
-from tests.support.placings import MONTHS, forget
+from tests.support.placings import ORDINARY, forget
 from tests.support.processes import started
 from tests.support.turned import Embedder
 
@@ -48,7 +48,7 @@ assert came.ended, came
 """Dies before or after one of its writes, if it makes so many."""
 PLACINGS = [
     placing
-    for placing in MONTHS
+    for placing in ORDINARY
     if placing.name in ("default", "files-only", "edge-only", "postgres-only", "redis-postgres-edge")
 ]
 

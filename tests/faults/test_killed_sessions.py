@@ -22,14 +22,14 @@ from tests.faults.speakers import Heard, judged, noted
 from tests.support import mongo_servers, mysql_servers, postgres_servers, redis_servers
 from tests.support.backends import marks_of
 from tests.support.depth import PROVING, drawn
-from tests.support.placings import MONTHS, Placing, forget
+from tests.support.placings import ORDINARY, Placing, forget
 from tests.support.servers import Server
 
 WRITERS, KILLS = drawn(8, 3), 30 if PROVING else 2
 SERVER_KILLS = 5 if PROVING else 1
 DOOMED = WRITERS // 2
 """How many of the writers are about to die at any time."""
-PLACINGS = {placing.name: placing for placing in MONTHS}
+PLACINGS = {placing.name: placing for placing in ORDINARY}
 ON_SERVERS = [PLACINGS[name] for name in ("redis-postgres-edge", "mongo-only", "mariadb-only")]
 
 

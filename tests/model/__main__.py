@@ -1,8 +1,8 @@
-"""An ordinary month from the command line.
+"""The model test from the command line.
 
 python -m tests.model                                            2,000 operations on every topology of this machine, with a fresh seed
 python -m tests.model --topology default --seed 17               one seed again; a failure is made small and written down
-python -m tests.model --topology default --operations 100000 --folder month --seed 17   a long run that may be interrupted and taken up again
+python -m tests.model --topology default --operations 100000 --folder model-run --seed 17   a long run that may be interrupted and taken up again
 python -m tests.model --topology default --replay failure.jsonl  operations that were written down, one JSON object a line
 """
 
@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.model.long import Failed, month, resumable, seed_of
+from tests.model.long import Failed, resumable, run_model, seed_of
 from tests.model.operations import Operation
 from tests.model.shrink import failure_of, label_of, shrink
 from tests.model.topologies import TOPOLOGIES, Topology, remove, scratch
@@ -64,14 +64,14 @@ def _one(topology: Topology, seed: int, options: argparse.Namespace) -> int:
 
     if options.folder is None:
         with scratch() as folder:
-            failed = month(topology, folder, seed, options.operations, progress)
+            failed = run_model(topology, folder, seed, options.operations, progress)
     else:
         folder = options.folder / topology.name
         if not resumable(folder):
             remove(folder)
             folder.mkdir(parents=True)
         seed = seed_of(folder, seed)
-        failed = month(topology, folder, seed, options.operations, progress)
+        failed = run_model(topology, folder, seed, options.operations, progress)
         if failed is None:
             forget(folder)  # what was put away stays: a run that has come to its end is not begun again
     print(file=sys.stderr)
@@ -79,7 +79,7 @@ def _one(topology: Topology, seed: int, options: argparse.Namespace) -> int:
         print(f"{topology.name}: {options.operations} operations of seed {seed}, all as promised", flush=True)
         return 0
     print(
-        report(topology, failed, Path(tempfile.mkdtemp(prefix="memory-month-")), options.shrink_for),
+        report(topology, failed, Path(tempfile.mkdtemp(prefix="memory-model-")), options.shrink_for),
         flush=True,
     )
     return 1

@@ -59,7 +59,7 @@ made of it.
 DONE = ("expired", "deleted", "ended", "dropped_versions", "moved")
 BESIDE = (SCRATCHPADS, NUMBERS, MANIFESTS, ARTIFACTS, RESERVATIONS)
 """Of what else records are judged, by those who play it."""
-OURS = frozenset({"kept", "kept.before", "kept.new", "month.pickle", "operations.jsonl"})
+OURS = frozenset({"kept", "kept.before", "kept.new", "model.pickle", "operations.jsonl"})
 """What a run keeps beside its stores."""
 
 
@@ -541,7 +541,7 @@ async def holds(run: Run, tenant: str) -> None:
 
 
 async def delivered(run: Run) -> None:
-    """No store is away in a month: what was written is delivered without a sweep."""
+    """No store is away in a run of the model test: what was written is delivered without a sweep."""
     for worker in range(len(run.workers)):
         (await run.ask(None, "admin.flush", worker=worker)).given()
     if wrong := await undelivered(run.memory._engine):

@@ -1,4 +1,4 @@
-"""The clock of a month: it goes on a little at every reading while something is
+"""The clock of a run: it goes on a little at every reading while something is
 written, stands still while something is read, and jumps.
 """
 

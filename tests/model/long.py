@@ -20,7 +20,7 @@ from tests.model.topologies import Topology
 
 PART = 1_000
 PUT_AWAY = KEPT, BEFORE, FRESH = "kept", "kept.before", "kept.new"
-STATE = "month.pickle"
+STATE = "model.pickle"
 LOG = "operations.jsonl"
 
 Progress = Callable[[int, float], None]
@@ -36,7 +36,7 @@ class Failed:
     run: Run | None = None
 
 
-def month(
+def run_model(
     topology: Topology,
     folder: Path,
     seed: int,

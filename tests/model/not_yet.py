@@ -1,4 +1,4 @@
-"""What the memory is to do and does not do yet: nobody does these things in a month
+"""What the memory is to do and does not do yet: nobody does these things in a run of the model test
 until it does. It is to be empty.
 """
 

@@ -1,4 +1,4 @@
-"""What happens in a month: operations as data, each carried out through the facade and
+"""What happens in a run of the model test: operations as data, each carried out through the facade and
 judged by the model.
 
 An operation names entries by the operation that made them ("17", or "17.2" for the

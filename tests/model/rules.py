@@ -1,4 +1,4 @@
-"""What the operator of a month has written: rules, quotas and a policy in Python; and,
+"""What the operator of a run has written: rules, quotas and a policy in Python; and,
 in plain Python, what they come to for one entry or session.
 
 Lengths of time end in an eighth of a second, so that they are met clearly or not at

@@ -1,4 +1,4 @@
-"""An ordinary month on every topology: everything that is asked is answered as
+"""The model test on every topology: everything that is asked is answered as
 promised, and the whole is as it must be.
 """
 
@@ -18,7 +18,7 @@ from tests.model import mutants_of_rules as _of_rules  # noqa: F401 - declares t
 from tests.model.__main__ import main, report
 from tests.model.generate import Generator
 from tests.model.learning import mutants as _of_learning  # noqa: F401 - declares those of what stores learn
-from tests.model.long import Failed, month
+from tests.model.long import Failed, run_model
 from tests.model.mutants import MUTANTS, applied
 from tests.model.operations import Operation, perform
 from tests.model.rules import OVER
@@ -58,7 +58,7 @@ def topology(request: pytest.FixtureRequest) -> Topology:
 
 def test_everything_is_as_the_model_says(topology: Topology, tmp_path: Path) -> None:
     with scratch() as folder:
-        failed = month(topology, folder, SEED, OPERATIONS)
+        failed = run_model(topology, folder, SEED, OPERATIONS)
     assert failed is None, report(topology, failed, tmp_path, seconds=60)
 
 
@@ -102,7 +102,7 @@ def _searched(name: str, tmp_path: Path) -> list[dict[str, Any]]:
     topology, found = TOPOLOGIES["in-memory"], list[list[Operation]]()
     with applied(name):
         for seed in SEEDS:
-            failed = month(topology, _fresh(tmp_path, seed), seed, WITHIN)
+            failed = run_model(topology, _fresh(tmp_path, seed), seed, WITHIN)
             if failed is not None and isinstance(failed.error, Wrong):
                 found.append(shrink(topology, failed.operations, failed.error.label, seconds=300))
                 if len(found[-1]) <= FEW:
@@ -120,7 +120,7 @@ def _fresh(folder: Path, seed: int) -> Path:
 def test_a_failure_is_made_small_and_fails_again_by_its_written_operations(tmp_path: Path) -> None:
     topology = TOPOLOGIES["in-memory"]
     with applied("a history leaves out the first version"):
-        failed = month(topology, tmp_path, 4, 500)
+        failed = run_model(topology, tmp_path, 4, 500)
         assert failed is not None
         assert isinstance(failed.error, Wrong)
         small = shrink(topology, failed.operations, failed.error.label)
@@ -149,7 +149,7 @@ def test_a_run_that_was_interrupted_is_taken_up_where_it_was_put_away(
     topology, done = TOPOLOGIES["default"], list[int]()
     monkeypatch.setattr("tests.model.long.PART", 30)
     monkeypatch.setattr("tests.model.long.WHOLE_EVERY", 30)
-    assert month(topology, _fresh(tmp_path, 1), ALONE, 60) is None
+    assert run_model(topology, _fresh(tmp_path, 1), ALONE, 60) is None
     broken = _fresh(tmp_path, 2)
 
     async def until(run: Run, op: Operation) -> None:
@@ -160,8 +160,8 @@ def test_a_run_that_was_interrupted_is_taken_up_where_it_was_put_away(
     with monkeypatch.context() as patched:
         patched.setattr("tests.model.long.perform", until)
         with pytest.raises(KeyboardInterrupt):
-            month(topology, broken, ALONE, 60)
-    assert month(topology, broken, ALONE, 60, lambda number, seconds: done.append(number)) is None
+            run_model(topology, broken, ALONE, 60)
+    assert run_model(topology, broken, ALONE, 60, lambda number, seconds: done.append(number)) is None
     assert done == [60]
     assert (broken / "operations.jsonl").read_text() == (tmp_path / "1" / "operations.jsonl").read_text()
 
@@ -172,13 +172,13 @@ def test_a_run_that_has_come_to_its_end_is_not_begun_again(
 ) -> None:
     monkeypatch.setattr(
         "sys.argv",
-        ["month", "--topology", "edge-only", "--operations", "40", "--folder", str(tmp_path), "--seed", "5"],
+        ["model", "--topology", "edge-only", "--operations", "40", "--folder", str(tmp_path), "--seed", "5"],
     )
     assert main() == 0
     monkeypatch.setattr("tests.model.long.perform", None)  # whoever calls it fails
     assert main() == 0
     monkeypatch.undo()
-    assert month(TOPOLOGIES["edge-only"], tmp_path / "edge-only", SEED, 60) is None
+    assert run_model(TOPOLOGIES["edge-only"], tmp_path / "edge-only", SEED, 60) is None
     forget(tmp_path / "edge-only")
 
 

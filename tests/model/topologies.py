@@ -1,4 +1,4 @@
-"""Where a month runs: every placing of the tests, with who may share it."""
+"""Where a run takes place: every placing of the tests, with who may share it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.model.rules import PROMOTION, QUOTAS, RETENTION
 from tests.support import quick_folders
-from tests.support.placings import MONTHS, Placing, forget
+from tests.support.placings import ORDINARY, Placing, forget
 
 UNSHARED = frozenset({"in_memory", "qdrant_edge"})
 READABLE = frozenset({"sqlite", "file"})
@@ -21,7 +21,7 @@ RESUMABLE = frozenset({"sqlite", "file", "qdrant_edge"})
 
 @dataclass(frozen=True)
 class Topology:
-    """A placing as the month takes it. Maintenance runs when the month says, not by
+    """A placing as the model test takes it. Maintenance runs when the run says, not by
     itself.
     """
 
@@ -62,7 +62,7 @@ class Topology:
         }
 
 
-TOPOLOGIES = {placing.name: Topology(placing) for placing in MONTHS}
+TOPOLOGIES = {placing.name: Topology(placing) for placing in ORDINARY}
 
 
 @contextmanager

@@ -164,7 +164,7 @@ def _split(folder: Path) -> dict[str, Any]:
     return {"stores": files, "tiers": dict.fromkeys(tiers, "others"), "routes": [own, links]}
 
 
-MONTHS = (
+ORDINARY = (
     Placing("default", ("sqlite",), lambda folder: _tiers(*[f"sqlite:///{folder / 'memory.db'}"] * 3)),
     Placing("in-memory", ("in_memory",), lambda folder: _tiers(*["memory://"] * 3)),
     Placing("edge-only", ("qdrant_edge",), lambda folder: _tiers(*[_edge(folder)] * 3)),
@@ -179,7 +179,7 @@ MONTHS = (
         lambda folder: _tiers(mariadb := _mariadb(), mariadb, _edge(folder)),
     ),
 )
-"""An ordinary month runs on these."""
+"""The model test and the benchmarks run on these."""
 
 BESIDE_EDGE = (
     Placing(

@@ -28,7 +28,7 @@ from memory.ports.advisor import Prompt
 from memory.ports.record import Record
 from tests.support.backends import marks_of
 from tests.support.depth import drawn
-from tests.support.placings import MONTHS, STORIES, Placing, forget
+from tests.support.placings import ORDINARY, STORIES, Placing, forget
 
 CALLS = ("get", "query", "count", "apply", "search", "candidates", "delete_matching")
 MESSAGE, LATER = "alphaword onyxfish", "betaword opalbird"
@@ -390,7 +390,7 @@ def files_with(folder: Path, gone: Sequence[str]) -> list[str]:
     ]
 
 
-DEFAULT, SERVERS = next(each for each in MONTHS if each.name == "default"), STORIES[0]
+DEFAULT, SERVERS = next(each for each in ORDINARY if each.name == "default"), STORIES[0]
 
 
 @pytest.mark.parametrize(

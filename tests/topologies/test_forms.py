@@ -21,10 +21,12 @@ from tests.support.depth import beyond
 from tests.support.forms import astray, kept, read
 from tests.support.long_texts import long_text
 from tests.support.mutations import Mutation
-from tests.support.placings import MONTHS, forget
+from tests.support.placings import ORDINARY, forget
 from tests.support.turned import Embedder
 
-PLACINGS = [placing for placing in MONTHS if placing.name in ("postgres-only", "mariadb-only", "mongo-only")]
+PLACINGS = [
+    placing for placing in ORDINARY if placing.name in ("postgres-only", "mariadb-only", "mongo-only")
+]
 USER, SESSION = "user:ada", "session:s1"
 SAID = {"tea": "beverage", "heron": "bird", "crashed": "outage"}
 """Words of texts, and what means the same."""

@@ -15,7 +15,7 @@ from memory.orchestrator.storage.collections import ENTRY_PASSAGES
 from tests.support.backends import marks_of
 from tests.support.depth import beyond
 from tests.support.long_texts import ABOUT, astray, long_text, rows
-from tests.support.placings import BESIDE_EDGE, MONTHS, forget
+from tests.support.placings import BESIDE_EDGE, ORDINARY, forget
 
 KITTEN, QUESTION = "Ada adopted a small kitten from the shelter.", "which pet cat lives with her"
 EVERYONES = {"default"}
@@ -30,7 +30,7 @@ USER, SESSION = "user:ada", "session:s1"
             id=placing.name,
             marks=[*marks_of(*placing.backends), *beyond(placing.name, EVERYONES, {"redis-postgres-edge"})],
         )
-        for placing in (*MONTHS, *BESIDE_EDGE)
+        for placing in (*ORDINARY, *BESIDE_EDGE)
     ]
 )
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,7 @@ from memory import InvalidInput, Memory
 from tests.support import postgres_servers
 from tests.support.backends import marks_of
 from tests.support.depth import beyond
-from tests.support.placings import MONTHS, Placing, forget
+from tests.support.placings import ORDINARY, Placing, forget
 from tests.unit.orchestrator.conversations.meant import astray
 
 
@@ -29,7 +29,7 @@ def _pgvector(folder: Path) -> dict[str, Any]:
 
 PLACINGS = {
     placing.name: placing
-    for placing in (*MONTHS, Placing("pgvector-only", ("postgresql_pgvector",), _pgvector))
+    for placing in (*ORDINARY, Placing("pgvector-only", ("postgresql_pgvector",), _pgvector))
 }
 CASES = (
     ("default", "home", True),

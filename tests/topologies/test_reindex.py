@@ -20,7 +20,7 @@ from tests.support import postgres_servers
 from tests.support.backends import marks_of
 from tests.support.depth import beyond
 from tests.support.long_texts import astray
-from tests.support.placings import BESIDE_EDGE, MONTHS, Placing, forget
+from tests.support.placings import BESIDE_EDGE, ORDINARY, Placing, forget
 from tests.support.turned import Embedder
 
 
@@ -33,7 +33,7 @@ def _pgvector(folder: Path) -> dict[str, Any]:
 
 
 PLACINGS = (
-    *(p for p in MONTHS if p.name != "in-memory"),
+    *(p for p in ORDINARY if p.name != "in-memory"),
     *BESIDE_EDGE,
     Placing("pgvector-only", ("postgresql_pgvector",), _pgvector),
 )

@@ -1,5 +1,5 @@
 """Stores learn from sessions, and a model is shown what is known: each judged by the
-model of the month.
+model of the run.
 """
 
 from __future__ import annotations

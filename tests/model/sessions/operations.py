@@ -1,4 +1,4 @@
-"""What somebody does with sessions in a month: each carried out through the facade and
+"""What somebody does with sessions in a run of the model test: each carried out through the facade and
 judged by the model.
 
 A message is named by the operation that said it and its number there ("17.2"). Where

@@ -23,7 +23,7 @@ from memory.orchestrator.storage.collections import ENTRIES
 from memory.ports.query import In, Query, Search, Words, within
 from memory.ports.record import Partition
 from tests.support.backends import marks_of
-from tests.support.placings import MONTHS, Placing, forget
+from tests.support.placings import ORDINARY, Placing, forget
 
 pytestmark = [
     pytest.mark.processor,
@@ -58,7 +58,7 @@ EVERYWHERE = [
     ONE_FILE,
     *(
         _on(placing)
-        for placing in MONTHS
+        for placing in ORDINARY
         if placing.name in ("redis-postgres-edge", "redis-mongo-edge", "mariadb-edge")
     ),
 ]
