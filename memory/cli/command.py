@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVa
 
 import typer
 
+from memory.cli.exit_codes import INTERRUPTED, PIPE_CLOSED
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -174,7 +176,7 @@ def run(cli: Cli, work: Callable[[], int | Awaitable[int | None] | None]) -> int
         return int(result or 0)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads the output that is still buffered
-        return 141
+        return PIPE_CLOSED
     except KeyboardInterrupt:
         done = (
             cli.kept[-1]
@@ -183,8 +185,10 @@ def run(cli: Cli, work: Callable[[], int | Awaitable[int | None] | None]) -> int
         )
         typer.echo(f"interrupted; {done}", err=True)
         if cli.json:
-            write_json({"error": {"code": "interrupted", "message": f"interrupted; {done}", "exit": 130}})
-        return 130
+            write_json(
+                {"error": {"code": "interrupted", "message": f"interrupted; {done}", "exit": INTERRUPTED}}
+            )
+        return INTERRUPTED
     except typer.Exit as exc:
         return exc.exit_code
     except Exception as exc:
