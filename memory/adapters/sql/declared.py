@@ -33,7 +33,7 @@ def declaration(collection: Collection) -> str:
             "indexes": collection.indexes,
             **(
                 {"orders": collection.orders} if collection.orders else {}
-            ),  # a table that has none says what it said before there were any
+            ),  # a table without orders keeps its declaration of before orders existed
         },
         separators=(",", ":"),
     )
@@ -92,7 +92,7 @@ def compare_declarations(
     """
     tables: dict[str, Collection] = {}
     new, grown = [], []
-    for asked in sorted(collections, key=lambda c: c.name):  # the order in which batches meet tables
+    for asked in sorted(collections, key=lambda c: c.name):  # the order in which batches use tables
         tables[asked.name] = asked
         if asked.name not in told:
             new.append(asked)
@@ -101,7 +101,7 @@ def compare_declarations(
             was = parse_declaration(asked.name, told[asked.name])
             problems = list(_problems(was, asked))
         except (ValueError, TypeError, KeyError):
-            was, problems = asked, ["what is told of it cannot be read"]
+            was, problems = asked, ["its stored declaration cannot be read"]
         if problems:
             raise ConfigError(
                 f"store '{store}': the table '{asked.name}' was made for another declaration of that collection: {'; '.join(problems)}. "

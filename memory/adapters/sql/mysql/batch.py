@@ -70,7 +70,7 @@ async def put_absent(
     under way, and every later put sees it.
 
     Raises:
-        Unstorable: The store cannot hold the record.
+        Unstorable: The tenant or scope has too many bytes for an index.
     """
     check_names(write)
     record = write.record

@@ -160,7 +160,7 @@ async def ahead(connection: Connection) -> AsyncIterator[StatementPipeline]:
     try:
         yield sending
     except Exception:
-        with contextlib.suppress(Exception):  # of two errors the first is told
+        with contextlib.suppress(Exception):  # the first of two errors is raised
             await sending.wait()
         raise
     except BaseException:

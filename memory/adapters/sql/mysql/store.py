@@ -279,7 +279,8 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         """Run a search on the word index.
 
         One search reads a limited number of records that wait to be indexed. Where more
-        wait, some are indexed first.
+        wait, some are indexed first. After `waiting_rounds` such attempts, the search
+        reads all that wait.
         """
         most = self._thresholds.waiting_read
         for _ in range(self._thresholds.waiting_rounds):

@@ -23,7 +23,7 @@ def check_partition(partition: Partition) -> None:
     """Refuse names that no index can hold.
 
     Raises:
-        Unstorable: A name is too long.
+        Unstorable: The tenant or scope is longer than `TENANT_BYTES` or `SCOPE_BYTES`.
     """
     check_tenant(partition.tenant)
     _check("scope", partition.scope, SCOPE_BYTES)
@@ -33,7 +33,7 @@ def check_tenant(tenant: str) -> None:
     """Refuse a name that no index can hold.
 
     Raises:
-        Unstorable: The name is too long.
+        Unstorable: The name is longer than `TENANT_BYTES`.
     """
     _check("tenant", tenant, TENANT_BYTES)
 

@@ -682,13 +682,13 @@ def _state(path: Path) -> tuple[int, ...]:
 
 
 def _make_own(path: Path) -> None:
-    """Create a missing file so that only its owner has access, whatever the umask.
+    """Create a missing file so that only its owner has access under any umask.
 
     The log and its index, which SQLite puts beside it, get the same permissions.
 
-    The file is first made under another name. A process that closes a second descriptor
-    of an open file loses all locks on it, SQLite's too ("How To Corrupt An SQLite
-    Database File", 2.2).
+    The file is first made under another name, because closing a second descriptor of an
+    open file drops all locks of the process on it. SQLite's locks go too, see "How To
+    Corrupt An SQLite Database File", 2.2.
     """
     if path.exists():
         return

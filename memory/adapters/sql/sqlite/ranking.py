@@ -79,8 +79,9 @@ class Population:
 class Postings(NamedTuple):
     """The records of one partition with a word.
 
-    They have the partition's place in the population, their places among its members,
-    and the word's frequency in each, summed under the weights of the text parts.
+    `partition` is its place in the population; `places` are the records' places among
+    its members. `frequencies` are the word's counts in each record, summed under the
+    weights of the text parts.
     """
 
     partition: int

@@ -138,7 +138,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     index("owing", "id", "tenant", only=table.c.owed.is_not(None))
     index(
         "age", "tier", "created_at"
-    )  # of all rows: one of the homes alone would be taken for whatever is asked of homes
+    )  # over all rows: SQLite would use an index of one home for every query about homes
     for label, over, there in indexes(collection):
         index(label, *over, only=table.c[there].is_not(None))
     return table
