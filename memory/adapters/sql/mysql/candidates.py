@@ -105,7 +105,7 @@ async def _beside(
         ]
     return [
         head for head in read if head is not None and place_of(head, around) in wanted
-    ]  # the same place may be in several scopes
+    ]  # several scopes may have the same place
 
 
 def _places(table: Any, shape: Shape) -> sa.Select[Any]:

@@ -95,12 +95,12 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
         case UntrustedCertificate():
             return StoreUnavailable(
                 store,
-                f"the certificate of {place} is not trusted: name the file of its authority with ssl_ca",
+                f"the certificate of {place} is not trusted: set ssl_ca to the file of its authority",
             )
         case PoolTimeout():
             return StoreTimeout(
                 store,
-                "every connection of the pool was busy for too long; raise pool_size, or ask less at once",
+                "every connection of the pool was busy for too long; raise pool_size, or make fewer calls at once",
             )
         case TimeoutError():
             return StoreTimeout(store, f"{place} did not answer in time")
@@ -127,12 +127,12 @@ _KINDS: tuple[tuple[frozenset[int], type[Exception], str], ...] = (
     (
         frozenset({1021, 1037, 1038, 1041, 1114, 3019}),
         StoreFull,
-        "the server has no room left; nothing of the call was kept",
+        "the server has no room left; nothing of the call was kept; make room there, then try again",
     ),
     (
         frozenset({1153, 1301}),
         InvalidInput,
-        "is larger than the server's max_allowed_packet lets through; raise it there",
+        "is larger than the server's max_allowed_packet; raise it there",
     ),
     (
         frozenset({1969, 3024, 1317}),
@@ -142,18 +142,18 @@ _KINDS: tuple[tuple[frozenset[int], type[Exception], str], ...] = (
     (
         COLLISIONS,
         StoreUnavailable,
-        "other transactions kept getting in the way; nothing of the call was kept; try again",
+        "other transactions kept colliding with the call; nothing of it was kept; try again",
     ),
     (
         NO_ROOM | {1461},
         StoreUnavailable,
         "{place} has no connection or statement to spare; lower pool_size or raise its limits",
     ),
-    (READ_ONLY, StoreUnavailable, "{place} is read-only just now: a replica, or under maintenance"),
+    (READ_ONLY, StoreUnavailable, "{place} is read-only: a replica, or under maintenance; use the primary server, or try again later"),
     (
         frozenset({1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, *LOST}),
         StoreUnavailable,
-        "the connection to {place} was lost or refused",
+        "the connection to {place} was lost or refused; check the server, and try again",
     ),
 )
 """Errors by number, most specific first."""

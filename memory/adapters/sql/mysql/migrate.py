@@ -115,7 +115,7 @@ async def _change(config: MySqlConfig, schema: MySqlSchema, collections: Sequenc
     engine = create_async_engine("mysql+asyncmy://", async_creator=connect, poolclass=NullPool)
     name = (
         "memory-tiers:" + blake2b(config.database.encode(), digest_size=16).hexdigest()
-    )  # locks are the server's, not a database's
+    )  # locks belong to the server, not to a database
     try:
         async with engine.connect() as connection:
             got = await connection.scalar(

@@ -76,7 +76,7 @@ def types(collation: str) -> ColumnTypes:
 def system_tables(metadata: sa.MetaData, collation: str, names: TableNames) -> None:
     """Declare the adapter's own tables."""
     schema.system_tables(metadata, types(collation), names, **OPTIONS)
-    sa.Table(  # up to where the numbers of records are given out
+    sa.Table(  # the last record number given out
         names.numbers,
         metadata,
         sa.Column("name", VARBINARY(64), primary_key=True),
@@ -111,7 +111,7 @@ def collection_table(
         sa.Index(f"ix_{name}_{label}", *(table.c[c] for c in over), **options)
 
     index("created_at", "partition_no", "created_at", "id")  # the way through a partition in order
-    index("members", "partition_no", "number", "role", "length")  # all that the statistics of a search read
+    index("members", "partition_no", "number", "role", "length")  # the statistics of a search read only these
     index("expires_at", "expires_at")
     index("discard_at", "discard_at")
     index("owing", "owing")

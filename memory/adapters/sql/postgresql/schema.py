@@ -84,7 +84,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection, names: Table
     def index(label: str, *over: Any, only: sa.ColumnElement[bool] | None = None, **options: Any) -> None:
         sa.Index(names.index("ix", name, label), *over, postgresql_where=only, **options)
 
-    # The way through a partition in order; also all that the statistics of a search
+    # Reads a partition in order. The statistics of a search need only these columns
     # read.
     counted = ["row_type", "role", *(["length"] if collection.texts else [])]
     index(

@@ -40,7 +40,7 @@ def check_tenant(tenant: str) -> None:
 
 def _check(what: str, name: str, most: int) -> None:
     if 4 * len(name) > most and (size := len(name.encode("utf-8", "replace"))) > most:
-        raise Unstorable(f"{what}: takes at most {most} bytes, not {size}")
+        raise Unstorable(f"{what}: takes at most {most} bytes, not {size}; use a shorter name")
 
 
 def number_of(partition: Partition, turn: int = 0) -> int:
@@ -122,7 +122,7 @@ class ServerDirectory(Directory[C]):
             if known is not None:
                 self._known[partition] = known
                 return known.generation
-            self._known.pop(partition, None)  # it was forgotten since
+            self._known.pop(partition, None)  # it has been forgotten since
 
     async def _find_all(
         self, connection: C, partitions: Iterable[Partition]

@@ -250,7 +250,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
             return InvalidInput("text", "holds half of a surrogate pair, which is no character")
         if isinstance(error, WriteContention | WriteCollision):
             return StoreUnavailable(
-                self.name, "others kept changing what the call is about; nothing of it was kept; try again"
+                self.name, "others kept changing the records of the call; nothing of it was kept; try again"
             )
         return self._translate_driver(error)
 

@@ -131,7 +131,7 @@ def _postings(session: Session, table: SqliteTable, partition: int, stem: str) -
     assert table.words is not None  # noqa: S101 - asked only for collections with texts
     try:
         return table.words.postings(session, partition, stem)
-    except ValueError as exc:  # the file is damaged there
+    except ValueError as exc:  # this part of the file is damaged
         raise WordIndexMismatch(table.name) from exc
     except sqlite3.Error as exc:
         if not is_of_a_table(exc):
