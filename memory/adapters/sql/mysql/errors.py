@@ -149,7 +149,7 @@ _KINDS: tuple[tuple[frozenset[int], type[Exception], str], ...] = (
         StoreUnavailable,
         "{place} has no connection or statement to spare; lower pool_size or raise its limits",
     ),
-    (READ_ONLY, StoreUnavailable, "{place} is read-only: a replica, or under maintenance; use the primary server, or try again later"),
+    (READ_ONLY, StoreUnavailable, "{place} is read-only (a replica, or maintenance); try again"),
     (
         frozenset({1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, *LOST}),
         StoreUnavailable,

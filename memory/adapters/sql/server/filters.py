@@ -104,7 +104,7 @@ class ExactShaper(Shaper):
             return super().place_value(field, value)
         if isinstance(value, int | float):
             return float(value) if kind is FieldType.REAL else int(value)
-        raise InvalidInput("cursor", "belongs to a query with another order; start that query without a cursor")
+        raise InvalidInput("cursor", "belongs to another order; begin without a cursor")
 
 
 def exactly(kind: FieldType, sign: str, value: float) -> tuple[str, Any]:

@@ -63,7 +63,7 @@ def restore(store: str, source: Path, file: Path, *, replace: bool) -> Path | No
         )
     if not file.parent.is_dir():
         raise ConfigError(
-            f"store '{store}': the directory {file.parent} does not exist; create it, or name another place"
+            f"store '{store}': the directory {file.parent} does not exist; create it, or name another"
         )
     try:
         with _verified_copy(store, source, file.parent, file.name) as made:
@@ -79,7 +79,7 @@ def _check_new(to: Path) -> None:
     if to.exists():
         raise _exists(to)
     if not to.parent.is_dir():
-        raise InvalidInput("file", f"the directory {to.parent} does not exist; create it, or name another place")
+        raise InvalidInput("file", f"the directory {to.parent} does not exist; create it, or name another")
 
 
 def _exists(to: Path) -> InvalidInput:
