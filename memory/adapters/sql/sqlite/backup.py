@@ -63,7 +63,7 @@ def restore(store: str, source: Path, file: Path, *, replace: bool) -> Path | No
         )
     if not file.parent.is_dir():
         raise ConfigError(
-            f"store '{store}': the directory {file.parent} does not exist; create it, or name another"
+            f"store '{store}': the directory {file.parent} does not exist; create it, or name another place"
         )
     try:
         with _verified_copy(store, source, file.parent, file.name) as made:
