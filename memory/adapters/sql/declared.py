@@ -33,7 +33,7 @@ def declaration(collection: Collection) -> str:
             "indexes": collection.indexes,
             **(
                 {"orders": collection.orders} if collection.orders else {}
-            ),  # a table that has none says what it said before there were any
+            ),  # a table without orders keeps the declaration it had without them
         },
         separators=(",", ":"),
     )
@@ -92,7 +92,7 @@ def compare_declarations(
     """
     tables: dict[str, Collection] = {}
     new, grown = [], []
-    for asked in sorted(collections, key=lambda c: c.name):  # the order in which batches meet tables
+    for asked in sorted(collections, key=lambda c: c.name):  # the order in which batches use tables
         tables[asked.name] = asked
         if asked.name not in told:
             new.append(asked)
@@ -101,11 +101,11 @@ def compare_declarations(
             was = parse_declaration(asked.name, told[asked.name])
             problems = list(_problems(was, asked))
         except (ValueError, TypeError, KeyError):
-            was, problems = asked, ["what is told of it cannot be read"]
+            was, problems = asked, ["its stored declaration cannot be read"]
         if problems:
             raise ConfigError(
                 f"store '{store}': the table '{asked.name}' was made for another declaration of that collection: {'; '.join(problems)}. "
-                f"Only fields and indexes that are not required are added to a table; export its records with the program that wrote them, "
+                f"Only optional fields and indexes can be added to a table; export its records with the program that wrote them, "
                 f"and import them into another {elsewhere}"
             )
         table = tables[asked.name] = _together(was, asked)
@@ -133,18 +133,18 @@ def _problems(was: Collection, asked: Collection) -> Iterator[str]:
         there = was.field(field.name)
         if there is None:
             if field.required:
-                yield f"field '{field.name}' is required, and the records that are there have none"
+                yield f"field '{field.name}' is required, and the existing records have no value in it"
         elif field.type is not there.type:
-            yield f"field '{field.name}' is {there.type.value} there and {field.type.value} here"
+            yield f"field '{field.name}' is {there.type.value} in the table and {field.type.value} in the declaration"
         elif field.required != there.required:
-            yield f"field '{field.name}' is required {'there' if there.required else 'here'} only"
+            yield f"field '{field.name}' is required only in the {'table' if there.required else 'declaration'}"
         elif there.indexed and not field.indexed:
-            yield f"field '{field.name}' is indexed there and not here"
+            yield f"field '{field.name}' is indexed in the table and not in the declaration"
     missing = [f.name for f in was.fields if asked.field(f.name) is None]
     added = [f.name for f in asked.fields if was.field(f.name) is None]
     if missing and added:
-        yield f"it has '{', '.join(missing)}' there and not here, and '{', '.join(added)}' here and not there"
+        yield f"only the table has '{', '.join(missing)}', and only the declaration has '{', '.join(added)}'"
     if [p.name for p in was.texts] != [p.name for p in asked.texts]:
-        yield f"its texts are {[p.name for p in was.texts]} there and {[p.name for p in asked.texts]} here"
+        yield f"its texts are {[p.name for p in was.texts]} in the table and {[p.name for p in asked.texts]} in the declaration"
     if was.vector != asked.vector:
-        yield f"it has vectors {'there' if was.vector else 'here'} only"
+        yield f"only the {'table' if was.vector else 'declaration'} has vectors"

@@ -61,7 +61,7 @@ class Schema(ABC):
         Raises:
             ConfigError: The existing tables cannot become the requested ones.
         """
-        FormatNote.parse(self.store, noted)  # before anything that a later release may have changed
+        FormatNote.parse(self.store, noted)  # checked before anything that a later release may have changed
         self.noted = current_note() if form is None else noted
         if form is not None and form not in map(str, self.forms):
             newer = form.isdigit() and int(form) > self.forms[-1]
@@ -115,7 +115,7 @@ class Schema(ABC):
             connection.execute(told_now.values(declaration=declaration(growth.collection)))
         if form is None:
             rows = [] if noted is not None else [format_row(current_note())]
-            for row in [*rows, str(names.form)]:  # the form last: it says that all is made
+            for row in [*rows, str(names.form)]:  # the form last: it marks the schema as complete
                 connection.execute(version.insert().values(version_num=row))
         return comparison
 
@@ -228,7 +228,7 @@ class Schema(ABC):
             if index.name not in there:
                 connection.execute(
                     sa.schema.CreateIndex(index, if_not_exists=self.whole)
-                )  # one may be left of what a later program declared
+                )  # a later program may have left one
 
 
 def _read(

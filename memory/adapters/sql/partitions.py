@@ -95,7 +95,7 @@ class Directory(ABC, Generic[C]):
             tests, values = [*tests, "p.scope < ?"], [*values, end]
         if (
             after is not None
-        ):  # said twice: servers and SQLite look up the one or the other in the index of names
+        ):  # in both forms: servers use one for a lookup in the index of names, SQLite the other
             tests += ["(p.tenant, p.scope) > (?, ?)", "(p.tenant > ? OR p.tenant = ? AND p.scope > ?)"]
             values += [after.tenant, after.scope, after.tenant, after.tenant, after.scope]
         rows = await self._list(

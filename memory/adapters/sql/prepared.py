@@ -40,7 +40,7 @@ def compile_statement(dialect: sa.Dialect, statement: sa.Select[Any], count: int
     places = tuple([int(name[1:]) if is_ours(name) else count + own.index(name) for name in names])
     in_order = places == tuple(
         range(count + len(own))
-    )  # values are left out where SQLAlchemy sees that they cannot matter
+    )  # SQLAlchemy leaves out values that it knows to be without effect
     return Statement(str(made), tuple([made.params[name] for name in own]), None if in_order else places)
 
 

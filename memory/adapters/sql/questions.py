@@ -102,7 +102,7 @@ def _page(table: AnyTable, shape: Shape) -> sa.Select[Any]:
     ]
     if kinds == {RowType.RECORD} and not names(
         chosen, table.keyed
-    ):  # told to whom an index of the rows that have it brings them in order
+    ):  # lets a partial index of rows with the value return them in order
         wanted += [conditions.column(o.field).is_not(None) for o in order if o.field in table.ordering]
     if after != TRUE:
         wanted.append(conditions.after(after))

@@ -130,8 +130,8 @@ async def _rows(
             return rows, False
         if not isinstance(query.where, Everywhere):
             return rows[:limit], True
-        # A cursor names no tenant: records of several tenants under one id and one sort
-        # value stay on one page, or some would be lost.
+        # A cursor has no tenant. So records of several tenants with one id and one sort
+        # value stay on one page; otherwise some would be lost.
         places = [
             (*[table.shaper.value_in(row, o.field, at) for o in query.order], row[at["id"]]) for row in rows
         ]

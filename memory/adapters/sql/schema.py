@@ -62,7 +62,7 @@ def system_tables(metadata: sa.MetaData, types: ColumnTypes, names: TableNames, 
         sa.UniqueConstraint("tenant", "scope", name=f"uq_{names.partitions}"),
         **options,
     )
-    sa.Table(  # rows that could not be read, as they were found
+    sa.Table(  # unreadable rows in their original form
         names.quarantine,
         metadata,
         sa.Column("collection", types["name"], primary_key=True),
@@ -75,7 +75,7 @@ def system_tables(metadata: sa.MetaData, types: ColumnTypes, names: TableNames, 
         **options,
     )
     sa.Table(names.version, metadata, sa.Column("version_num", types["name"], primary_key=True), **options)
-    sa.Table(  # what each collection's table was made for
+    sa.Table(  # the declaration of each collection's table
         names.registry,
         metadata,
         sa.Column("name", types["name"], primary_key=True),
@@ -103,5 +103,5 @@ def row_columns(collection: Collection, types: ColumnTypes) -> list[sa.Column[An
     ]
     columns.append(
         sa.Column("partition_no", types[FieldType.INTEGER], nullable=True)
-    )  # live records only: nothing else is found by scope
+    )  # live records only: no other row is found by scope
     return columns

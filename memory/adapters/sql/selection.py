@@ -69,7 +69,7 @@ class Selection:
             fields |= {"owing": row["owed"] is not None} if self._owing else {}
             fields |= {"role": role} if self._role else {}
             key = Key(str(self._text(row["tenant"])), str(self._id(row["id"])))
-            if not is_id(key.id) or text_problem("tenant", key.tenant):  # nobody could read on under it
+            if not is_id(key.id) or text_problem("tenant", key.tenant):  # a cursor with it could not continue
                 return None
             return Head(
                 key,

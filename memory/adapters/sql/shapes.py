@@ -226,7 +226,7 @@ class Shaper:
         kind = self.type_of(field)
         value = tuple(value) if kind is FieldType.TAGS and isinstance(value, list) else value
         if not (isinstance(value, int | float) if kind in NUMBERS else suits(kind, value)):
-            raise InvalidInput("cursor", "this cursor was made for a query with another order")
+            raise InvalidInput("cursor", "is for a query with another order; omit it")
         if kind in NUMBERS:
             return int(value) if isinstance(value, bool) else value
         return self._in_column(field, kind, value)

@@ -37,7 +37,7 @@ async def audit_rows(connection: Connection, table: MyTable, after: int | None, 
     indexed: dict[tuple[int, int], dict[int, Digests]] = {}
     for row in found:
         derived = table.derived_values(row[:size])
-        if derived is None:  # its reader's business
+        if derived is None:  # the next read handles it
             continue
         segment = row[-1]
         if derived[:-1] != tuple(row[size:-1]) or (segment is None) != (derived[-1] is None):

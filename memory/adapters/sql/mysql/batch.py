@@ -70,7 +70,7 @@ async def put_absent(
     under way, and every later put sees it.
 
     Raises:
-        Unstorable: The store cannot hold the record.
+        Unstorable: The tenant or scope has too many bytes for an index.
     """
     check_names(write)
     record = write.record
@@ -143,7 +143,7 @@ class MyBatch(Batch[Connection, MyTable]):
             of = {w.collection.name for w in self._left.values() if not isinstance(w, RaiseGeneration)}
             segments = creating // self._thresholds.segment + 2 * len(
                 of
-            )  # each collection has new rows and old ones
+            )  # every collection has new and old rows
             self._mine = (await self._numbers.take(self._connection, creating + segments))[::-1]
 
     def finish(self) -> None:
@@ -164,7 +164,7 @@ class MyBatch(Batch[Connection, MyTable]):
         for i, write in self._left.items():
             assert isinstance(write, Put)  # noqa: S101 - see `_are_new`
             by_collection.setdefault(write.collection.name, []).append((i, write))
-        numbers = self._mine.copy()  # all of them are needed again if this is undone
+        numbers = self._mine.copy()  # a rollback needs all of them again
         outcomes: dict[int, Outcome] = {}
         for _, puts in sorted(by_collection.items()):
             puts.sort(key=lambda numbered: numbered[1].key)

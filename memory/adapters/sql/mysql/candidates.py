@@ -1,6 +1,4 @@
-"""Candidates in three statements: what holds the words, the rows of the best, and the
-rows of what stands around them.
-"""
+"""Finds candidates in three statements: postings, the best rows, and rows around them."""
 
 from __future__ import annotations
 
@@ -28,14 +26,16 @@ from memory.ports.query import Head, Partitions
 from memory.ports.text import query_words
 
 LONG_PLACE = 512
-"""Characters of a group. The servers look up no longer ones by an index, nor need they."""
+"""The most characters of a group that the servers look up by an index."""
 
 
 async def candidates(
     connection: Connection, table: MyTable, directory: MyDirectory, wanted: Candidates, most_waiting: int
 ) -> CandidateColumns:
-    """Raises `IndexBacklog` where more than `most_waiting` records are not indexed
-    yet.
+    """Find candidates.
+
+    Raises:
+        IndexBacklog: More than `most_waiting` records are not indexed yet.
     """
     numbers = await directory.numbers(connection, wanted.where)
     if not numbers:
@@ -83,7 +83,7 @@ async def candidates(
 async def _beside(
     there: RowReader, heads: Iterable[Head], around: Neighbourhood, selection: Selection
 ) -> list[Head]:
-    """What stands around these, without them."""
+    """Return the rows around these, without them."""
     wanted = neighbours(heads, around)
     places = sorted({(group, str(number)) for _, group, number in wanted})
     read: list[Head | None] = []
@@ -105,7 +105,7 @@ async def _beside(
         ]
     return [
         head for head in read if head is not None and place_of(head, around) in wanted
-    ]  # the same place may be in several scopes
+    ]  # several scopes may have the same place
 
 
 def _places(table: Any, shape: Shape) -> sa.Select[Any]:

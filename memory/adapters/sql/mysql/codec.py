@@ -1,5 +1,6 @@
-"""What the columns of MySQL and MariaDB hold: ids as sixteen bytes, tags as text. The
-driver brings every text as bytes.
+"""Encodes values for MySQL and MariaDB: ids as sixteen bytes, tags as text.
+
+The driver returns every text as bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from memory.ports.collections import FieldType
 
 
 def to_text(value: Any) -> str:
-    """Text as the driver brings it, damaged or not."""
+    """Return the driver's text as a string, even if it is damaged."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 

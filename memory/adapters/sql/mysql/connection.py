@@ -82,7 +82,7 @@ class Connection:
                 statement = await self.raw.prepare(sql)
                 if len(self._prepared) >= self._most:
                     await self._prepared.pop(next(iter(self._prepared))).close()
-            self._prepared[sql] = statement  # the one used last is last
+            self._prepared[sql] = statement  # the most recently used is last
             return await statement.execute(values)
 
     # -- transactions ------------------------------------------------------------------
@@ -160,7 +160,7 @@ async def ahead(connection: Connection) -> AsyncIterator[StatementPipeline]:
     try:
         yield sending
     except Exception:
-        with contextlib.suppress(Exception):  # of two errors the first is told
+        with contextlib.suppress(Exception):  # the first of two errors is raised
             await sending.wait()
         raise
     except BaseException:
@@ -195,7 +195,7 @@ async def dial(config: MySqlConfig, **more: Any) -> Any:
         return await _dial(config, None, **more)
     context = await asyncio.to_thread(
         _context, config
-    )  # reads the certificates of all the authorities this machine trusts
+    )  # reads the certificates of all authorities that this machine trusts
     try:
         return await _dial(config, context, **more)
     except Exception as exc:
@@ -204,7 +204,7 @@ async def dial(config: MySqlConfig, **more: Any) -> Any:
         if isinstance(exc.__cause__, ssl.SSLCertVerificationError):
             raise UntrustedCertificate from exc
         if mode != "preferred":
-            raise ConfigError(f"{config.place} offers no TLS, and ssl_mode={mode} asks for it") from exc
+            raise ConfigError(f"{config.place} offers no TLS, and ssl_mode={mode} requires it") from exc
     return await _dial(config, None, **more)  # the server offers none
 
 
@@ -224,11 +224,11 @@ async def _dial(config: MySqlConfig, context: ssl.SSLContext | None, **more: Any
             program_name="memory-tiers",
             **given,
         )
-    except RuntimeError as exc:  # MySQL's usual way to authenticate, without TLS
+    except RuntimeError as exc:  # MySQL's default authentication, without TLS
         raise ConfigError(
             "the server takes this user's password only over TLS (ssl_mode), or encrypted: pip install cryptography"
         ) from exc
-    except (struct.error, IndexError) as exc:  # what answers there speaks another protocol
+    except (struct.error, IndexError) as exc:  # the server speaks another protocol
         raise asyncmy.errors.OperationalError(MALFORMED, "Malformed packet") from exc
 
 

@@ -1,8 +1,7 @@
-"""The errors of MySQL and MariaDB as ours, most specific first. What is not known here
-is not retryable.
+"""Translates errors of MySQL and MariaDB to this library's, most specific first.
 
-Servers quote what they were given: of a server's message only its number is passed on,
-which cannot hold a value of a record or a secret.
+Unknown errors are not retryable. Messages of a server quote its input, so only the
+error's number is passed on: it cannot contain a secret or a value of a record.
 """
 
 from __future__ import annotations
@@ -24,25 +23,26 @@ from memory.domain.errors import (
 
 DUPLICATE, NO_VALUE, NO_COLUMN, MALFORMED = 1062, 1048, 1054, 2027
 COLLISIONS = frozenset({1213, 1205, 1020})
-"""Deadlock; a lock waited for too long; a record changed since it was read (MariaDB
-with `innodb_snapshot_isolation`).
+"""A deadlock, a lock timeout, or a record that changed since it was read.
+
+Only MariaDB with `innodb_snapshot_isolation` reports the last one.
 """
 LOST = range(2000, 2100)
-"""The driver's own: no connection, or none any more."""
+"""The driver's own errors: it has no connection, or has lost it."""
 
 
 class UntrustedCertificate(Exception):
-    """The server's certificate is of no authority that is trusted, or of another host."""
+    """The certificate is of another host, or no trusted authority has issued it."""
 
 
 def original(error: BaseException) -> BaseException:
-    """The driver's own error inside SQLAlchemy's."""
+    """Return the driver's own error inside SQLAlchemy's."""
     cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else None
     return error if cause is None else cause.__cause__ or cause
 
 
 def number_of(error: BaseException) -> int:
-    """The number of a server's or the driver's error, 0 where it has none."""
+    """Return the number of a server's or the driver's error, 0 where it has none."""
     cause = original(error)
     return (
         cause.args[0]
@@ -52,13 +52,14 @@ def number_of(error: BaseException) -> int:
 
 
 def server_said(error: BaseException) -> bool:
-    """Whether the server answered with an error: the connection is as good as before."""
+    """Whether the server answered with an error: the connection is still usable."""
     return 1000 <= number_of(error) < 2000 or number_of(error) >= 3000
 
 
 def is_collision(error: BaseException) -> bool:
-    """Two transactions got in each other's way: nothing of this one is to be kept, and
-    it may be done again at once.
+    """Whether two transactions collided.
+
+    This one keeps nothing, and may be repeated at once.
     """
     return number_of(error) in COLLISIONS
 
@@ -71,12 +72,12 @@ DENIED = frozenset({1044, 1142, 1143, 1227, 1370})
 
 
 def is_denied(error: BaseException) -> bool:
-    """Whether the user has no right to what was tried."""
+    """Whether the user lacks a right that the call needs."""
     return number_of(error) in DENIED
 
 
 def is_read_only(error: BaseException) -> bool:
-    """Whether the server takes no writes any more: after a failover another one does."""
+    """Whether the server rejects writes; after a failover, another one takes them."""
     return number_of(error) in READ_ONLY
 
 
@@ -86,7 +87,7 @@ def no_room(error: BaseException) -> bool:
 
 
 def translate(store: str, place: str, error: BaseException) -> Exception | None:
-    """Our error for the driver's; None for what is not the driver's."""
+    """Return this library's error for a driver's; None for any other error."""
     cause = original(error)
     if isinstance(cause, my.MySQLError):
         return _of_number(store, place, number_of(cause), type(cause).__name__, _missing_permission(cause))
@@ -94,12 +95,12 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
         case UntrustedCertificate():
             return StoreUnavailable(
                 store,
-                f"the certificate of {place} is not trusted: name the file of its authority with ssl_ca",
+                f"the certificate of {place} is not trusted: set ssl_ca to the file of its authority",
             )
         case PoolTimeout():
             return StoreTimeout(
                 store,
-                "every connection of the pool was busy for too long; raise pool_size, or ask less at once",
+                "every connection of the pool was busy for too long; raise pool_size, or make fewer calls at once",
             )
         case TimeoutError():
             return StoreTimeout(store, f"{place} did not answer in time")
@@ -126,12 +127,12 @@ _KINDS: tuple[tuple[frozenset[int], type[Exception], str], ...] = (
     (
         frozenset({1021, 1037, 1038, 1041, 1114, 3019}),
         StoreFull,
-        "the server has no room left; nothing of the call was kept",
+        "the server has no room left; nothing of the call was kept; make room there, then try again",
     ),
     (
         frozenset({1153, 1301}),
         InvalidInput,
-        "is larger than the server's max_allowed_packet lets through; raise it there",
+        "is larger than the server's max_allowed_packet; raise it there",
     ),
     (
         frozenset({1969, 3024, 1317}),
@@ -141,31 +142,32 @@ _KINDS: tuple[tuple[frozenset[int], type[Exception], str], ...] = (
     (
         COLLISIONS,
         StoreUnavailable,
-        "other transactions kept getting in the way; nothing of the call was kept; try again",
+        "other transactions kept colliding with the call; nothing of it was kept; try again",
     ),
     (
         NO_ROOM | {1461},
         StoreUnavailable,
         "{place} has no connection or statement to spare; lower pool_size or raise its limits",
     ),
-    (READ_ONLY, StoreUnavailable, "{place} is read-only just now: a replica, or under maintenance"),
+    (READ_ONLY, StoreUnavailable, "{place} is read-only (a replica, or maintenance); try again"),
     (
         frozenset({1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1927, *LOST}),
         StoreUnavailable,
-        "the connection to {place} was lost or refused",
+        "the connection to {place} was lost or refused; check the server, and try again",
     ),
 )
-"""By number, most specific first."""
+"""Errors by number, most specific first."""
 
 
 _DENIED = re.compile(r"^([A-Z][A-Z ,]{2,60}) command denied to user .* for table ([\w`'.$-]{1,200})$")
-"""What the server says of a missing right: it names a command and a table of ours, and
-no value.
+"""The server's message on a missing right.
+
+It names a command and a table of this library, and no value.
 """
 
 
 def _missing_permission(cause: my.MySQLError) -> str:
-    """The missing right: the command, and the table it is refused for."""
+    """Return the missing right: the command, and the table it is refused for."""
     said = _DENIED.match(str(cause.args[1])) if len(cause.args) > 1 else None
     return f" ({said[1]} is denied for table {said[2]})" if said else ""
 

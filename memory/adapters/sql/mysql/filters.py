@@ -1,4 +1,4 @@
-"""What is asked, where MySQL and MariaDB say it in their own way."""
+"""Conditions in the form that only MySQL and MariaDB have."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ _LISTED = {
     "f": "CAST(listed.value AS DOUBLE)",
     "b": "UNHEX(listed.value)",
 }
-"""A listed value as its column holds it, see `MyShaper.listed`."""
+"""A listed value as its column holds it, see `MyShaper.bind_list`."""
 
 
 class MyShaper(ExactShaper):
-    """Shapes whose lists are JSON."""
+    """Makes shapes whose lists are JSON."""
 
     def bind_list(self, code: str, wanted: Values) -> tuple[str, Any]:
-        """A JSON array of texts: a number in it could be taken for another kind. Short
-        texts are said to be: the servers hash no long ones.
+        """Return a list's code, and its values as a JSON array of texts.
+
+        Servers could read a JSON number as another type. The code has the length of
+        short texts, because servers do not hash long ones.
         """
         texts = (
             wanted
@@ -40,7 +42,7 @@ class MyShaper(ExactShaper):
 
 
 class MyConditions(Conditions):
-    """Conditions that the servers' optimizers find an index for."""
+    """Builds conditions for which the servers' optimizers use an index."""
 
     def filter(self, shape: Shape) -> SqlCondition:
         match shape:
@@ -57,14 +59,16 @@ class MyConditions(Conditions):
                 return super().filter(shape)
 
     def _each(self, code: str, collation: str) -> sa.Select[Any]:
-        """The values of a JSON array as rows, see `MyShaper.listed`."""
+        """Return the values of a JSON array as rows, see `MyShaper.bind_list`."""
         wanted, text = self.value("s"), f"VARCHAR({code[1:]})" if code[1:] else "LONGTEXT"
         table = f"JSON_TABLE(:{wanted.key}, '$[*]' COLUMNS (value {text} CHARACTER SET utf8mb4 COLLATE {collation} PATH '$')) AS listed"
         return sa.select(sa.literal_column(_LISTED[code[0]])).select_from(sa.text(table).bindparams(wanted))
 
     def after(self, shape: Shape) -> SqlCondition:
-        """Key by key, and the first once more by itself: a comparison of whole tuples
-        is not looked up in an index.
+        """Return the condition of rows behind a position, key by key.
+
+        The first key is compared once more by itself, because the servers use no index
+        for a comparison of tuples.
         """
         keys: list[SortKey] = [
             (self.column(field), field, descending, None if code is None else self.value(code))
@@ -77,6 +81,6 @@ class MyConditions(Conditions):
         return sa.and_(column <= value if descending else column >= value, behind)
 
     def some(self, column: sa.ColumnElement[Any], code: str, count: int) -> SqlCondition:
-        """Whether a column holds one of so many values."""
+        """Return the condition that a column has one of `count` values."""
         values: Sequence[sa.BindParameter[Any]] = self.values(code * count)
         return column == values[0] if count == 1 else column.in_(values)

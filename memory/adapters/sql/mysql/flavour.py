@@ -1,5 +1,6 @@
-"""MySQL and MariaDB where they differ, by the version string of the server. Everything
-else is written so that both take it.
+"""The differences of MySQL and MariaDB, by the version string of the server.
+
+All other statements are valid on both.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from memory.domain.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Flavour:
-    """`collation` compares text by its code points and does not pad it with spaces.
+    """One of the two products.
+
+    `collation` compares text by its code points and does not pad it with spaces.
     `statement_limit` makes the server end a statement that nobody waits for any more,
     where it can.
     """
@@ -28,7 +31,11 @@ MYSQL = Flavour("MySQL", (8, 0, 19), "utf8mb4_0900_bin", "SET SESSION max_execut
 
 
 def flavour_of(version: str, store: str) -> Flavour:
-    """What the server is. One that is too old is refused by name."""
+    """Return the product of a server.
+
+    Raises:
+        ConfigError: The server is too old.
+    """
     flavour = MARIADB if "mariadb" in version.lower() else MYSQL
     numbers = tuple(map(int, re.findall(r"\d+", version.removeprefix("5.5.5-"))[:3]))
     if numbers < flavour.oldest:

@@ -1,8 +1,8 @@
-"""Making the schema ready at open: one look when it is current; a lock when it is not.
+"""Brings the schema up to date at open, under a lock; a current one is only inspected.
 
-The lock is GET_LOCK's, which ends with its connection: many processes may open an empty
-database at once. The servers' DDL is not transactional; columns are added, and indexes
-made, beside readers and writers.
+The lock is GET_LOCK's, which ends with its connection. So many processes may open an
+empty database at once. The servers' DDL is not transactional. Columns and indexes are
+added while others read and write.
 """
 
 from __future__ import annotations
@@ -59,11 +59,10 @@ class MySqlSchema(Schema):
 async def make_ready(
     connection: Connection, config: MySqlConfig, schema: MySqlSchema, collections: Sequence[Collection]
 ) -> Comparison:
-    """Bring the schema to what these collections need, and say how their tables are
-    then. Many processes may do so at once.
+    """Make the schema that these collections need, and return the resulting tables.
 
-    What it says has grown is only to be read as it was: the user may not change the
-    tables.
+    Many processes may do so at once. If the result still has `grown` tables, the user
+    may not change them: read them in their old form.
     """
     found = await look(connection, schema, collections)
     if found is not None and found.is_ready:
@@ -74,13 +73,14 @@ async def make_ready(
         if found is None or found.new or not (is_read_only(error) or is_denied(error)):
             raise
         if is_denied(error) and not await may_only_read(connection, schema.names.registry):
-            raise  # what it wrote would lack these fields
+            raise  # its writes would lack these fields
         return found
 
 
 async def may_only_read(connection: Connection, table: str) -> bool:
-    """Whether the user may not change a table: rights are checked also where no row is
-    meant.
+    """Whether the user may not change a table.
+
+    The server checks rights even for a statement that matches no row.
     """
     try:
         await connection.tell(f"UPDATE `{table}` SET name = name WHERE 1 = 0")  # noqa: S608
@@ -94,7 +94,7 @@ async def may_only_read(connection: Connection, table: str) -> bool:
 async def look(
     connection: Connection, schema: MySqlSchema, collections: Sequence[Collection]
 ) -> Comparison | None:
-    """What there is; None where the tables are not all made yet."""
+    """Compare the database with the collections; None before the tables exist."""
     form, noted, told = None, None, {}
     names = schema.names
     if await connection.fetchval(_THERE, names.version, names.registry) == 2:
@@ -115,7 +115,7 @@ async def _change(config: MySqlConfig, schema: MySqlSchema, collections: Sequenc
     engine = create_async_engine("mysql+asyncmy://", async_creator=connect, poolclass=NullPool)
     name = (
         "memory-tiers:" + blake2b(config.database.encode(), digest_size=16).hexdigest()
-    )  # locks are the server's, not a database's
+    )  # locks belong to the server, not to a database
     try:
         async with engine.connect() as connection:
             got = await connection.scalar(

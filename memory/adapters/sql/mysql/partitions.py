@@ -1,4 +1,4 @@
-"""Partitions, as MySQL and MariaDB are asked for them."""
+"""Statements about partitions on MySQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class MyDirectory(ServerDirectory[Connection]):
             await connection.change(self._set_sql, generation, number)
 
     async def _marked_partitions(self, connection: Connection, tables: Sequence[str]) -> set[Partition]:
-        """By the index of roles: marks and tombstones have none."""
+        """Find them by the index of roles, since marks and tombstones have no role."""
         found: set[Partition] = set()
         for table in tables:
             rows = await connection.fetch(

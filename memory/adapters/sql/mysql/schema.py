@@ -1,17 +1,19 @@
-"""The tables on MySQL and MariaDB: those of the adapter itself, one for each
-collection, and one for its words.
+"""The tables on MySQL and MariaDB: the adapter's own, and two for each collection.
 
-What names a record or a partition is bytes, UTF-8 or a UUID's sixteen: they compare
-exactly and without padding on every server, and an index key counts them one by one
-(3,072 at most). Other text is LONGTEXT under the server's collation that goes by code
-point and does not pad, readable in every client. Moments are microseconds since 1970 in
-a BIGINT: DATETIME(6) is documented from the year 1000 on only, and a session's time
-zone cannot shift an integer.
+The second one has the collection's words.
 
-`number` is a record's own for good and given by the adapter (`batch.Numbers`): new rows
-go to the end of the table, other indexes refer to it in eight bytes. Some columns are
-NULL in nearly every row: the servers have no partial indexes, and an index over such a
-column is nearly as good.
+- *Names* of records and partitions are bytes: UTF-8, or the sixteen of a UUID. Every
+  server compares them exactly and without padding. An index key counts their bytes, and
+  holds at most 3,072.
+- *Other text* is LONGTEXT, readable in every client. Its collation compares by code
+  point and does not pad.
+- *Moments* are microseconds since 1970 in a BIGINT. DATETIME(6) is documented only from
+  the year 1000 on, and a session's time zone cannot shift an integer.
+- *`number`* belongs to a record permanently. The adapter assigns it, see
+  `batch.NumberAllocator`. New rows go to the end of the table, and other indexes refer
+  to the number in eight bytes.
+- *Some columns* are NULL in nearly every row. The servers have no partial indexes, and
+  an index over such a column is nearly as good.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ def types(collation: str) -> ColumnTypes:
 def system_tables(metadata: sa.MetaData, collation: str, names: TableNames) -> None:
     """Declare the adapter's own tables."""
     schema.system_tables(metadata, types(collation), names, **OPTIONS)
-    sa.Table(  # up to where the numbers of records are given out
+    sa.Table(  # the last record number given out
         names.numbers,
         metadata,
         sa.Column("name", VARBINARY(64), primary_key=True),
@@ -109,7 +111,7 @@ def collection_table(
         sa.Index(f"ix_{name}_{label}", *(table.c[c] for c in over), **options)
 
     index("created_at", "partition_no", "created_at", "id")  # the way through a partition in order
-    index("members", "partition_no", "number", "role", "length")  # all that the statistics of a search read
+    index("members", "partition_no", "number", "role", "length")  # the statistics of a search read only these
     index("expires_at", "expires_at")
     index("discard_at", "discard_at")
     index("owing", "owing")

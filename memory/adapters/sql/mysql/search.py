@@ -281,7 +281,7 @@ async def _heads(
     The passing ones of these ids are there too.
     """
     numbers = list(scores)
-    if len(numbers) > 2 * wanted:  # where many tie the id decides: only ids are read first
+    if len(numbers) > 2 * wanted:  # ids break ties: of many ties, only ids are read first
         told = await there.rows(numbers, ("id",))
         numbers = [number for number, _ in sorted(told, key=lambda row: (-scores[row[0]], row[1]))[:wanted]]
     rows = await there.rows(numbers, selection.columns, named)

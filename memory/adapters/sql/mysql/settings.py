@@ -45,12 +45,12 @@ class Settings:
             ((version, mode, zone, packet, flush, every, binlog, sync, now),) = await connection.fetch(_READ)
             ((_, uptime),) = await connection.fetch(_UPTIME)
             again = await connection.fetchval("SELECT UNIX_TIMESTAMP()")
-            if now == again:  # all within one second: the difference is exact
+            if now == again:  # both are of one second, so the difference is exact
                 break
         version, mode = version.decode(), mode.decode()
         if "STRICT_ALL_TABLES" not in mode.split(",") or zone != b"+00:00":
             raise ConfigError(
-                f"store '{store}': the server does not let a session be strict and in UTC (a proxy in between?)"
+                f"store '{store}': the server did not set strict mode and UTC for a session; check whether a proxy changes its settings"
             )
         if binlog and [bytes(value) for _, value in await connection.fetch(_BINLOG_FORMAT)] == [b"STATEMENT"]:
             raise ConfigError(

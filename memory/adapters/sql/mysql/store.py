@@ -239,7 +239,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
 
         try:
             return await self._with(work) > 0
-        except NotOpen:  # closed meanwhile
+        except NotOpen:  # closed in between
             return False
         except Exception as exc:
             if self._translate(exc) is None:
@@ -254,7 +254,7 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         except WriteCollision:
             if not batch.at_once:
                 raise
-            batch.at_once = False  # something stands under one of the keys: now with a look at each
+            batch.at_once = False  # one of the keys is taken: now read each row first
             outcomes = await self._in_transaction(connection, lambda: batch.carry_out(together))
         batch.finish()
         return outcomes
@@ -279,7 +279,8 @@ class MySqlStore(ServerStore[Connection, MyTable]):
         """Run a search on the word index.
 
         One search reads a limited number of records that wait to be indexed. Where more
-        wait, some are indexed first.
+        wait, some are indexed first. After `waiting_rounds` such attempts, the search
+        reads all that wait.
         """
         most = self._thresholds.waiting_read
         for _ in range(self._thresholds.waiting_rounds):

@@ -217,7 +217,7 @@ class MyTable(Table[Connection]):
         """
         said = self.codec.values(row, was[PARTITION])[: len(self.codec.columns)]
         if said[-1] == self.checksum_of(was):
-            return True  # the row is like that already
+            return True  # the row has these values already
         return (
             await connection.change(
                 self._swap, *said, None if row.owed is None else 1, was[NUMBER], self.checksum_of(was)

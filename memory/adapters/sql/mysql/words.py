@@ -1,11 +1,14 @@
-"""The words of a collection: in which records each stands, and how often.
+"""The word index of a collection: the records with each word, and its counts there.
 
-Records that are indexed together are a segment: the new ones of one call, those that
-were taken up together, or those that were changed. A segment's postings lie in a few
-hundred buckets, a word's all in one: a bulk write stores about one bucket a record and
-not a row a word, and a search reads one bucket of each segment for a word. The row of a
-record says in which segment its words are; they are taken out of it in the transaction
-that changes or deletes the record. Rows of records are always locked before buckets.
+Records that are indexed together form a segment. They are the new ones of one call,
+waiting ones that were indexed together, or changed ones.
+
+The postings of a segment are in a few hundred buckets, and those of a word in one. So a
+bulk write stores about one bucket per record, not one row per word. For one word, a
+search reads one bucket of each segment.
+
+A record's row names the segment of its words. The transaction that changes or deletes
+the record removes its words from there. It always locks rows of records before buckets.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from memory.ports.cooperative import iterate_cooperatively
 
 BUCKETS = 512
 ROWS = 64
-"""Rows looked into between which other tasks have a turn."""
+"""The number of rows after which other tasks get a turn."""
 _POSTING = 4
 """Integers of 64 bits: the word's digest, the record's number, the word's packed counts
 in its parts, and the number of all its words.
@@ -51,12 +54,13 @@ class IndexedRow(NamedTuple):
     number: int
     partition: int
     words: bytes
-    """As `memory.ports.lexical` packs them."""
+    """In the packed form of `memory.ports.lexical`."""
 
 
 class WordTable:
-    """The statements about one collection's words. `packet` is the largest statement
-    the server takes, in bytes.
+    """The statements about one collection's words.
+
+    `packet` is the largest statement that the server takes, in bytes.
     """
 
     def __init__(
@@ -85,8 +89,9 @@ class WordTable:
     # -- adding ------------------------------------------------------------------------
 
     async def add(self, send: Send, segment: int, records: Iterable[IndexedRow]) -> None:
-        """Index the words of at most `thresholds.segment` records as a segment of this
-        number, which nothing else has.
+        """Index the words of at most `thresholds.segment` records as a new segment.
+
+        No other segment may have its number.
         """
         by_partition: dict[int, list[IndexedRow]] = {}
         for record in records:
@@ -99,7 +104,7 @@ class WordTable:
         await self._put(send, rows)
 
     async def _put(self, send: Send, rows: Sequence[_Row]) -> None:
-        """Store rows, over those that are there."""
+        """Store rows, and replace existing ones."""
         for some in packets(
             rows,
             self._thresholds.word_rows_at_once,
@@ -113,13 +118,12 @@ class WordTable:
     # -- taking out --------------------------------------------------------------------
 
     async def forget(self, connection: Connection, numbers: Sequence[int], was: int | None = None) -> None:
-        """Take the words of these records out, as long as their rows are as they were
-        indexed. Their rows are locked.
+        """Remove the words of these records, whose rows are locked.
 
-        Which words these are the rows tell. Where they tell others than were indexed,
-        all buckets of the partition in their segment are looked through, and where none
-        of a record's words are there, the whole segment. `was` is the partition of
-        those whose rows name none any more.
+        Call it while the rows are still as they were indexed. The words are taken from
+        the rows. If others were indexed, it searches all buckets of the partition in
+        their segment. If none of a record's words are there, it searches the whole
+        segment. `was` is the partition of records whose rows no longer name one.
         """
         told: dict[tuple[int, int], dict[int, Digests]] = {}
         lost: dict[int, set[int]] = {}
@@ -141,8 +145,10 @@ class WordTable:
                 await self._take_out(connection, segment, partition, range(BUCKETS), these)
 
     def _row_digests(self, words: bytes | None) -> Digests:
-        """The words of a record as its row tells them; none where that tells none, or
-        so many that they are in every bucket.
+        """Return the words in a record's row.
+
+        The result is empty for a row without words, and for one with so many that they
+        are in every bucket.
         """
         total, counts = length_and_counts(words)
         return digests(counts) if total <= self._thresholds.words_told else {}
@@ -150,8 +156,9 @@ class WordTable:
     async def _take_all_out(
         self, connection: Connection, segment: int, partition: int, records: Mapping[int, Digests]
     ) -> set[int]:
-        """Take out every posting of these records, of which these words are told; the
-        numbers of those that had any there.
+        """Remove every posting of these records, given the words of each.
+
+        Returns the numbers of the records that had any there.
         """
         told = set[int]()
         async for words in iterate_cooperatively(records.values(), ROWS):
@@ -166,8 +173,9 @@ class WordTable:
     async def _take_out(
         self, connection: Connection, segment: int, partition: int, buckets: Iterable[int], numbers: Some[int]
     ) -> dict[int, dict[int, int]]:
-        """Take the postings of these records out of these buckets; which they were, by
-        number and word.
+        """Remove the postings of these records from these buckets.
+
+        Returns the packed counts of the removed ones, by number and word.
         """
         leaving, taken = np.array(sorted(numbers), np.int64), dict[int, dict[int, int]]()
         for some in portions(sorted(buckets), self._thresholds.listed):
@@ -203,8 +211,9 @@ class WordTable:
     async def find_differing(
         self, connection: Connection, segment: int, partition: int, wanted: Mapping[int, Digests]
     ) -> set[int]:
-        """Those of these records whose postings in this segment are not exactly these
-        counts, once each.
+        """Return the records whose postings in this segment differ from these counts.
+
+        A posting that is there twice is a difference too.
         """
         buckets = sorted({_bucket(word) for words in wanted.values() for word in words})
         held: dict[int, list[tuple[int, int]]] = {}
@@ -223,8 +232,9 @@ class WordTable:
     async def page(
         self, connection: Connection, after: Sequence[int], most: int
     ) -> list[tuple[tuple[int, int, int, int], set[int]]]:
-        """Rows behind that place, in order: their places, and the numbers of the
-        records with postings there.
+        """Return the rows behind a place, in order.
+
+        Each has its place, and the numbers of the records with postings there.
         """
         rows = await connection.fetch(self._page, after[0], *after, most)
         return [(tuple(place), set(_postings(content)[:, _NUMBER].tolist())) for *place, content in rows]
@@ -232,25 +242,25 @@ class WordTable:
     async def take_out_everywhere(
         self, connection: Connection, segment: int, partition: int, numbers: Some[int]
     ) -> set[int]:
-        """Take out every posting of these records there, whatever word it is of; the
-        numbers of those that had any. Within a transaction.
+        """Remove the postings of all words of these records, within a transaction.
+
+        Returns the numbers of the records that had any.
         """
         return set(await self._take_out(connection, segment, partition, range(BUCKETS), numbers))
 
     # -- finding -----------------------------------------------------------------------
 
     def find_statement(self, partitions: Sequence[int], words: Iterable[str]) -> tuple[str, list[int]]:
-        """A statement that brings buckets with their contents, those in which these
-        words are, and its values.
-        """
+        """Return the statement that reads the buckets of these words, and its values."""
         places, buckets = pad_to_power_of_two(partitions), pad_to_power_of_two(list(_by_bucket(words)))
         return self._find.format(in_list(len(places)), in_list(len(buckets))), [*places, *buckets]
 
     async def postings_of(
         self, words: Iterable[str], rows: Iterable[tuple[int, bytes]]
     ) -> list[tuple[str, Postings]]:
-        """The postings of each of these words in what was brought: rows of number,
-        packed counts, and the record's number of words.
+        """Return the postings of each of these words in the rows that were read.
+
+        A posting is a record's number, the packed counts, and its number of words.
         """
         by_bucket, contents = _by_bucket(words), dict[int, list[bytes]]()
         for bucket, content in rows:
@@ -278,8 +288,9 @@ def digests(counts: Mapping[str, int]) -> Digests:
 
 
 def length_and_counts(words: bytes | None) -> tuple[int, Mapping[str, int]]:
-    """How many words there are, and the packed counts of each; nothing where these are
-    no packed words.
+    """Return the number of words, and the packed counts of each.
+
+    Malformed input counts as no words.
     """
     try:
         return (lexical.length(words), lexical.packed_counts(words)) if words else (0, {})
@@ -292,7 +303,7 @@ def _bucket(digest: int) -> int:
 
 
 def _by_bucket(words: Iterable[str]) -> dict[int, list[tuple[str, int]]]:
-    """Words with their digests, by the bucket that they are in."""
+    """Return words with their digests, by bucket."""
     by_bucket: dict[int, list[tuple[str, int]]] = {}
     for word in words:
         digest = _digest(word)
@@ -301,7 +312,7 @@ def _by_bucket(words: Iterable[str]) -> dict[int, list[tuple[str, int]]]:
 
 
 def _buckets(partition: int, segment: int, records: Sequence[IndexedRow], most: int) -> Iterator[_Row]:
-    """The rows of these records' words, by bucket: of at most so many postings each."""
+    """Yield the rows of these records' words by bucket, with at most `most` postings each."""
     numbers = [record.number for record in records]
     lengths, counts = zip(*[length_and_counts(record.words) for record in records], strict=True)
     each = [len(of_one) for of_one in counts]
@@ -328,7 +339,8 @@ def _postings(content: bytes) -> Postings:
 
 
 def _whole(content: bytes) -> bytes:
-    """Without a posting that was cut off: the records of such a bucket must still be
-    found and deleted.
+    """Return the content without an incomplete last posting.
+
+    The records of a truncated bucket must still be found and deleted.
     """
     return content[: len(content) // _SIZE * _SIZE]

@@ -1,8 +1,7 @@
-"""What is derived from records, compared with them: the words of every row as its texts
-tell them, and the tables beside those of records.
+"""Compares derived data with the records: the words of each row, and other tables.
 
-Nothing else is kept that could differ: statistics are counted by every search, and
-indexes are the server's own.
+No other stored data could differ: every search counts its statistics, and the server
+maintains the indexes.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from memory.ports.rows import CORRUPT, RECORD
 async def audit_rows(
     connection: Connection, table: PgTable, after: tuple[str, str] | None, repair: bool
 ) -> AuditPage:
-    """A page of rows, by key: each has the words, counts and sizes that its content
-    tells, and a row without content has none.
+    """Check a page of rows, by key.
 
-    What changed since it was read is as its writer left it: only rows with the same
-    checksum are judged.
+    Each row must have the words, counts and sizes of its content; a row without content
+    has none. Only rows that still have the checksum that was read are checked, since a
+    writer has changed the others.
     """
     behind = "" if after is None else "WHERE (t.id, t.tenant) > ($2, $3) "
     page = f"SELECT {table.chosen} FROM {table.qualified} AS t {behind}ORDER BY t.id, t.tenant LIMIT $1"  # noqa: S608
@@ -54,8 +53,9 @@ async def audit_rows(
 
 
 def _derived_values(table: PgTable, columns: Any) -> dict[str, Any] | None:
-    """What is to stand beside a row, by column; None for one that cannot be read, which
-    is its reader's business.
+    """Return the derived values that a row must have, by column.
+
+    Returns None for an unreadable row: the next read of the row handles it.
     """
     row, problem = table.read_row(columns)
     if problem and row.type != CORRUPT:
@@ -68,8 +68,10 @@ def _derived_values(table: PgTable, columns: Any) -> dict[str, Any] | None:
 
 
 async def audit_registries(connection: Connection, table: PgTable, repair: bool) -> AuditPage:
-    """Every partition with records is registered, and every copy of what could not be
-    read has a row that says so.
+    """Check the tables of partitions and of quarantined rows.
+
+    Every partition with records must be registered, and every copy of an unreadable row
+    must have a row that is marked as corrupt.
     """
     partitions, quarantine = table.partitions, table.quarantine_table
     lost = (

@@ -1,6 +1,4 @@
-"""Candidates in two statements: what is found, and the rows of that and of what stands
-around it.
-"""
+"""Finds candidates in two statements: the search, and the rows found and around."""
 
 from __future__ import annotations
 
@@ -60,8 +58,9 @@ async def candidates(
 
 
 def rows(table: PgTable, wanted: Candidates, partitions: Sequence[int], ids: Sequence[str]) -> Question:
-    """The live rows of these ids and of what stands around them, in the asked roles,
-    that the filter lets through.
+    """Return the query for the live rows of these ids and their neighbours.
+
+    The rows have the requested roles and pass the filter.
     """
     assert not isinstance(wanted.where, Everywhere)  # noqa: S101 - a store refuses that
     values, where, chosen = values_and_shapes(table, wanted.where, wanted.filter, partitions, walking=True)
@@ -80,7 +79,7 @@ def _rows(table: Any, shape: Shape) -> sa.Select[Any]:
     c = table.table.c
     there = conditions.scope(where).is_(
         sa.true()
-    )  # by itself it would be looked up, see `memory.adapters.sql.postgresql.search`
+    )  # a plain condition would make the server use its index, see `search.live`
     passing = [there, live(conditions, roles), conditions.filter(chosen)]
     of_tenant = c.tenant == conditions.value("s")
     these: sa.ColumnElement[Any] = conditions.value("uu")
@@ -96,7 +95,7 @@ def _rows(table: Any, shape: Shape) -> sa.Select[Any]:
 
 
 def _beside(table: Any, found: sa.CTE, around: Any) -> sa.Select[Any]:
-    """The ids of what stands around those found. Numbers end at 64 bits."""
+    """Return the ids of the rows around those found. Numbers have at most 64 bits."""
     n = table.table.alias("n")
     group, number = n.c[column_of(around.group)], n.c[column_of(around.number)]
     reach: sa.ColumnElement[int] = sa.literal_column(str(around.reach))

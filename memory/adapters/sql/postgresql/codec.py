@@ -1,8 +1,7 @@
-"""What PostgreSQL's columns hold: text without NUL, and what is made of a record's
-words for its full-text index.
+"""Encodes values for PostgreSQL: text without NUL, and words for the full-text index.
 
-PostgreSQL refuses NUL in text. It is written as two characters, which keeps equality,
-order and ranges by code point as they are and can be undone.
+PostgreSQL refuses NUL in text, so it is written as two characters. This can be undone,
+and keeps equality, order and ranges by code point.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ESCAPED = str.maketrans({"\x00": "\x01\x01", "\x01": "\x01\x02"})
 _UNESCAPE = re.compile("\x01([\x01\x02])")
 _PLAIN = {"\x01": "\x00", "\x02": "\x01"}
 _MOST_BYTES = 2**20 - 2**16
-"""A tsvector holds less than 1 MiB of lexemes and positions."""
+"""A limit below the 1 MiB of lexemes and positions that a tsvector holds."""
 
 
 def escape(text: str) -> str:
@@ -33,8 +32,9 @@ def unescape(text: str) -> str:
 
 
 def array(items: Sequence[str]) -> str:
-    """A text[] as PostgreSQL reads it: arrays of arrays cannot be taken apart row by
-    row.
+    """Return a text[] in PostgreSQL's text form.
+
+    It is sent as text because SQL cannot split an array of arrays row by row.
     """
     quoted = [item.replace("\\", "\\\\").replace('"', '\\"') for item in items]
     return "{" + ",".join([f'"{item}"' for item in quoted]) + "}"
@@ -53,13 +53,14 @@ TYPES: TypeTable = {
 
 
 def index_columns(partition: int, words: bytes) -> tuple[int, str, str]:
-    """What a record's packed words leave in its row: how many there are, the counts as
-    a JSON object, and a tsvector as text.
+    """Return the columns of a record's packed words.
 
-    Each lexeme carries the number of its partition, so that every posting list is one
-    partition's own and a small scope is found at once in a large table. It stands there
-    without a position, and is counted beside (no limit of 255); of the distinct words
-    beyond 1 MiB the first are indexed.
+    They are the number of words, the counts as a JSON object, and a tsvector as text.
+
+    Each lexeme has the number of its partition, so that every posting list belongs to
+    one partition. So a small scope is found fast in a large table. Lexemes have no
+    positions: the counts are in the JSON object, without the limit of 255 positions.
+    If the distinct words exceed 1 MiB, only the first ones are indexed.
     """
     counts, prefix = lexical.packed_counts(words), _prefix(partition)
     lexemes = [prefix + _plain(token) for token in counts]
@@ -73,15 +74,17 @@ def lexeme(partition: int, stem: str) -> str:
 
 
 def _prefix(partition: int) -> str:
-    """What tells a partition's lexemes from others': the end of its number. Where two
-    share that, their rows are told apart by the whole.
+    """Return the prefix of a partition's lexemes: the end of its number.
+
+    Two partitions may share it; searches then separate rows by the whole number.
     """
     return f"p{partition % 2**31}"
 
 
 def _plain(token: str) -> str:
-    """A token in ASCII letters and digits, which no server's analysis splits and is no
-    operator of `websearch_to_tsquery`.
+    """Return a token in ASCII letters and digits.
+
+    No text analysis splits it, and it is not an operator of `websearch_to_tsquery`.
     """
     return (
         f"h{token[1:]}"

@@ -78,8 +78,8 @@ class PostgresConfig(StoreOptions):
     `target_session_attrs` says which one is taken. With several servers, the default is
     the one that takes writes.
 
-    `ssl` (or `sslmode`) defaults to PGSSLMODE. Without that it is `verify-full` with an
-    `sslrootcert`, else `prefer`. `options` are settings of the session, as
+    In an address, `ssl` (or `sslmode`) defaults to PGSSLMODE. Without that it is
+    `verify-full` with an `sslrootcert`, else `prefer`. `options` are settings of the session, as
     `-c name=value`.
     """
 

@@ -32,7 +32,7 @@ async def _open_connection(config: PostgresConfig) -> Connection:
     files = {name: path for name, path in certificates.items() if path is not None}
     for name, path in files.items():
         if not os.access(path, os.R_OK):
-            raise UnusableFile(f"{name} names '{path}', which is not there or cannot be read")
+            raise UnusableFile(f"{name} names '{path}', which does not exist or cannot be read")
     hosts, ports = zip(*config.addresses, strict=True)
     settings = {"application_name": config.application_name} | (
         {"options": config.options} if config.options else {}

@@ -49,17 +49,17 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
             return ConfigError(f"store '{store}': {cause}")
         case ssl.SSLError():
             return ConfigError(
-                f"store '{store}': TLS with {place} failed ({_short(cause)}); sslrootcert names the file of the authority to trust"
+                f"store '{store}': TLS with {place} failed ({_short(cause)}); set sslrootcert to the file of the authority to trust"
             )
         case ConnectionError() if "SSL" in str(cause):
             return ConfigError(
-                f"store '{store}': {place} offers no TLS, and ssl (sslmode, PGSSLMODE) asks for it; "
+                f"store '{store}': {place} offers no TLS, and ssl (sslmode, PGSSLMODE) requires it; "
                 "turn ssl on at the server, or use ssl=prefer on a network you trust"
             )
         case PoolTimeout():
             return StoreTimeout(
                 store,
-                "every connection of the pool was busy for too long; raise pool_size, or ask less at once",
+                "every connection of the pool was busy for too long; raise pool_size, or make fewer calls at once",
             )
         case TimeoutError():
             return StoreTimeout(store, f"{place} did not answer in time")
@@ -76,7 +76,7 @@ _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], type[
         pg.InvalidAuthorizationSpecificationError,
         ConfigError,
         "{place} refuses the user or the password",
-    ),  # a wrong password is a kind of it
+    ),  # includes a wrong password
     (
         pg.InvalidCatalogNameError,
         ConfigError,
@@ -105,7 +105,7 @@ _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], type[
     (
         (pg.DiskFullError, pg.OutOfMemoryError),
         StoreFull,
-        "the server has no room left; nothing of the call was kept",
+        "the server has no room left; nothing of the call was kept; make room there, then try again",
     ),
     (
         pg.QueryCanceledError,
@@ -116,7 +116,7 @@ _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], type[
     (
         COLLISIONS,
         StoreUnavailable,
-        "other transactions kept getting in the way; nothing of the call was kept; try again",
+        "other transactions kept colliding with the call; nothing of it was kept; try again",
     ),
     (
         pg.TooManyConnectionsError,
@@ -126,12 +126,12 @@ _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], type[
     (
         pg.ReadOnlySQLTransactionError,
         StoreUnavailable,
-        "{place} is read-only just now: a standby, or under maintenance",
+        "{place} is read-only: a standby, or under maintenance; use the primary server, or try again later",
     ),
     (
         (pg.PostgresConnectionError, pg.OperatorInterventionError, pg.CannotConnectNowError),
         StoreUnavailable,
-        "the connection to {place} was lost or refused",
+        "the connection to {place} was lost or refused; check the server, and try again",
     ),
 )
 """The server's errors, most specific first."""
@@ -174,7 +174,7 @@ def _of_driver(store: str, place: str, cause: BaseException) -> Exception:
     if isinstance(cause, pg.TargetServerAttributeNotMatched):
         return StoreUnavailable(
             store,
-            f"none of {place} is what target_session_attrs asks for: no server that takes writes, perhaps; try again",
+            f"no server of {place} matches target_session_attrs; perhaps none takes writes; try again",
         )
     if isinstance(cause, pg.ClientConfigurationError):
         return ConfigError(

@@ -1,11 +1,11 @@
-"""pgvector, where the database has it: a column beside the exact bytes, and how vectors
-travel.
+"""Support for pgvector: a column beside the exact bytes, and the binary format.
 
-Vectors are stored at norm 1, so that neither very long nor very short ones leave the
-range of the extension's single precision; the bytes as they were given stand beside
-them. The column has no fixed length. There is no index over it: every vector of the
-asked partitions is compared, exactly and however narrow the filter. Rows that were
-written by a process without the extension are given theirs at the next open.
+Vectors are stored at norm 1, so that no very long or very short vector leaves the range
+of single precision. The bytes column keeps them as given.
+
+The column has no fixed length and no index. A search compares every vector of the
+requested partitions exactly, under any filter. Rows that a process without the
+extension wrote get their embedding at the next open.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ CREATE = "CREATE EXTENSION IF NOT EXISTS vector"
 
 
 def add_column(schema: str, table: str, index: str, namespace: str) -> tuple[str, ...]:
-    """What gives a collection's table the column, and what finds rows that lack it
-    quickly.
-    """
+    """Return statements that add the column, and an index of the rows that lack it."""
     waiting = f"vector IS NOT NULL AND embedding IS NULL AND octet_length(vector) <= {4 * MOST_DIMENSIONS}"
     return (
         f'ALTER TABLE "{schema}"."{table}" ADD COLUMN IF NOT EXISTS embedding "{namespace}".vector',
@@ -36,9 +34,7 @@ def add_column(schema: str, table: str, index: str, namespace: str) -> tuple[str
 
 
 def encode_vector(packed: bytes) -> bytes:
-    """Packed little-endian numbers as the extension's binary format has them, at norm
-    1.
-    """
+    """Return packed little-endian numbers, at norm 1, in pgvector's binary format."""
     values = np.frombuffer(packed, dtype="<f4").astype(np.float64)
     unit = values / np.sqrt((values * values).sum())
     numbers: bytes = unit.astype(">f4").tobytes()
@@ -51,7 +47,7 @@ def decode_vector(sent: bytes) -> bytes:
 
 
 async def speak(connection: Connection, namespace: str) -> None:
-    """Teach a connection the type."""
+    """Register the type on a connection."""
     await connection.set_type_codec(
         "vector", schema=namespace, encoder=encode_vector, decoder=decode_vector, format="binary"
     )
@@ -60,8 +56,9 @@ async def speak(connection: Connection, namespace: str) -> None:
 async def embed_the_rest(
     connection: Connection, schema: str, table: str, namespace: str, at_once: int
 ) -> None:
-    """Give rows that have a vector and no embedding theirs, going through them by key:
-    some may be damaged, and keep none.
+    """Add the embedding to rows that have only a vector, in the order of keys.
+
+    Rows with a damaged vector stay without one.
     """
     waiting = f"vector IS NOT NULL AND embedding IS NULL AND octet_length(vector) <= {4 * MOST_DIMENSIONS}"
     find = f'SELECT id, tenant, vector FROM "{schema}"."{table}" WHERE {waiting} {{0}}ORDER BY id, tenant LIMIT {at_once}'  # noqa: S608

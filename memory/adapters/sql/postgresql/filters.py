@@ -1,4 +1,4 @@
-"""What is asked, in PostgreSQL's terms: the conditions only it says so."""
+"""Conditions in the form that only PostgreSQL has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TYPES: dict[str, sa.types.TypeEngine[Any]] = {**Conditions.types, "u": sa.Uuid(
 
 
 class PgShaper(ExactShaper):
-    """Shapes whose lists are arrays."""
+    """Makes shapes whose lists are arrays."""
 
     listable: ClassVar[str] = "".join(_TYPES)
 
@@ -27,7 +27,7 @@ class PgShaper(ExactShaper):
 
 
 class PgConditions(Conditions):
-    """Conditions where PostgreSQL's SQL is its own."""
+    """Builds conditions, some in SQL that only PostgreSQL has."""
 
     types: ClassVar[dict[str, sa.types.TypeEngine[Any]]] = {
         **_TYPES,
@@ -45,10 +45,11 @@ class PgConditions(Conditions):
         return super().column(field)
 
     def _in_partition(self, number: sa.BindParameter[Any], some_of_it: bool) -> SqlCondition:
-        """Where a page is walked to, or a field's index may serve, the number is told
-        in a subquery: so the server goes by how large partitions are, not by whether it
-        had counted this one when it last counted. One that was not there then it would
-        take for empty, and read it as a whole.
+        """Return the condition of a partition, as a subquery for a part of it.
+
+        With a subquery, the server plans by the usual size of partitions. With a plain
+        number it uses the statistics of that partition. It would take a partition that
+        is newer than them for empty, and read it as a whole.
         """
         return self._table.c.partition_no == (sa.select(number).scalar_subquery() if some_of_it else number)
 
@@ -59,7 +60,7 @@ class PgConditions(Conditions):
         numbers = sa.select(partitions.c.number).where(partitions.c.tenant == tenant).scalar_subquery()
         return self._table.c.partition_no == sa.any_(
             sa.func.array(numbers)
-        )  # looked up whatever the server thinks how many there are
+        )  # an index lookup, for any number of partitions that the server expects
 
     def filter(self, shape: Shape) -> SqlCondition:
         match shape:
@@ -75,7 +76,7 @@ class PgConditions(Conditions):
                 each = sa.select(sa.func.unnest(self.value(code + code)).column_valued())
                 return self._present(
                     field, self.column(field).in_(each).is_(sa.true())
-                )  # as no join, so that it is looked up by a hash
+                )  # not a join, so that the server uses a hash
             case ("=", field, code) if self._is_keyed(field):
                 column, value = self.column(field), self.value(code)
                 return self._present(
@@ -88,8 +89,9 @@ class PgConditions(Conditions):
         return field in self._keyed and isinstance(self._table.c[field_column(field)].type, sa.Text)
 
     def sort_key(self, column: sa.ColumnElement[Any], field: str, descending: bool) -> sa.ColumnElement[Any]:
-        """NULL first going up, unless there is none: an index brings them in its own
-        order then.
+        """Return the sort key, with NULL first in ascending order.
+
+        A column without NULL is sorted plainly, so that an index can serve the order.
         """
         by = column.desc() if descending else column.asc()
         if field in self._never_missing:

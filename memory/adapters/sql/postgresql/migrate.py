@@ -1,10 +1,11 @@
-"""Making the schema ready at open: one look when it is current; one transaction under a
-lock when it is not.
+"""Brings the schema up to date at open, in one transaction under a lock.
 
-The lock is an advisory one that ends with the transaction: many processes may open an
-empty database at once, also through a PgBouncer in transaction mode. A column more,
-NULL in every row, is a change to the catalogue; its index is built while writers of
-that table wait.
+A current schema is only inspected. The lock is an advisory one that ends with the
+transaction. So many processes may open an empty database at once, also through a
+PgBouncer in transaction mode.
+
+A new column, NULL in every row, changes only the catalogue. Writers of its table wait
+while its index is built.
 """
 
 from __future__ import annotations
@@ -56,8 +57,10 @@ class PgSchema(Schema):
 
 @dataclass(frozen=True, slots=True)
 class DatabaseInspection:
-    """What a look at the database found: the `form` of its tables, None where there are
-    none. `namespace` is where pgvector is, empty where it is not installed.
+    """The state of the database.
+
+    `form` is the form of its tables, None without tables. `namespace` is the schema of
+    pgvector, empty where it is not installed.
     """
 
     form: str | None
@@ -72,8 +75,9 @@ class DatabaseInspection:
 async def make_ready(
     connection: Connection, config: PostgresConfig, schema: PgSchema, collections: Sequence[Collection]
 ) -> DatabaseInspection:
-    """Bring the schema to what these collections need. Many processes may do so at
-    once.
+    """Make the schema that these collections need.
+
+    Many processes may do so at once.
     """
     found = await look(connection, schema, collections)
     if _is_ready(found, schema.names, collections):
@@ -88,7 +92,7 @@ async def make_ready(
             and not isinstance(original(error), ReadOnlySQLTransactionError)
             and await may_write(connection, schema, collections)
         ):
-            raise  # what it wrote would lack these fields
+            raise  # its writes would lack these fields
         return found  # its tables can be read as they are
     found = await look(connection, schema, collections)
     return replace(found, extension=problem) if problem and not found.namespace else found
@@ -138,8 +142,9 @@ def _is_ready(found: DatabaseInspection, names: TableNames, collections: Sequenc
 
 
 async def _change(config: PostgresConfig, schema: PgSchema, collections: Sequence[Collection]) -> str:
-    """Change what is to be changed; why the extension could not be created, where that
-    was tried and failed.
+    """Make the necessary changes.
+
+    Returns why the extension could not be created; empty if that did not fail.
     """
     engine = create_async_engine(
         "postgresql+asyncpg://", async_creator=lambda: connect(config), poolclass=NullPool
@@ -172,8 +177,9 @@ def _change_locked(connection: sa.Connection, schema: PgSchema, collections: Seq
 
 
 def _install_extension(connection: sa.Connection, schema: PgSchema, collections: Sequence[Collection]) -> str:
-    """Create pgvector where it may be created, and give tables its column. Without the
-    right to do so searches by meaning are off.
+    """Create pgvector if the role may do so, and add its column to tables.
+
+    Without that right, searches by meaning are off.
     """
     if not connection.execute(sa.text(INSTALLED)).first():
         if not connection.execute(sa.text(AVAILABLE)).first():

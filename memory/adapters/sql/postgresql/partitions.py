@@ -1,4 +1,4 @@
-"""Partitions, as PostgreSQL is asked for them."""
+"""Statements about partitions on PostgreSQL."""
 
 from __future__ import annotations
 

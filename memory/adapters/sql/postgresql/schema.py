@@ -1,11 +1,10 @@
-"""The tables on PostgreSQL: those of the adapter itself, and one for each collection,
-made from its declaration.
+"""The tables on PostgreSQL: the adapter's own, and one for each declared collection.
 
-The key of a table is (id, tenant): an id alone says almost everything, also before the
-server has counted what a tenant has. Text compares by code point everywhere: COLLATE
-"C". Long values are indexed by their first characters only, because an index key holds
-at most 2,704 bytes. The schema (namespace) is the user's choice and in every statement,
-never in a session's search_path.
+The key of a table is (id, tenant): an id alone is selective, even before the server has
+statistics on tenants. All text compares by code point (COLLATE "C"). Indexes hold only
+the first characters of long values, because an index key holds at most 2,704 bytes. The
+user chooses the schema (namespace). It is in every statement, never in a session's
+search_path.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection, names: Table
     def index(label: str, *over: Any, only: sa.ColumnElement[bool] | None = None, **options: Any) -> None:
         sa.Index(names.index("ix", name, label), *over, postgresql_where=only, **options)
 
-    # The way through a partition in order; also all that the statistics of a search
+    # Reads a partition in order. The statistics of a search need only these columns
     # read.
     counted = ["row_type", "role", *(["length"] if collection.texts else [])]
     index(

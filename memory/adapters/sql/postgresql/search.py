@@ -67,7 +67,7 @@ async def _by_words(
     )
     hits: list[Hit] = []
     seen, step = 0, search.limit
-    while len(hits) < search.limit:  # more than once only where records changed in between
+    while len(hits) < search.limit:  # repeats only if records changed in between
         ranked = found.best(table.collection, len(stems), seen + step)
         if len(ranked) == seen:
             break
@@ -131,7 +131,7 @@ class HybridMatches:
         held = np.flatnonzero((which < stems) & (frequencies > 0))
         held = held[
             np.argsort(which[held], kind="stable")
-        ]  # added up in one order, what holds the same words has the same score to the last bit
+        ]  # one order of addition: records with the same words get exactly the same score
         which, frequencies = which[held], frequencies[held]
         norm = norms(
             np.array(self.lengths, np.float64)[held], self.total / self.documents if self.documents else 0.0

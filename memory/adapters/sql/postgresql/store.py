@@ -99,7 +99,7 @@ class PostgresStore(ServerStore[Connection, PgTable]):
             self._reads_only = bool(self._stored) or not await may_write(connection, pg_schema, collections)
             if self._found.namespace:
                 await speak(connection, self._found.namespace)
-                with contextlib.suppress(*MAY_NOT_WRITE):  # by words it can be searched all the same
+                with contextlib.suppress(*MAY_NOT_WRITE):  # searches by words still work
                     for collection in collections:
                         if collection.vector:
                             table, most = names.table(collection.name), self._thresholds.embedded_at_once

@@ -44,7 +44,7 @@ _SHARED = ("tenant", "row_type", "partition_no", "scope", "generation", "role", 
 Such rows are new records of one partition.
 """
 
-# The conditions of inserts on what stands there, as `ON CONFLICT` decides them.
+# Conditions on an existing row, as an insert's `ON CONFLICT` decides them.
 ABSENT = "DO NOTHING"
 NEWER = "t.version < excluded.version AND t.owed IS NULL"
 ALWAYS = "true"
@@ -169,10 +169,10 @@ class PgTable(Table[Connection]):
     async def lock_matches(
         self, connection: Connection, sql: str, values: Values
     ) -> AsyncIterator[Sequence[tuple[Columns, bool]]]:
-        # The server's own cursor, which ends with the transaction: the driver's would
-        # leave a prepared statement on a connection of a pooler's. The driver keeps
-        # what a statement answers with by its text, so that each table with its columns
-        # has a cursor name of its own.
+        # The server's own cursor, which ends with the transaction. The driver's would
+        # leave a prepared statement on a pooler's connection. The driver caches the
+        # result columns by the statement's text, so that each table with its columns
+        # needs its own cursor name.
         cursor = "memory_" + blake2b(f"{self.qualified}{self.chosen}".encode(), digest_size=8).hexdigest()
         await connection.execute(f"DECLARE {cursor} NO SCROLL CURSOR FOR {sql}", *values)
         most = self.collection.at_once(self.thresholds.deleted_at_once)

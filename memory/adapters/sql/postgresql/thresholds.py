@@ -1,4 +1,4 @@
-"""Where the adapter for PostgreSQL goes on in another step."""
+"""Limits at which the adapter for PostgreSQL starts another step."""
 
 from __future__ import annotations
 
@@ -9,31 +9,35 @@ from memory.adapters.sql.server.thresholds import ServerThresholds
 
 @dataclass(frozen=True, slots=True)
 class Thresholds(ServerThresholds):
-    """What is answered does not depend on them, and any store reads what one with
-    others stored: tests make them tiny. Each is at least 1.
+    """Step sizes, each at least 1. Tests make them tiny.
+
+    No answer depends on them. Stores with different thresholds read each other's data.
     """
 
     rows_at_once: int = 84
-    """Rows sent by one statement. The next ones are made ready while the server works
-    on these.
+    """Rows sent by one statement.
+
+    The adapter prepares the next ones while the server works on these.
     """
     rows_at_ends: int = 28
-    """Of the first and the last statement: one side waits then."""
+    """Rows of the first and the last statement: one side waits for the other then."""
     bytes_at_once: int = 512 * 2**10
-    """Rows of so many bytes are sent without waiting for more."""
+    """The number of bytes at which rows are sent without waiting for more."""
     rows_in_one: int = 128
-    """Up to so many writes, whatever collections and conditions they have, are stored
-    by one statement without a look first.
+    """The most writes that one statement stores without reading their rows first.
+
+    They may have any collections and conditions.
     """
     deleted_at_once: int = 500
-    """Rows read, and replaced by tombstones, by one statement."""
+    """Rows that one statement reads and replaces by tombstones."""
     embedded_at_once: int = 200
-    """Rows without an embedding that are given theirs at once."""
+    """Rows without an embedding that one statement adds it to."""
     audited_at_once: int = 500
-    """Rows that an audit looks through at once."""
+    """Rows that one step of an audit checks."""
     lexemes_asked: int = 16_384
-    """Beyond so many pairs of partition and word the index is not asked: every record's
-    words are gone through.
+    """The most pairs of partition and word that are looked up in the index.
+
+    With more pairs, a search scans the words of every record.
     """
 
 

@@ -162,7 +162,7 @@ def check_names(write: Write) -> None:
     """Refuse names that no index can hold.
 
     Raises:
-        Unstorable: A name is too long.
+        Unstorable: The tenant or scope has too many bytes for an index.
     """
     if not isinstance(write, RaiseGeneration):
         check_tenant(write.key.tenant)

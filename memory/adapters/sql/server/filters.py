@@ -104,7 +104,7 @@ class ExactShaper(Shaper):
             return super().place_value(field, value)
         if isinstance(value, int | float):
             return float(value) if kind is FieldType.REAL else int(value)
-        raise InvalidInput("cursor", "this cursor was made for a query with another order")
+        raise InvalidInput("cursor", "is for a query with another order; omit it")
 
 
 def exactly(kind: FieldType, sign: str, value: float) -> tuple[str, Any]:

@@ -23,7 +23,7 @@ def check_partition(partition: Partition) -> None:
     """Refuse names that no index can hold.
 
     Raises:
-        Unstorable: A name is too long.
+        Unstorable: The tenant or scope is longer than `TENANT_BYTES` or `SCOPE_BYTES`.
     """
     check_tenant(partition.tenant)
     _check("scope", partition.scope, SCOPE_BYTES)
@@ -33,14 +33,14 @@ def check_tenant(tenant: str) -> None:
     """Refuse a name that no index can hold.
 
     Raises:
-        Unstorable: The name is too long.
+        Unstorable: The name is longer than `TENANT_BYTES`.
     """
     _check("tenant", tenant, TENANT_BYTES)
 
 
 def _check(what: str, name: str, most: int) -> None:
     if 4 * len(name) > most and (size := len(name.encode("utf-8", "replace"))) > most:
-        raise Unstorable(f"{what}: takes at most {most} bytes, not {size}")
+        raise Unstorable(f"{what}: takes at most {most} bytes, not {size}; use a shorter name")
 
 
 def number_of(partition: Partition, turn: int = 0) -> int:
@@ -122,7 +122,7 @@ class ServerDirectory(Directory[C]):
             if known is not None:
                 self._known[partition] = known
                 return known.generation
-            self._known.pop(partition, None)  # it was forgotten since
+            self._known.pop(partition, None)  # it has been forgotten since
 
     async def _find_all(
         self, connection: C, partitions: Iterable[Partition]

@@ -158,7 +158,7 @@ class Pool(Generic[C]):
                 raise PoolClosed
             while self._idle:
                 connection = self._idle.pop()
-                if not connection.is_closed():  # the server went away since
+                if not connection.is_closed():  # the server has gone away since
                     self._empty.clear()
                     return connection
                 self._made -= 1
@@ -208,7 +208,7 @@ class Pool(Generic[C]):
         try:
             await turn
         except BaseException:
-            if turn.done() and not turn.cancelled():  # it was ours already: the next in line takes it
+            if turn.done() and not turn.cancelled():  # it was assigned already: the next waiter takes it
                 self._wake()
             raise
         finally:

@@ -250,7 +250,7 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
             return InvalidInput("text", "holds half of a surrogate pair, which is no character")
         if isinstance(error, WriteContention | WriteCollision):
             return StoreUnavailable(
-                self.name, "others kept changing what the call is about; nothing of it was kept; try again"
+                self.name, "others kept changing the records of the call; nothing of it was kept; try again"
             )
         return self._translate_driver(error)
 
@@ -302,9 +302,12 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
         return self._table(collection)
 
     async def _with(self, work: Callable[[C], Awaitable[T]]) -> T:
-        """Do the work on a connection, and repeat it after a collision.
+        """Do the work on a connection, and repeat it where that can help.
 
-        Repeats start a little later, for about as long as one command may take.
+        After a collision, it starts again a little later. It starts again at once where
+        other processes have added to the tables, or where the server has moved; the
+        latter is tried once only. Repeats end after about the time that one command may
+        take.
         """
         begun = time.monotonic()
         for attempt in range(ATTEMPTS):

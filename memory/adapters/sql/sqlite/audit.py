@@ -62,7 +62,7 @@ def _indexes(session: Session, repair: bool) -> list[str]:
     if said == ["ok"]:
         return []
     if repair:
-        with suppress(sqlite3.IntegrityError):  # two rows of one key: which of them is right no index can say
+        with suppress(sqlite3.IntegrityError):  # two rows of one key: no index shows which is right
             session.run("REINDEX")
     return [f"the file: {line.replace(chr(10), '; ')[:200]}" for line in said]
 
@@ -186,7 +186,7 @@ class _CollectionAudit:
         row, _ = table.read_row(found)
         partition = Partition(row.tenant, row.scope or "")
         if row.generation > within.generation(partition):
-            within.raise_to(partition, row.generation)  # what is stored there tells how high it was
+            within.raise_to(partition, row.generation)  # the stored rows show how high it was
         number, _ = within.ensure_partition(table.revisions, partition)
         if was is not None and was != number:
             within.touch(table.revisions, was, removed=True)

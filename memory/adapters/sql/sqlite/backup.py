@@ -79,7 +79,7 @@ def _check_new(to: Path) -> None:
     if to.exists():
         raise _exists(to)
     if not to.parent.is_dir():
-        raise InvalidInput("file", f"the directory {to.parent} does not exist")
+        raise InvalidInput("file", f"the directory {to.parent} does not exist; create it, or name another")
 
 
 def _exists(to: Path) -> InvalidInput:
@@ -111,7 +111,7 @@ def _verified_copy(store: str, file: Path, folder: Path, name: str) -> Iterator[
                     store,
                     f"{file} is damaged ({str(found)[:200]}); export what can still be read, or take an earlier backup",
                 )
-            target.execute("PRAGMA journal_mode = DELETE")  # the copy is whole without a log beside it
+            target.execute("PRAGMA journal_mode = DELETE")  # the copy needs no log beside it
             target.execute(f"PRAGMA user_version = {new_id()}")
         with made.open("rb+") as copy:
             os.fsync(copy.fileno())
@@ -175,7 +175,7 @@ def _check_unused(store: str, file: Path) -> None:
         if _code(error) not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
             raise StoreError(
                 store, f"{file} cannot be replaced ({error})"
-            ) from error  # a damaged file is what a restore is for
+            ) from error  # a restore may replace a damaged file
 
 
 def _code(error: sqlite3.Error) -> int:

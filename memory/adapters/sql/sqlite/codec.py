@@ -22,9 +22,10 @@ Values: TypeAlias = Sequence[Any]
 DERIVED = ("revision", "length", "bytes", "fingerprint", "partition_no")
 """The columns that a row's table derives of it; any may be damaged as read.
 
-They are the revision of its partition when searches last saw a change of the record,
-the number of words in its texts, the bytes of its content, and a digest of its key. A
-live record also has the number of its partition: no other row is found by scope.
+`revision` is the partition's revision when searches last saw a change of the record.
+`length` is the number of words in its texts, `bytes` the size of its content, and
+`fingerprint` a digest of its key. Only a live record has the number of its partition:
+no other row is found by scope.
 """
 _UNTOLD = 2**64
 """A value that no checksum is folded with."""

@@ -15,7 +15,7 @@ from memory.ports.local_paths import absolute_path, local_path
 from memory.ports.options import SecondsOrZero, Shouted, StoreOptions, Whole, wrong
 from memory.ports.record import JsonValue
 
-# No limits of its own: SQLite takes rows of up to 1,000,000,000 bytes.
+# It has no limits of its own: SQLite takes rows of up to 1,000,000,000 bytes.
 CLAIMS = Capabilities(
     durable=True,
     shared=True,

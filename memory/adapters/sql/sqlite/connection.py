@@ -251,7 +251,7 @@ class ConnectionThread:
         """Device and inode of the open file, or None while there is none."""
         self._parted_from: tuple[int, int] | None = None
         """The file that was open before a fork, until the next job connects again."""
-        forking.watch(self)  # here and not within a job, for which a fork waits
+        forking.watch(self)  # not within a job, because a fork waits for that
 
     def connect(self, read_only: bool = False) -> None:
         self._connected_by = partial(self.connect, read_only)
@@ -293,7 +293,7 @@ class ConnectionThread:
         The forking thread calls this between two jobs.
         """
         if self._session is None:
-            self.identity = None  # it did not come to a connection
+            self.identity = None  # no connection was made
         elif self.identity is not None and not self._log_is_anothers():
             self._parted_from = self.identity
             self._disconnect()
@@ -513,8 +513,8 @@ class ConnectionThread:
                 return once(session, work)
             if not is_undecodable(exc) or self._raw is None:
                 raise
-            # A flipped byte in some text. Let it through, so that its row fails its
-            # checksum and the neighbours are served.
+            # A flipped byte in a text. Let it through, so that its row fails its
+            # checksum and the other rows can be read.
             self._raw.text_factory = _lenient
             try:
                 return once(session, work)
@@ -552,7 +552,7 @@ class ConnectionThread:
                 session, lambda _: [self._within_savepoint(session, work) for work in works]
             )
         except Exception as exc:  # noqa: BLE001 - each gets an error of its own
-            if is_busy(exc):  # waiting again for each would take all too long
+            if is_busy(exc):  # waiting again for each would take too long
                 return [(None, exc)] * len(works)
         finally:
             self._shares = False
@@ -609,7 +609,7 @@ class ConnectionThread:
     def _end(self, session: Session, how: str) -> None:
         if (
             self._raw is not None and self._raw.in_transaction
-        ):  # SQLite ends it by itself when the disk is full
+        ):  # SQLite ends it by itself if the disk has become full
             session.run(how)
 
     def _open_session(self) -> Session:
@@ -638,7 +638,7 @@ class ConnectionThread:
 
     def _disconnect(self) -> None:
         session, engine = self._session, self._engine
-        if self._log_is_anothers():  # closing would delete the log that has that name now
+        if self._log_is_anothers():  # closing would delete the log that now has the name
             keep_alive(session)
             session = engine = None
         self._session = self._engine = self._raw = None
@@ -682,17 +682,17 @@ def _state(path: Path) -> tuple[int, ...]:
 
 
 def _make_own(path: Path) -> None:
-    """Create a missing file so that only its owner has access, whatever the umask.
+    """Create a missing file so that only its owner has access under any umask.
 
     The log and its index, which SQLite puts beside it, get the same permissions.
 
-    The file is first made under another name. A process that closes a second descriptor
-    of an open file loses all locks on it, SQLite's too ("How To Corrupt An SQLite
-    Database File", 2.2).
+    The file is first made under another name, because closing a second descriptor of an
+    open file drops all locks of the process on it. SQLite's locks go too, see "How To
+    Corrupt An SQLite Database File", 2.2.
     """
     if path.exists():
         return
-    with contextlib.suppress(OSError):  # SQLite will say what is wrong
+    with contextlib.suppress(OSError):  # SQLite reports the reason later
         descriptor, made = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
         os.close(descriptor)
         try:

@@ -81,8 +81,8 @@ class WordIndexMismatch(PicklableException):
 
     def __init__(self, collection: str) -> None:
         super().__init__(
-            f"the word index of '{collection}' is damaged or incomplete, so nothing is searched by words; no record is affected: "
-            "`memory doctor --repair` builds it anew from them, and so does opening the file again"
+            f"the word index of '{collection}' is damaged or incomplete, so searches by words are off; no record is affected: "
+            "`memory doctor --repair` rebuilds it from them, and so does opening the file again"
         )
 
 
@@ -113,7 +113,7 @@ def _short(cause: BaseException) -> str:
     SQLite quotes column contents in one of its messages.
     """
     return (
-        "text that is no UTF-8"
+        "text that is not UTF-8"
         if is_undecodable(cause) or isinstance(cause, UnicodeDecodeError)
         else str(cause)[:200]
     )

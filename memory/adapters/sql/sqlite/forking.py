@@ -108,7 +108,7 @@ def _part() -> None:
             _parted.append(connection)
             with contextlib.suppress(
                 Exception
-            ):  # a fork cannot be refused; the child is told by `is_inherited`
+            ):  # a fork cannot be refused; `is_inherited` reveals it in the child
                 connection.part()
 
 

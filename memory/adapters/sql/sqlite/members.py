@@ -95,7 +95,7 @@ class Members:
 
     def role_mask(self, roles: frozenset[Role]) -> npt.NDArray[np.bool_]:
         """Return which members are in these roles."""
-        wanted = np.zeros(len(ROLE_CODES) + 1, np.bool_)  # the last for a code of -1
+        wanted = np.zeros(len(ROLE_CODES) + 1, np.bool_)  # the last one serves the code -1
         wanted[[ROLE_CODES[role.value] for role in roles]] = True
         return wanted[self.roles]
 
@@ -213,7 +213,7 @@ class MemberCache:
                 members.matrices is not None,
             )
             revision, removals = session.row(table.revisions.current, (partition,))
-            if revision < members.revision:  # forgotten: no search will look at it
+            if revision < members.revision:  # forgotten: no search reads it
                 self._drop((name, partition))
                 continue
             for one in (members, fresh):

@@ -70,7 +70,7 @@ class FilteredRows:
             numbers, scores = ranked.best(seen + step)
             next_ones = dict(
                 zip(numbers[seen:], scores[seen:], strict=True)
-            )  # all better than what comes after them
+            )  # all better than the later ones
             best = self._best(next_ones, near, limit - len(found), read)
             found += [(one, score) for number, score in best if (one := made(number)) is not None]
             seen, step = len(numbers), min(4 * step, self._table.thresholds.rows_at_once)

@@ -79,8 +79,9 @@ class Population:
 class Postings(NamedTuple):
     """The records of one partition with a word.
 
-    They have the partition's place in the population, their places among its members,
-    and the word's frequency in each, summed under the weights of the text parts.
+    `partition` is its place in the population; `places` are the records' places among
+    its members. `frequencies` are the word's counts in each record, summed under the
+    weights of the text parts.
     """
 
     partition: int
@@ -130,7 +131,7 @@ def _postings(session: Session, table: SqliteTable, partition: int, stem: str) -
     assert table.words is not None  # noqa: S101 - asked only for collections with texts
     try:
         return table.words.postings(session, partition, stem)
-    except ValueError as exc:  # the file is damaged there
+    except ValueError as exc:  # this part of the file is damaged
         raise WordIndexMismatch(table.name) from exc
     except sqlite3.Error as exc:
         if not is_of_a_table(exc):

@@ -22,7 +22,7 @@ from memory.ports.record import Role
 
 Long = sa.BigInteger().with_variant(
     sa.Integer(), "sqlite"
-)  # SQLite numbers rows itself only under the type INTEGER
+)  # SQLite assigns row numbers only with the type INTEGER
 
 COLUMN_TYPES: ColumnTypes = {
     **dict.fromkeys(("tenant", "scope", "word", FieldType.TEXT, FieldType.TAGS), sa.Text()),
@@ -48,12 +48,12 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("generation", sa.BigInteger(), nullable=False),
         sa.UniqueConstraint("tenant", "scope", name="uq_memory_partitions"),
-        # the number of a forgotten partition is never given to another: what is
-        # remembered of it stays its own
+        # the number of a forgotten partition is never reused, so that data stored
+        # about it stays its own
         sqlite_autoincrement=True,
     )
-    # of what searches of the collection there can see: the revision when a record last
-    # left, and how often one did
+    # of the records that searches of the collection see there: the revision when one
+    # last left, and how often one did
     sa.Table(
         "memory_revisions",
         metadata,
@@ -62,7 +62,7 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("revision", sa.BigInteger(), nullable=False),
         sa.Column("removals", sa.BigInteger(), nullable=False),
     )
-    sa.Table(  # rows that could not be read, as they were found
+    sa.Table(  # unreadable rows in their original form
         "memory_quarantine",
         metadata,
         sa.Column("collection", sa.Text(), primary_key=True),
@@ -74,8 +74,8 @@ def system_tables(metadata: sa.MetaData) -> None:
         sa.Column("content", sa.Text(), nullable=False),
     )
     sa.Table(IN_A_FILE.version, metadata, sa.Column("version_num", sa.Text(), primary_key=True))
-    # what each collection's table was made for, and up to which row its words are sure
-    # to be in the word index: NULL for all
+    # the declaration of each collection's table, and the row up to which its words are
+    # surely in the word index: NULL for all
     sa.Table(
         IN_A_FILE.registry,
         metadata,
@@ -93,7 +93,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
         "vector",
         "words",
         *[text_column(part.name) for part in collection.texts],
-    }  # last in a row: what is short is read without them
+    }  # last in a row: short columns are read without them
     columns = sorted(row_columns(collection, COLUMN_TYPES), key=lambda column: column.name in long)
     derived = [
         sa.Column(derived, sa.BigInteger(), nullable=False)
@@ -118,8 +118,8 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
 
     index("fingerprint", "fingerprint", unique=True)
     index("members", "partition_no", "revision", "role", "length")
-    # Read in order until a page is full; the indexed fields in it spare most rows that
-    # do not match from being read.
+    # Read in order until a page is full. Its indexed fields exclude most rows that do not
+    # match, without reading them.
     index(
         "created_at",
         "partition_no",
@@ -138,7 +138,7 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
     index("owing", "id", "tenant", only=table.c.owed.is_not(None))
     index(
         "age", "tier", "created_at"
-    )  # of all rows: one of the homes alone would be taken for whatever is asked of homes
+    )  # over all rows: SQLite would use an index of one home for every query about homes
     for label, over, there in indexes(collection):
         index(label, *over, only=table.c[there].is_not(None))
     return table

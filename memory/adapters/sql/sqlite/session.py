@@ -41,7 +41,7 @@ class Session:
         self, connection: sa.Connection, thresholds: Thresholds, declared: DeclaredCollections
     ) -> None:
         if not connection.in_transaction():
-            connection.begin()  # transactions are the driver's affair: this keeps SQLAlchemy from ending one
+            connection.begin()  # the driver handles transactions: this stops SQLAlchemy from ending one
         self.connection = connection
         self.thresholds = thresholds
         self.declared = declared

@@ -53,7 +53,7 @@ class SqliteTable(Table[Session]):
         name = f'"{self.name}"'
         columns = ", ".join(
             [f"[{c}]" for c in self.columns]
-        )  # in quotation marks the name of a column that is not there would be a text
+        )  # SQLite would read the quoted name of a missing column as a text
         stored, changed = (
             ", ".join([f"[{c}]" for c in codec.stored_columns]),
             [f"[{c}] = ?" for c in codec.stored_columns],

@@ -17,7 +17,7 @@ _ADD = "INSERT INTO memory_partitions (tenant, scope, generation) VALUES (?, ?, 
 _RAISE = "UPDATE memory_partitions SET generation = ? WHERE number = ?"
 _REMOVED = """INSERT INTO memory_revisions (partition_no, collection, revision, removals) VALUES (?, ?, ?, ?)
 ON CONFLICT (partition_no, collection) DO UPDATE SET revision = excluded.revision, removals = excluded.removals"""
-_SANE = 2**62  # no revision gets there by counting: a damaged one is not to be counted on from
+_SANE = 2**62  # no count gets this high; do not continue from a damaged revision
 
 
 class Revisions:

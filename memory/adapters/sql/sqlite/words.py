@@ -54,8 +54,8 @@ class WordIndex:
         self._put = f"INSERT OR REPLACE INTO {name} (partition_no, word, number, counts) VALUES (?, ?, ?, ?)"  # noqa: S608
         self._remove = f"DELETE FROM {name} WHERE partition_no = ? AND word = ? AND number = ?"  # noqa: S608
         self._sweep = f"DELETE FROM {name} WHERE number IN "  # noqa: S608
-        # Two long strings instead of a row an occurrence: SQLite and numpy do in C what
-        # would be a Python object each.
+        # Two long strings, not one row per occurrence: SQLite and numpy do in C work that
+        # would need a Python object each.
         self._holding = f"SELECT group_concat(number), group_concat(counts) FROM {name} WHERE partition_no = ? AND word = ?"  # noqa: S608
         self._count = f"SELECT counts FROM {name} WHERE partition_no = ? AND word = ? AND number = ?"  # noqa: S608
         self._held = f"SELECT number, count(*) FROM {name} GROUP BY number"  # noqa: S608
@@ -195,8 +195,8 @@ class WordIndexWriter:
                 if kept.get(word) != count
             ]
         if gone and self._index.remove(self._session, gone) != len(gone):
-            # Words that should have been in the index were not: for these rows it is
-            # mended here, for all others it is doubted.
+            # The index lacked words that it should have. It is repaired here for these
+            # rows, and marked as doubtful for all others.
             self._index.sweep(self._session, list(changed))
             new = [
                 (will.partition, word, n, count)

@@ -35,7 +35,7 @@ class Job:
         try:
             self._loop.call_soon_threadsafe(self._settle, result, error)
         except RuntimeError:
-            return  # the loop is gone, and with it everyone who waited
+            return  # the loop is gone, and so are all that waited
 
     def _settle(self, result: Any, error: BaseException | None) -> None:
         if self._future.done():

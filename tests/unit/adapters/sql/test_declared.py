@@ -88,15 +88,15 @@ def test_fewer_fields_leave_the_table_as_it_is() -> None:
 REFUSED = {
     "another type": (
         replace(WAS, fields=(*WAS.fields[:1], Field("size", FieldType.REAL), WAS.fields[2])),
-        "field 'size' is integer there and real here",
+        "field 'size' is integer in the table and real in the declaration",
     ),
     "an index less": (
         replace(WAS, fields=(Field("kind", FieldType.TEXT), *WAS.fields[1:])),
-        "field 'kind' is indexed there and not here",
+        "field 'kind' is indexed in the table and not in the declaration",
     ),
     "required no more": (
         replace(WAS, fields=(*WAS.fields[:2], Field("place", FieldType.INTEGER))),
-        "field 'place' is required there only",
+        "field 'place' is required only in the table",
     ),
     "a required one more": (
         replace(WAS, fields=(*WAS.fields, Field("must", FieldType.TEXT, required=True))),
@@ -104,11 +104,11 @@ REFUSED = {
     ),
     "another field": (
         replace(WAS, fields=(*WAS.fields[1:], COLOUR), indexes=()),
-        "it has 'kind' there and not here, and 'colour' here and not there",
+        "only the table has 'kind', and only the declaration has 'colour'",
     ),
     "a text more": (replace(WAS, texts=(*WAS.texts, TextPart("end", 1.0))), "its texts are"),
     "texts in another order": (replace(WAS, texts=WAS.texts[::-1]), "its texts are"),
-    "no vector": (replace(WAS, vector=False), "it has vectors there only"),
+    "no vector": (replace(WAS, vector=False), "only the table has vectors"),
 }
 
 
