@@ -563,7 +563,7 @@ async def test_a_failing_summariser_costs_no_message_and_no_run(memory: Memory) 
     assert texts(await provider.read())[1:] == ["r1", "q2"]
     silent = SummarizingProvider(memory, Summariser(""), active_tokens=12)
     (note,) = await silent.write([*(await provider.read()), q("q3")])
-    assert "says nothing" in note
+    assert "the summary is empty" in note
     assert (await provider.summary(), texts(await provider.read())[1:]) == ("of 1", ["r1", "q2", "q3"])
 
 

@@ -104,9 +104,10 @@ def compare_declarations(
             was, problems = asked, ["its stored declaration cannot be read"]
         if problems:
             raise ConfigError(
-                f"store '{store}': the table '{asked.name}' was made for another declaration of that collection: {'; '.join(problems)}. "
-                f"Only optional fields and indexes can be added to a table; export its records with the program that wrote them, "
-                f"and import them into another {elsewhere}"
+                f"store '{store}': the table '{asked.name}' was made for another declaration of that"
+                f" collection: {'; '.join(problems)}. Only optional fields and indexes can be added to a"
+                " table; export its records with the program that wrote them, and import them into another"
+                f" {elsewhere}"
             )
         table = tables[asked.name] = _together(was, asked)
         if declaration(table) != told[asked.name]:
@@ -135,9 +136,14 @@ def _problems(was: Collection, asked: Collection) -> Iterator[str]:
             if field.required:
                 yield f"field '{field.name}' is required, and the existing records have no value in it"
         elif field.type is not there.type:
-            yield f"field '{field.name}' is {there.type.value} in the table and {field.type.value} in the declaration"
+            yield (
+                f"field '{field.name}' is {there.type.value} in the table and {field.type.value} in the"
+                " declaration"
+            )
         elif field.required != there.required:
-            yield f"field '{field.name}' is required only in the {'table' if there.required else 'declaration'}"
+            yield (
+                f"field '{field.name}' is required only in the {'table' if there.required else 'declaration'}"
+            )
         elif there.indexed and not field.indexed:
             yield f"field '{field.name}' is indexed in the table and not in the declaration"
     missing = [f.name for f in was.fields if asked.field(f.name) is None]
@@ -145,6 +151,9 @@ def _problems(was: Collection, asked: Collection) -> Iterator[str]:
     if missing and added:
         yield f"only the table has '{', '.join(missing)}', and only the declaration has '{', '.join(added)}'"
     if [p.name for p in was.texts] != [p.name for p in asked.texts]:
-        yield f"its texts are {[p.name for p in was.texts]} in the table and {[p.name for p in asked.texts]} in the declaration"
+        yield (
+            f"its texts are {[p.name for p in was.texts]} in the table and {[p.name for p in asked.texts]} in"
+            " the declaration"
+        )
     if was.vector != asked.vector:
         yield f"only the {'table' if was.vector else 'declaration'} has vectors"

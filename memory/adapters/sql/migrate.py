@@ -66,11 +66,15 @@ class Schema(ABC):
         if form is not None and form not in map(str, self.forms):
             newer = form.isdigit() and int(form) > self.forms[-1]
             raise ConfigError(
-                f"store '{self.store}': {self.place} is of version {form}, and this version of memory-tiers knows {self.forms[-1]}; "
+                f"store '{self.store}': {self.place} is of version {form}, and this version of memory-tiers"
+                f" knows {self.forms[-1]}; "
                 + (
                     "upgrade memory-tiers"
                     if newer
-                    else f"export its records with the version that wrote them, and import them into another {self.elsewhere}"
+                    else (
+                        "export its records with the version that wrote them, and import them into another"
+                        f" {self.elsewhere}"
+                    )
                 )
             )
         self.names = replace(self.names, form=self.forms[-1] if form is None else int(form))
@@ -134,16 +138,16 @@ class Schema(ABC):
         views = _views(connection, tables[0].schema) if tables else set()
         if taken := [table.name for table in tables if table.name in views]:
             raise ConfigError(
-                f"store '{self.store}': {self.place} has a view '{taken[0]}' that is not of this program; nothing was created: "
-                f"use another {self.elsewhere}"
+                f"store '{self.store}': {self.place} has a view '{taken[0]}' that is not of this program;"
+                f" nothing was created: use another {self.elsewhere}"
             )
         found = [table for table in tables if table.name in there]
         others = self._tables_of_others(connection, found[0].schema, there) if found else {}
         for table in found:
             if table.name in others:
                 raise ConfigError(
-                    f"store '{self.store}': {self.place} has a table '{table.name}' of the store with the prefix '{others[table.name]}'; "
-                    f"nothing was created: use another {self.elsewhere}"
+                    f"store '{self.store}': {self.place} has a table '{table.name}' of the store with the"
+                    f" prefix '{others[table.name]}'; nothing was created: use another {self.elsewhere}"
                 )
             columns = {
                 column["name"]
@@ -151,8 +155,9 @@ class Schema(ABC):
             }
             if missing := [column.name for column in table.c if column.name not in columns]:
                 raise ConfigError(
-                    f"store '{self.store}': {self.place} has a table '{table.name}' that is not of this program (it has no column "
-                    f"'{missing[0]}'); nothing was created: use another {self.elsewhere}"
+                    f"store '{self.store}': {self.place} has a table '{table.name}' that is not of this"
+                    f" program (it has no column '{missing[0]}'); nothing was created: use another"
+                    f" {self.elsewhere}"
                 )
 
     def _tables_of_others(

@@ -184,7 +184,10 @@ class Directory(ABC, Generic[C]):
         """
         wanted = pad_to_power_of_two(among) if among else []
         these = [f"p.number IN {in_list(len(wanted))}"] if wanted else []
-        which = f"WHERE {' AND '.join(['p.number > ?', 'p.number <= ?', *these, f'{self._stands(tables)} = 0'])} ORDER BY p.number LIMIT {most}"
+        which = (
+            f"WHERE {' AND '.join(['p.number > ?', 'p.number <= ?', *these, f'{self._stands(tables)} = 0'])}"
+            f" ORDER BY p.number LIMIT {most}"
+        )
         return await self._list(connection, which, [*within, *wanted])
 
     def _stands(self, tables: Sequence[str]) -> str:

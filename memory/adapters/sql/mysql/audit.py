@@ -55,7 +55,8 @@ async def audit_rows(connection: Connection, table: MyTable, after: int | None, 
     for _, row in sorted(wrong.items()):
         if await _still_differs(connection, table, row[:size], row[-1], repair):
             problems.append(
-                f"{table.name}: the words of {table.codec.key(row).id} are not those of its texts, or what is counted of it is wrong"
+                f"{table.name}: the words of {table.codec.key(row).id} are not those of its texts, or what is"
+                " counted of it is wrong"
             )
     return AuditPage(len(found), problems, found[-1][at])
 
@@ -111,7 +112,8 @@ async def audit_words(
     for (partition, segment), these in sorted(strangers.items()):
         gone = await _strangers(connection, table, partition, segment, these, repair)
         problems += [
-            f"{table.name}: words of row {number}, which is gone or indexed elsewhere, are in segment {segment}"
+            f"{table.name}: words of row {number}, which is gone or indexed elsewhere, are in segment"
+            f" {segment}"
             for number in sorted(gone)
         ]
     return AuditPage(0, problems, found[-1][0])

@@ -1,4 +1,4 @@
-"""Finds candidates in three statements: postings, the best rows, and rows around them."""
+"""Finds candidates in three statements: postings, best rows, and rows around them."""
 
 from __future__ import annotations
 
@@ -112,8 +112,14 @@ def _places(table: Any, shape: Shape) -> sa.Select[Any]:
     columns, group, number, long, roles, chosen = shape
     conditions = table.conditions()
     c, wanted = table.table.c, conditions.value("s")
-    text = f"{'LONGTEXT' if long else f'VARCHAR({LONG_PLACE})'} CHARACTER SET utf8mb4 COLLATE {c.body.type.collation}"
-    places = f"JSON_TABLE(:{wanted.key}, '$[*]' COLUMNS (place {text} PATH '$[0]', number VARCHAR(24) PATH '$[1]')) AS wanted"
+    text = (
+        f"{'LONGTEXT' if long else f'VARCHAR({LONG_PLACE})'} CHARACTER SET utf8mb4 COLLATE"
+        f" {c.body.type.collation}"
+    )
+    places = (
+        f"JSON_TABLE(:{wanted.key}, '$[*]' COLUMNS (place {text} PATH '$[0]', number VARCHAR(24) PATH"
+        " '$[1]')) AS wanted"
+    )
     here = [c.tenant == conditions.value("s"), c[column_of(group)] == sa.literal_column("wanted.place")]
     here.append(c[column_of(number)] == sa.literal_column("CAST(wanted.number AS SIGNED)"))
     asked = [*here, conditions.roles_and_types(roles, RECORDS), conditions.filter(chosen)]

@@ -226,7 +226,8 @@ async def _dial(config: MySqlConfig, context: ssl.SSLContext | None, **more: Any
         )
     except RuntimeError as exc:  # MySQL's default authentication, without TLS
         raise ConfigError(
-            "the server takes this user's password only over TLS (ssl_mode), or encrypted: pip install cryptography"
+            "the server takes this user's password only over TLS (ssl_mode), or encrypted: pip install"
+            " cryptography"
         ) from exc
     except (struct.error, IndexError) as exc:  # the server speaks another protocol
         raise asyncmy.errors.OperationalError(MALFORMED, "Malformed packet") from exc
@@ -265,7 +266,8 @@ async def _settle(connection: Connection, config: MySqlConfig) -> None:
     """
     patience = max(1, int(config.command_timeout / 2))
     await connection.tell(
-        f"SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00', innodb_lock_wait_timeout = {patience}, max_sort_length = {SORTED_BYTES}"
+        f"SET SESSION sql_mode = '{SQL_MODE}', time_zone = '+00:00', innodb_lock_wait_timeout = {patience},"
+        f" max_sort_length = {SORTED_BYTES}"
     )
     await connection.tell("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
     sort_buffer = await connection.fetchval("SELECT @@sort_buffer_size")

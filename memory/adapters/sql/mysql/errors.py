@@ -100,7 +100,8 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
         case PoolTimeout():
             return StoreTimeout(
                 store,
-                "every connection of the pool was busy for too long; raise pool_size, or make fewer calls at once",
+                "every connection of the pool was busy for too long; raise pool_size, or make fewer calls at"
+                " once",
             )
         case TimeoutError():
             return StoreTimeout(store, f"{place} did not answer in time")

@@ -61,7 +61,10 @@ class MyConditions(Conditions):
     def _each(self, code: str, collation: str) -> sa.Select[Any]:
         """Return the values of a JSON array as rows, see `MyShaper.bind_list`."""
         wanted, text = self.value("s"), f"VARCHAR({code[1:]})" if code[1:] else "LONGTEXT"
-        table = f"JSON_TABLE(:{wanted.key}, '$[*]' COLUMNS (value {text} CHARACTER SET utf8mb4 COLLATE {collation} PATH '$')) AS listed"
+        table = (
+            f"JSON_TABLE(:{wanted.key}, '$[*]' COLUMNS (value {text} CHARACTER SET utf8mb4 COLLATE"
+            f" {collation} PATH '$')) AS listed"
+        )
         return sa.select(sa.literal_column(_LISTED[code[0]])).select_from(sa.text(table).bindparams(wanted))
 
     def after(self, shape: Shape) -> SqlCondition:

@@ -161,8 +161,8 @@ def table_of(
         or len(name) > LONGEST_COLLECTION
     ):
         raise ConfigError(
-            f"collection '{name}': the name must be a plain ASCII identifier of at most {LONGEST_COLLECTION} characters that is none of the "
-            f"adapter's own tables and does not begin with '{DEFAULT_PREFIX}'"
+            f"collection '{name}': the name must be a plain ASCII identifier of at most {LONGEST_COLLECTION}"
+            f" characters. It must not begin with '{DEFAULT_PREFIX}' or be one of the adapter's own tables"
         )
     metadata = sa.MetaData()
     table = collection_table(metadata, collection, collation, names)

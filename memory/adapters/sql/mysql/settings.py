@@ -50,11 +50,13 @@ class Settings:
         version, mode = version.decode(), mode.decode()
         if "STRICT_ALL_TABLES" not in mode.split(",") or zone != b"+00:00":
             raise ConfigError(
-                f"store '{store}': the server did not set strict mode and UTC for a session; check whether a proxy changes its settings"
+                f"store '{store}': the server did not set strict mode and UTC for a session; check whether a"
+                " proxy changes its settings"
             )
         if binlog and [bytes(value) for _, value in await connection.fetch(_BINLOG_FORMAT)] == [b"STATEMENT"]:
             raise ConfigError(
-                f"store '{store}': binlog_format = STATEMENT cannot log writes under READ COMMITTED; set it to ROW or MIXED"
+                f"store '{store}': binlog_format = STATEMENT cannot log writes under READ COMMITTED; set it"
+                " to ROW or MIXED"
             )
         started = datetime.fromtimestamp(int(now) - int(uptime), UTC).isoformat()
         return Settings(
@@ -73,9 +75,15 @@ class Settings:
     def advice(self) -> str:
         """Say which settings to change for safe writes; empty where none is needed."""
         if self.flush != 1:
-            return f"innodb_flush_log_at_trx_commit = {self.flush} may lose the last second of acknowledged writes: set it to 1"
+            return (
+                f"innodb_flush_log_at_trx_commit = {self.flush} may lose the last second of acknowledged"
+                " writes: set it to 1"
+            )
         if self.binlog and self.sync_binlog != 1:
-            return f"sync_binlog = {self.sync_binlog} may lose acknowledged writes when the machine fails: set it to 1"
+            return (
+                f"sync_binlog = {self.sync_binlog} may lose acknowledged writes when the machine fails: set"
+                " it to 1"
+            )
         return ""
 
     @property

@@ -46,7 +46,10 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_SIZE = "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS SIGNED) FROM information_schema.tables WHERE table_schema = DATABASE()"
+_SIZE = (
+    "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS SIGNED) FROM information_schema.tables WHERE"
+    " table_schema = DATABASE()"
+)
 
 
 class MySqlStore(ServerStore[Connection, MyTable]):

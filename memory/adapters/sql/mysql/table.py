@@ -90,7 +90,10 @@ class MyTable(Table[Connection]):
         )
         self.put_absent = f"{self._insert} VALUES ({number}, {', '.join('?' * (len(stored) - 1))})"
         self._swap = self._exactly((*codec.columns, "owing"))
-        self._bare = f"{self._exactly((*codec.columns, 'bytes', 'partition_no', 'length', 'owing'))} AND row_type <> '{CORRUPT}'"
+        self._bare = (
+            f"{self._exactly((*codec.columns, 'bytes', 'partition_no', 'length', 'owing'))} AND row_type <>"
+            f" '{CORRUPT}'"
+        )
         self._delete = f"DELETE FROM {table} WHERE number IN "  # noqa: S608
         self.pending = f"SELECT number, partition_no, role, words FROM {table} WHERE lexemes = 0"  # noqa: S608
         self._indexed = f"UPDATE {table} SET lexemes = ? WHERE number IN "  # noqa: S608

@@ -251,7 +251,7 @@ class WordTable:
     # -- finding -----------------------------------------------------------------------
 
     def find_statement(self, partitions: Sequence[int], words: Iterable[str]) -> tuple[str, list[int]]:
-        """Return the statement that reads the buckets of these words, and its values."""
+        """Return the statement that reads the buckets of the words, and its values."""
         places, buckets = pad_to_power_of_two(partitions), pad_to_power_of_two(list(_by_bucket(words)))
         return self._find.format(in_list(len(places)), in_list(len(buckets))), [*places, *buckets]
 
@@ -312,7 +312,7 @@ def _by_bucket(words: Iterable[str]) -> dict[int, list[tuple[str, int]]]:
 
 
 def _buckets(partition: int, segment: int, records: Sequence[IndexedRow], most: int) -> Iterator[_Row]:
-    """Yield the rows of these records' words by bucket, with at most `most` postings each."""
+    """Yield the rows of the records' words by bucket, at most `most` postings each."""
     numbers = [record.number for record in records]
     lengths, counts = zip(*[length_and_counts(record.words) for record in records], strict=True)
     each = [len(of_one) for of_one in counts]

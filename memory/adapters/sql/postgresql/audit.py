@@ -36,7 +36,10 @@ async def audit_rows(
     values = [[derived[name] for _, derived in expected] for name in names]
     arrays = ", ".join([f"${4 + i}::{kinds[name][0]}[]" for i, name in enumerate(names)])
     told = {name: f"r.{name}::{to}" if to else f"r.{name}" for name, (_, to) in kinds.items()}
-    source = f"unnest($1::text[], $2::uuid[], $3::bigint[], {arrays}) AS r(tenant, id, checksum, {', '.join(names)})"
+    source = (
+        f"unnest($1::text[], $2::uuid[], $3::bigint[], {arrays}) AS r(tenant, id, checksum,"
+        f" {', '.join(names)})"
+    )
     different = " OR ".join([f"t.{name} IS DISTINCT FROM {told[name]}" for name in names])
     which = f"t.tenant = r.tenant AND t.id = r.id AND t.{table.checksum} = r.checksum AND ({different})"
     if repair:
@@ -76,12 +79,13 @@ async def audit_registries(connection: Connection, table: PgTable, repair: bool)
     partitions, quarantine = table.partitions, table.quarantine_table
     lost = (
         f"SELECT t.partition_no, t.tenant, t.scope, max(t.generation) FROM {table.qualified} AS t WHERE t.partition_no IS NOT NULL "  # noqa: S608
-        f"AND NOT EXISTS (SELECT FROM {partitions} AS p WHERE p.number = t.partition_no AND p.tenant = t.tenant AND p.scope = t.scope) "
+        f"AND NOT EXISTS (SELECT FROM {partitions} AS p WHERE p.number = t.partition_no AND p.tenant ="
+        " t.tenant AND p.scope = t.scope) "
         "GROUP BY 1, 2, 3"
     )
     alone = (
-        f"FROM {quarantine} AS q WHERE q.collection = '{table.name}' AND NOT EXISTS (SELECT FROM {table.qualified} AS t "
-        f"WHERE t.tenant = q.tenant AND t.id = q.id AND t.row_type = '{CORRUPT}')"
+        f"FROM {quarantine} AS q WHERE q.collection = '{table.name}' AND NOT EXISTS (SELECT FROM"
+        f" {table.qualified} AS t WHERE t.tenant = q.tenant AND t.id = q.id AND t.row_type = '{CORRUPT}')"
     )
     problems = [
         f"{table.name}: partition {number} has records and is not registered"

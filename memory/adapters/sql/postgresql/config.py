@@ -79,8 +79,8 @@ class PostgresConfig(StoreOptions):
     the one that takes writes.
 
     In an address, `ssl` (or `sslmode`) defaults to PGSSLMODE. Without that it is
-    `verify-full` with an `sslrootcert`, else `prefer`. `options` are settings of the session, as
-    `-c name=value`.
+    `verify-full` with an `sslrootcert`, else `prefer`. `options` are settings of the
+    session, as `-c name=value`.
     """
 
     where: ClassVar[frozenset[str]] = frozenset({"port", "database", "user"})
@@ -146,7 +146,8 @@ def parse(name: str, url: str, options: Mapping[str, JsonValue]) -> PostgresConf
     except ValueError:
         raise wrong(
             name,
-            "a host is written as 'name', 'name:port', '[IPv6]:port' or the folder of a socket; several are separated by commas",
+            "a host is written as 'name', 'name:port', '[IPv6]:port' or the folder of a socket; several are"
+            " separated by commas",
         ) from None
     given = parts.query_options.keys() | options.keys()
     changes: dict[str, Any] = {}

@@ -49,7 +49,8 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
             return ConfigError(f"store '{store}': {cause}")
         case ssl.SSLError():
             return ConfigError(
-                f"store '{store}': TLS with {place} failed ({_short(cause)}); set sslrootcert to the file of the authority to trust"
+                f"store '{store}': TLS with {place} failed ({_short(cause)}); set sslrootcert to the file of"
+                " the authority to trust"
             )
         case ConnectionError() if "SSL" in str(cause):
             return ConfigError(
@@ -59,7 +60,8 @@ def translate(store: str, place: str, error: BaseException) -> Exception | None:
         case PoolTimeout():
             return StoreTimeout(
                 store,
-                "every connection of the pool was busy for too long; raise pool_size, or make fewer calls at once",
+                "every connection of the pool was busy for too long; raise pool_size, or make fewer calls at"
+                " once",
             )
         case TimeoutError():
             return StoreTimeout(store, f"{place} did not answer in time")
@@ -90,7 +92,10 @@ _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], type[
     (
         (pg.InvalidSQLStatementNameError, pg.DuplicatePreparedStatementError),
         ConfigError,
-        "a pooler gives statements of one session to several connections of {place} (PgBouncer in transaction mode): set statement_cache_size=0",
+        (
+            "a pooler gives statements of one session to several connections of {place} (PgBouncer in"
+            " transaction mode): set statement_cache_size=0"
+        ),
     ),
     (
         pg.ReadOnlySQLTransactionError,
@@ -100,7 +105,10 @@ _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], type[
     (
         pg.TooManyConnectionsError,
         StoreUnavailable,
-        "{place} takes no more connections (max_connections, or the role's limit); lower pool_size or raise it there",
+        (
+            "{place} takes no more connections (max_connections, or the role's limit); lower pool_size or"
+            " raise it there"
+        ),
     ),
     (
         (pg.DiskFullError, pg.OutOfMemoryError),
@@ -140,7 +148,8 @@ _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], type[
 def _of_server(store: str, place: str, cause: asyncpg.PostgresError) -> Exception:
     if isinstance(cause, pg.ProtocolViolationError) and "statement pooling mode" in str(cause):
         return ConfigError(
-            f"store '{store}': {place} is PgBouncer in statement mode, which has no transactions: use pool_mode = transaction"
+            f"store '{store}': {place} is PgBouncer in statement mode, which has no transactions: use"
+            " pool_mode = transaction"
         )
     for kinds, ours, problem in _KINDS:
         if isinstance(cause, kinds):
@@ -150,7 +159,8 @@ def _of_server(store: str, place: str, cause: asyncpg.PostgresError) -> Exceptio
 
 
 _DENIED = re.compile(
-    r"^(permission denied for \w[\w ]{0,40} \"?[\w$.-]{1,128}\"?|must be owner of \w[\w ]{0,40} \"?[\w$.-]{1,128}\"?)$"
+    r"^(permission denied for \w[\w ]{0,40} \"?[\w$.-]{1,128}\"?|must be owner of \w[\w ]{0,40}"
+    r" \"?[\w$.-]{1,128}\"?)$"
 )
 """The server's message of a missing permission: it names our object, and no value."""
 
@@ -169,7 +179,8 @@ def _short(cause: BaseException) -> str:
 def _of_driver(store: str, place: str, cause: BaseException) -> Exception:
     if isinstance(cause, pg.ClientConfigurationError) and "root certificate" in str(cause):
         return ConfigError(
-            f"store '{store}': ssl asks for a check of the server's certificate, and no authority is named: set sslrootcert=FILE"
+            f"store '{store}': ssl asks for a check of the server's certificate, and no authority is named:"
+            " set sslrootcert=FILE"
         )
     if isinstance(cause, pg.TargetServerAttributeNotMatched):
         return StoreUnavailable(

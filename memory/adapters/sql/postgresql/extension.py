@@ -64,7 +64,8 @@ async def embed_the_rest(
     find = f'SELECT id, tenant, vector FROM "{schema}"."{table}" WHERE {waiting} {{0}}ORDER BY id, tenant LIMIT {at_once}'  # noqa: S608
     change = (
         f'UPDATE "{schema}"."{table}" AS t SET embedding = r.embedding '  # noqa: S608
-        f'FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::"{namespace}".vector[]) AS r(id, tenant, vector, embedding) '
+        f'FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::"{namespace}".vector[]) AS r(id, tenant,'
+        " vector, embedding) "
         "WHERE t.tenant = r.tenant AND t.id = r.id AND t.vector = r.vector"
     )
     after: Sequence[str] = ()

@@ -188,7 +188,10 @@ def _install_extension(connection: sa.Connection, schema: PgSchema, collections:
             with connection.begin_nested():
                 connection.execute(sa.text(CREATE))
         except SQLAlchemyError as exc:
-            return f"the extension vector could not be created ({type(exc).__name__}); ask an administrator for CREATE EXTENSION vector"
+            return (
+                f"the extension vector could not be created ({type(exc).__name__}); ask an administrator for"
+                " CREATE EXTENSION vector"
+            )
     found = connection.execute(sa.text(INSTALLED)).first()
     if found is not None:
         for collection in collections:

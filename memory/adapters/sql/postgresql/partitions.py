@@ -27,7 +27,8 @@ class PgDirectory(ServerDirectory[Connection]):
         )
         self._add_sql = (
             f"INSERT INTO {table} (number, tenant, scope, generation) "  # noqa: S608
-            "SELECT number, tenant, scope, 0 FROM unnest($1::bigint[], $2::text[], $3::text[]) AS r(number, tenant, scope) ON CONFLICT DO NOTHING"
+            "SELECT number, tenant, scope, 0 FROM unnest($1::bigint[], $2::text[], $3::text[]) AS r(number,"
+            " tenant, scope) ON CONFLICT DO NOTHING"
         )
         self._lock_sql = (
             f"SELECT number, generation FROM {table} WHERE number = ANY($1::bigint[]) ORDER BY number FOR "  # noqa: S608

@@ -148,7 +148,7 @@ def table_of(
         or len(name.encode()) > LONGEST_COLLECTION
     ):
         raise ConfigError(
-            f"collection '{name}': the name must be a plain SQL identifier of at most {LONGEST_COLLECTION} bytes that is none of the adapter's "
-            f"own tables and begins with neither '{DEFAULT_PREFIX}' nor 'pg_'"
+            f"collection '{name}': the name must be a plain SQL identifier of at most {LONGEST_COLLECTION}"
+            f" bytes. It must not begin with '{DEFAULT_PREFIX}' or 'pg_', or be one of the adapter's own tables"
         )
     return collection_table(sa.MetaData(schema=schema), collection, names)

@@ -42,8 +42,8 @@ from memory.ports.store import Health
 from memory.ports.writes import Outcome, Put, Write
 
 _SIZE = (
-    "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
-    "WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname = ANY($2::text[])"
+    "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c JOIN pg_namespace AS n"
+    " ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relname = ANY($2::text[])"
 )
 
 _HURRIED = "SET LOCAL lock_timeout = '100ms'"

@@ -114,7 +114,10 @@ class PgTable(Table[Connection]):
         row = f"SELECT {self._one()}"
         exactly = f"{self._update(row)} AND {sealed} = ${count + 1}"
         self.swap = f"{exactly} RETURNING true"
-        self.restate = f"{self._update(f'SELECT {self._one(said)}', most=said)} AND {sealed} = ${said + 1} RETURNING true"
+        self.restate = (
+            f"{self._update(f'SELECT {self._one(said)}', most=said)} AND {sealed} = ${said + 1} RETURNING"
+            " true"
+        )
         self.delete_exactly = self._forget_sql(exactly)
         self.put_over = (
             f"{self._place()}{self._update(row, ', allowed')} AND {sealed} = ${count + 2} RETURNING true"
@@ -284,7 +287,8 @@ class PgTable(Table[Connection]):
         )
         return (
             f"WITH place AS MATERIALIZED (SELECT p.generation FROM {self.partitions} AS p "  # noqa: S608
-            f"WHERE p.number = {number}::bigint AND p.tenant = {tenant}::text AND p.scope = {scope}::text FOR SHARE), "
+            f"WHERE p.number = {number}::bigint AND p.tenant = {tenant}::text AND p.scope = {scope}::text FOR"
+            " SHARE), "
             f"allowed AS MATERIALIZED (SELECT 1 FROM place WHERE place.generation = {generation}::bigint "
             f"OR ({given} AND place.generation < {generation}::bigint)) "
         )
@@ -294,7 +298,10 @@ class PgTable(Table[Connection]):
         return f"{self._place()}{insert} {self._on_conflict(condition)} RETURNING true"
 
     def _insert_one(self, condition: str) -> str:
-        return f"INSERT INTO {self.qualified} AS t ({self._names}) SELECT {self._one()} {self._on_conflict(condition)}"
+        return (
+            f"INSERT INTO {self.qualified} AS t ({self._names}) SELECT {self._one()}"
+            f" {self._on_conflict(condition)}"
+        )
 
     def _forget_sql(self, change: str) -> str:
         """Make the same change of one row, and delete its copy in the quarantine.
@@ -308,7 +315,10 @@ class PgTable(Table[Connection]):
     def _quarantine_sql(self, row: str, quarantine: str) -> str:
         """Replace exactly the unreadable row by a bare row, and keep its contents."""
         first = len(self._stored) + 1
-        change = f"{self._update(row)} AND t.{self.checksum} = ${first} AND t.row_type <> '{CORRUPT}' RETURNING t.tenant, t.id"
+        change = (
+            f"{self._update(row)} AND t.{self.checksum} = ${first} AND t.row_type <> '{CORRUPT}' RETURNING"
+            " t.tenant, t.id"
+        )
         names = ("partition_no", "problem", "found_at", "content")
         kinds = ("bigint", "text", "bigint", "text")
         values = ", ".join([f"${first + i}::{kind}" for i, kind in enumerate(kinds, 1)])
@@ -377,7 +387,8 @@ class PgTable(Table[Connection]):
         )
         return (
             f"UPDATE {self.qualified} AS t SET {changes} "  # noqa: S608
-            f"FROM unnest({arrays}) AS r({', '.join(names)}, at_version, at_role, at_tier) WHERE t.tenant = r.tenant AND t.id = r.id "
+            f"FROM unnest({arrays}) AS r({', '.join(names)}, at_version, at_role, at_tier) WHERE t.tenant ="
+            " r.tenant AND t.id = r.id "
             f"AND {_stands_at('r.at_version', 'r.at_role', 'r.at_tier')} RETURNING t.tenant, t.id"
         )
 
@@ -399,7 +410,10 @@ class PgTable(Table[Connection]):
 
 def _stands_at(version: str, role: str, tier: str) -> str:
     """Match `AtVersion`, for rows without a pending step."""
-    live = f"t.row_type = 'record' AND ({role} IS NULL OR t.role = {role}) AND ({tier} IS NULL OR t.tier = {tier})"
+    live = (
+        f"t.row_type = 'record' AND ({role} IS NULL OR t.role = {role}) AND ({tier} IS NULL OR t.tier ="
+        f" {tier})"
+    )
     dead = f"t.row_type = 'tombstone' AND {role} IS NULL AND {tier} IS NULL"
     return f"t.version = {version} AND t.owed IS NULL AND ({live} OR {dead})"
 

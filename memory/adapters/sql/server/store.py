@@ -164,8 +164,9 @@ class ServerStore(SqlStore[C, R], Generic[C, R]):
     async def _apply(self, writes: Sequence[Write], together: bool) -> list[Outcome]:
         if self._stored:
             raise ConfigError(
-                f"store '{self.name}' is open to read only: its tables lack fields of this release ({', '.join(sorted(self._stored))}). "
-                "Open it once with a user who may alter tables, then open it here again"
+                f"store '{self.name}' is open to read only: its tables lack fields of this release"
+                f" ({', '.join(sorted(self._stored))}). Open it once with a user who may alter tables, then"
+                " open it here again"
             )
         return (
             [await self._sharing.put(writes[0])]

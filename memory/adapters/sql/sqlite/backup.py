@@ -109,7 +109,8 @@ def _verified_copy(store: str, file: Path, folder: Path, name: str) -> Iterator[
             if found != "ok":
                 raise StoreError(
                     store,
-                    f"{file} is damaged ({str(found)[:200]}); export what can still be read, or take an earlier backup",
+                    f"{file} is damaged ({str(found)[:200]}); export what can still be read, or take an"
+                    " earlier backup",
                 )
             target.execute("PRAGMA journal_mode = DELETE")  # the copy needs no log beside it
             target.execute(f"PRAGMA user_version = {new_id()}")

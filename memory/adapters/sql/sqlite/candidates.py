@@ -188,9 +188,11 @@ def _measure_rows(
         np.concatenate(
             [np.empty(0, np.int64), *[population.members[i].words[at] for i, at in places.items()]]
         ),
-        _counts(asked.counted, population, places)
-        if table.words is not None
-        else np.zeros((len(rows), len(asked.counted))),
+        (
+            _counts(asked.counted, population, places)
+            if table.words is not None
+            else np.zeros((len(rows), len(asked.counted)))
+        ),
         stack_vectors([v if isinstance(v, bytes) else None for v in packed], asked.width),
         {
             name: columns[place] if name != "owing" else [owed is not None for owed in columns[place]]

@@ -90,7 +90,8 @@ class SqliteDriver:
             await self._open_read_only(look)
             self._is_full = True
             log.warning(
-                "store '%s': the disk of %s is full; until there is room and it is opened again it is read only",
+                "store '%s': the disk of %s is full; until there is room and it is opened again it is read"
+                " only",
                 self._name,
                 self._config.path,
             )
@@ -124,7 +125,8 @@ class SqliteDriver:
             tables = await reader.worker.run(partial(reader.run_read, look))
             if not tables:
                 raise ConfigError(
-                    f"store '{self._name}': {self._config.path} is opened to read only, and holds no memory; open it to write first"
+                    f"store '{self._name}': {self._config.path} is opened to read only, and holds no memory;"
+                    " open it to write first"
                 )
             self._tables.declared.tables = tables
         except BaseException:
@@ -193,7 +195,8 @@ class SqliteDriver:
         if self._is_full:
             raise StoreFull(
                 self._name,
-                f"the disk of {self._config.path} was full when it was opened, to read only. Make room on the disk and open the memory again",
+                f"the disk of {self._config.path} was full when it was opened, to read only. Make room on the"
+                " disk and open the memory again",
             )
         raise StoreError(
             self._name,
@@ -209,7 +212,8 @@ class SqliteDriver:
             raise ConfigError(f"store '{self._name}': {path} is a directory; name a file in it")
         if not path.parent.is_dir():
             raise ConfigError(
-                f"store '{self._name}': the directory {path.parent} does not exist; create it, or name another place"
+                f"store '{self._name}': the directory {path.parent} does not exist; create it, or name"
+                " another place"
             )
 
 
@@ -327,8 +331,8 @@ class ConnectionThread:
         if path.exists() and forking.is_inherited(_identity(path)):
             raise StoreError(
                 self._store,
-                f"{path} was in use while this process was forked, and SQLite cannot open it here. Close the memory before the fork, "
-                "or start the process with 'spawn'",
+                f"{path} was in use while this process was forked, and SQLite cannot open it here. Close the"
+                " memory before the fork, or start the process with 'spawn'",
             )
 
     def _connect_read_only(self) -> sqlite3.Connection:
@@ -356,8 +360,9 @@ class ConnectionThread:
                 raise self._unusable(exc) from exc
             if _size(_beside(path, "-wal")):
                 raise ConfigError(
-                    f"store '{self._store}': the log {path}-wal holds commits that are not in {path} yet, and cannot be read without write access to "
-                    "the folder. Open and close the memory once with write access, or read a backup (`memory backup`)"
+                    f"store '{self._store}': the log {path}-wal holds commits that are not in {path} yet, and"
+                    " cannot be read without write access to the folder. Open and close the memory once with"
+                    " write access, or read a backup (`memory backup`)"
                 ) from exc
         try:
             raw = self._read_only(path, "mode=ro&immutable=1")
@@ -420,8 +425,9 @@ class ConnectionThread:
     def _lost_file_error(self, file: Path, happened: str) -> StoreError:
         return StoreError(
             self._store,
-            f"{file} {happened} while it was open. Nothing of this call was kept. Close the memory, put the right file in place, "
-            "and open it again; stop every process that uses a file before you delete, restore or replace it",
+            f"{file} {happened} while it was open. Nothing of this call was kept. Close the memory, put the"
+            " right file in place, and open it again; stop every process that uses a file before you delete,"
+            " restore or replace it",
         )
 
     def _connect(self) -> sqlite3.Connection:

@@ -13,9 +13,9 @@ from memory.domain.errors import PicklableException, StoreError, StoreFull, Stor
 
 _UNDECODABLE = "Could not decode to UTF-8"
 _FULL = (
-    "the disk is full, or the file has reached its largest size; nothing of this call was kept, everything acknowledged before it was. "
-    "Make room on the disk and call again. A deletion too needs a little room first, for the log; what it frees is used by later writes, and "
-    "given back to the disk by a vacuum"
+    "the disk is full, or the file has reached its largest size; nothing of this call was kept, everything"
+    " acknowledged before it was. Make room on the disk and call again. A deletion too needs a little room"
+    " first, for the log; what it frees is used by later writes, and given back to the disk by a vacuum"
 )
 _DAMAGED = "the file is damaged; restore it from a backup, or export what can still be read"
 
@@ -81,8 +81,9 @@ class WordIndexMismatch(PicklableException):
 
     def __init__(self, collection: str) -> None:
         super().__init__(
-            f"the word index of '{collection}' is damaged or incomplete, so searches by words are off; no record is affected: "
-            "`memory doctor --repair` rebuilds it from them, and so does opening the file again"
+            f"the word index of '{collection}' is damaged or incomplete, so searches by words are off; no"
+            " record is affected: `memory doctor --repair` rebuilds it from them, and so does opening the"
+            " file again"
         )
 
 

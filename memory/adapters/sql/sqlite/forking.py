@@ -53,7 +53,7 @@ def watch(connection: ForkableConnection) -> None:
 
 
 def is_inherited(identity: tuple[int, int]) -> bool:
-    """Whether this process inherited an open connection to the file of this identity."""
+    """Whether this process inherited an open connection to the file with this id."""
     return identity in _inherited
 
 

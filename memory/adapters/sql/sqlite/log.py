@@ -69,9 +69,10 @@ def check_log(store: str, file: Path) -> None:
         if not ids or (now := _id_of(file)) is None or now in ids:
             return
     raise ConfigError(
-        f"store '{store}': {log} is the log of another file than {file}: one of them was replaced. It was not applied. "
-        f"If {file.name} is the right file, stop every process that uses it, move {log.name} and {file.name}-shm away, and open it again: "
-        "the log holds the latest commits of the file that was there before. `memory restore` puts a backup in place without this"
+        f"store '{store}': {log} is the log of another file than {file}: one of them was replaced. It was not"
+        f" applied. If {file.name} is the right file, stop every process that uses it, move {log.name} and"
+        f" {file.name}-shm away, and open it again: the log holds the latest commits of the file that was"
+        " there before. `memory restore` puts a backup in place without this"
     )
 
 

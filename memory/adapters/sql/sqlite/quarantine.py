@@ -14,7 +14,10 @@ from memory.ports.clock import system_clock
 from memory.ports.query import Everywhere, Tenant, Where
 from memory.ports.record import Key
 
-_KEEP = "INSERT OR REPLACE INTO memory_quarantine (collection, tenant, id, partition_no, problem, found_at, content) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_KEEP = (
+    "INSERT OR REPLACE INTO memory_quarantine (collection, tenant, id, partition_no, problem, found_at,"
+    " content) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
 _DROP = "DELETE FROM memory_quarantine WHERE collection = ? AND tenant = ? AND id = ?"
 _PROBLEM = "SELECT problem FROM memory_quarantine WHERE collection = ? AND tenant = ? AND id = ?"
 _KEYS = "SELECT tenant, id, partition_no FROM memory_quarantine WHERE collection = ? ORDER BY tenant, id"

@@ -118,8 +118,8 @@ def collection_table(metadata: sa.MetaData, collection: Collection) -> sa.Table:
 
     index("fingerprint", "fingerprint", unique=True)
     index("members", "partition_no", "revision", "role", "length")
-    # Read in order until a page is full. Its indexed fields exclude most rows that do not
-    # match, without reading them.
+    # Read in order until a page is full. Its indexed fields exclude most rows that
+    # do not match, without reading them.
     index(
         "created_at",
         "partition_no",
@@ -183,7 +183,8 @@ def tables_of(collection: Collection) -> Tables:
     """Return the tables of a collection, declared once per process."""
     if not collection.name.isidentifier() or collection.name.startswith((DEFAULT_PREFIX, "sqlite_")):
         raise ConfigError(
-            f"collection '{collection.name}': the name must be a plain SQL identifier that does not begin with '{DEFAULT_PREFIX}'"
+            f"collection '{collection.name}': the name must be a plain SQL identifier that does not begin"
+            f" with '{DEFAULT_PREFIX}'"
         )
     metadata = sa.MetaData()
     system_tables(metadata)

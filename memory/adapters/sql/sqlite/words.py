@@ -54,8 +54,8 @@ class WordIndex:
         self._put = f"INSERT OR REPLACE INTO {name} (partition_no, word, number, counts) VALUES (?, ?, ?, ?)"  # noqa: S608
         self._remove = f"DELETE FROM {name} WHERE partition_no = ? AND word = ? AND number = ?"  # noqa: S608
         self._sweep = f"DELETE FROM {name} WHERE number IN "  # noqa: S608
-        # Two long strings, not one row per occurrence: SQLite and numpy do in C work that
-        # would need a Python object each.
+        # Two long strings, not one row per occurrence: SQLite and numpy then work in C,
+        # without a Python object for each.
         self._holding = f"SELECT group_concat(number), group_concat(counts) FROM {name} WHERE partition_no = ? AND word = ?"  # noqa: S608
         self._count = f"SELECT counts FROM {name} WHERE partition_no = ? AND word = ? AND number = ?"  # noqa: S608
         self._held = f"SELECT number, count(*) FROM {name} GROUP BY number"  # noqa: S608
