@@ -399,7 +399,8 @@ class Memory(AsyncContext):
     def for_tenant(self, tenant: str) -> Memory:
         """Return a memory over the same stores for another tenant.
 
-        Close the first memory; closing this one does not close the stores.
+        To close the stores, close the memory on which you called `for_tenant`. Closing
+        the returned memory does not close them.
         """
         return Memory._over(self._access.for_tenant(tenant))
 
@@ -433,9 +434,9 @@ class Memory(AsyncContext):
         the name. `conversation_id`, `number_in_conversation` and `speaker` say where it
         was said and by whom. The messages just before and after it help to find it.
         With a number or a speaker, `conversation_id` may name a conversation outside
-        this memory. Alone, it pins the entry to an existing session.
-        `browse(conversation=…)` shows the entries pinned to a session. Deleting the
-        session clears the id and the number (decision 066).
+        this memory. Without them, it must name an existing session.
+        `browse(conversation=…)` lists the entries of a conversation. Deleting a session
+        clears the id and the number of its entries (decision 066).
 
         `supersedes` links the new entry to the old ones (`supersedes`), and ends their
         validity when its own begins. All of them must be active; otherwise nothing is
@@ -707,13 +708,14 @@ class Memory(AsyncContext):
         The list's `cursor` asks for the next page of the same question, with any limit;
         it is None at the end. An entry that nobody edits or deletes meanwhile is shown
         exactly once, also if others are written or many entries changed at one moment.
-        An entry that is edited meanwhile moves to the beginning, so it is shown once at
-        most. Moving to another tier and being read do not count as changes.
+        An entry that is edited meanwhile moves to the beginning of the list. It may be
+        missing from the later pages, but is never shown twice. Moving to another tier
+        and being read do not count as changes.
 
         Args:
             scope: One scope or several; all of the tenant by default.
-            conversation: Leave out entries that are pinned to another conversation.
-                Entries that are pinned to none are listed.
+            conversation: Only entries with this `conversation_id`, and entries without
+                a `conversation_id`.
             types: The entry has one of these types.
             tags: The entry has all of these tags. They are compared as a whole and
                 exactly.
@@ -774,9 +776,9 @@ class Memory(AsyncContext):
 
         `boost` raises matching entries in close calls and removes none.
         `boost={"types": ["user"], "tags": ["home"]}` raises entries of the type, and
-        entries with the tag. `boost["conversation_id"]` raises entries that were said
-        there. `filter` removes entries that do not match. `filter={"types": ["user"],
-        "tags": ["home"]}` finds only entries of the type that have the tag.
+        entries with the tag. `boost["conversation_id"]` raises entries of that
+        conversation. `filter` removes entries that do not match.
+        `filter={"types": ["user"], "tags": ["home"]}` finds only entries of the type that have the tag.
 
         Without `boost["types"]` the search raises the types that the question itself
         seems to ask for, unless `intent` is False. Other boosts and filters do not
@@ -785,9 +787,9 @@ class Memory(AsyncContext):
         A hit's `score` is the sort key of one search and does not compare across
         searches. Its `relevance`, from 0 to 1, does.
 
-        A blank query lists entries by their last change and scores nothing. There
-        `boost` filters: by types and tags, and it leaves out entries that are pinned to
-        a conversation other than `conversation_id`.
+        A blank query lists entries by their last change, without scores. In such a
+        search, `boost` is a filter. It leaves out entries without its types and tags,
+        and entries with another conversation than `boost["conversation_id"]`.
 
         Args:
             limit: At most this many hits; 10 by default.

@@ -321,9 +321,9 @@ class Session:
     async def repair_tool_calls(self) -> list[Message]:
         """Repair the tool calls of an interrupted run, so that providers accept them.
 
-        Each call without a result gets one that says so; these messages are returned.
-        Results without a call, and second results of a call, leave the window. The
-        history lists them as excluded, `invalid_response`.
+        Each call without a result gets a result that says so. The added results are
+        returned. Results without a call, and second results of a call, leave the
+        window. The history lists them as excluded, `invalid_response`.
         """
         return await (await self._conversation()).repair_tool_calls()
 
@@ -351,21 +351,21 @@ class Session:
 
         These are the system message, the newest summary, then the newest messages that
         fit. A tool result never comes without its call, and a call of several parts
-        comes whole. The last user message is always kept; `over_budget` says by how
-        much the context then exceeds the budget.
+        comes whole. The budget never drops the last user message. If that message does
+        not fit, `over_budget` says by how much the context exceeds the budget.
 
         A tool call without a result is followed by a result that says so
-        (`TOOL_CALL_INTERRUPTED`), because providers refuse a call without one. It is in
-        this answer only. `interrupted` lists these calls, and `repair_tool_calls`
-        stores such results.
+        (`TOOL_CALL_INTERRUPTED`), because providers refuse a call without one. The
+        added result is only in the returned context. `interrupted` lists these calls,
+        and `repair_tool_calls` stores such results.
 
         With a budget and without `last`, the context starts at a user message, after
         system messages and summaries, because several providers refuse another first
-        message. Older messages are left out for that. If no user message fits, the
-        context starts with any message.
+        message. Messages before that user message are left out. If the window has no
+        user message, the context starts with any message.
 
-        If the session's store does not answer, the context is the one that this process
-        saw within the last minute, and `degraded` says so.
+        If the session's store does not answer, the context shows the window as this
+        process saw it within the last minute, and `degraded` says so.
 
         Args:
             budget: The most tokens of the context, the schemas of `tools` included.
@@ -385,8 +385,8 @@ class Session:
             min_relevance: Leave out recalled entries below this relevance, from 0 to 1.
 
         Raises:
-            StoreUnavailable: The session's store does not answer, and this process does
-                not remember all of the context.
+            StoreUnavailable: The session's store does not answer, and this process has
+                not seen all of the context within the last minute.
         """
         for name, value in (("budget", budget), ("last", last)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
