@@ -778,7 +778,8 @@ class Memory(AsyncContext):
         `boost={"types": ["user"], "tags": ["home"]}` raises entries of the type, and
         entries with the tag. `boost["conversation_id"]` raises entries of that
         conversation. `filter` removes entries that do not match.
-        `filter={"types": ["user"], "tags": ["home"]}` finds only entries of the type that have the tag.
+        `filter={"types": ["user"], "tags": ["home"]}` finds only entries of the type
+        that have the tag.
 
         Without `boost["types"]` the search raises the types that the question itself
         seems to ask for, unless `intent` is False. Other boosts and filters do not

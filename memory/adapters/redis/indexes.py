@@ -175,9 +175,9 @@ class Reader:
         return list((await self.find_waiting([old, IndexCursor(collection, "", "u")])).values())
 
     async def find_waiting(self, indexes: Sequence[IndexCursor]) -> dict[int, IndexCursor]:
-        """Return cursors of the indexes, one for each bucket with a member before the end.
+        """Return a cursor for each index and bucket with a member before the index's end.
 
-        The keys of the result number the pairs of index and bucket. The call checks
+        The keys of the result number the pairs of index and bucket. The method checks
         every bucket in one round trip with a small answer.
         """
         options = [len(indexes), *[argument for index in indexes for argument in (index.name, index.until)]]
