@@ -175,7 +175,7 @@ class Reader:
         return list((await self.find_waiting([old, IndexCursor(collection, "", "u")])).values())
 
     async def find_waiting(self, indexes: Sequence[IndexCursor]) -> dict[int, IndexCursor]:
-        """Return a cursor for each index and bucket with a member before the index's end.
+        """Return a cursor for each index and bucket with a member before the end.
 
         The keys of the result number the pairs of index and bucket. The method checks
         every bucket in one round trip with a small answer.
