@@ -133,20 +133,22 @@ class Memory(AsyncContext):
     `memory.scratchpads`, `memory.artifacts`, `memory.commands` and `memory.admin`.
 
     Messages leave a window by a compaction, because `replace` or a provider drops them,
-    or because the session ends. Messages that are excluded, cleared, rolled back or
-    erased are not passed to `on_window_exit`. The session's end and maintenance call
-    the function; an append never does. If it fails, they call it again. The entries of
-    one answer are stored once, as soon as quotas have room for all of them. With
-    `on_window_exit="elsewhere"` the messages wait for another process that has the
-    function. Without `on_window_exit` they do not wait.
+    or because the session ends. Messages that you exclude, clear, roll back or erase
+    leave it too, but `on_window_exit` does not receive them. The session's end and
+    maintenance call the function; an append never does. If the function fails, it is
+    called again. The entries of one answer are stored once, as soon as quotas have room
+    for all of them. With `on_window_exit="elsewhere"` the messages wait for another
+    process that has the function. Without `on_window_exit` no messages wait, and no
+    entries are made.
 
     The advisor and the reranker receive questions and the results found for them. With
     `auto_tag` or `auto_supersede` they also receive the written entry and its nearest
-    neighbours. They receive nothing else.
+    neighbours. The advisor and the reranker receive nothing else.
 
     Gates may be async, or block. If the write gate fails, or does not answer within
     `durations.deadline`, the entry is not written (`RejectedByGate`). If the recall
-    gate does, the entry is not shown, and the result counts it in `withheld`.
+    gate fails or is late, the entry is not shown, and the result counts it in
+    `withheld`.
 
     Args:
         config: A URL, the path of a SQLite file or of a `.toml` file, a mapping, or a
@@ -316,8 +318,8 @@ class Memory(AsyncContext):
 
         A session that was created with `shared=True` accepts every user, agent and
         namespace. Each handle recalls only entries that its own user may see. Facts
-        learnt from a message belong to the user whose handle wrote it, and `erase_user`
-        of that user erases it.
+        learnt from a message belong to the user whose handle wrote the message, and
+        `erase_user` of that user erases the message.
 
         Args:
             create: Create the session if there is none. Otherwise the first call raises
@@ -455,12 +457,12 @@ class Memory(AsyncContext):
         `supersedes` the write does not look for conflicts.
 
         With `auto_tag` the advisor adds up to four tags after the entry's own. With
-        `auto_supersede` it says which older entries the new one replaces. It sees five
-        entries of the same scope and type, found by the title, and only these are
-        retired, at the version shown. This enrichment runs after the write and never
-        delays it. A failed enrichment is tried again; if it fails for good,
-        `enrichment` says why. Nothing is done without an advisor. With `supersedes` or
-        `detect_conflicts`, the advisor supersedes nothing.
+        `auto_supersede` the advisor says which older entries the new one replaces. The
+        advisor sees five entries of the same scope and type, found by the title. Only
+        these entries are retired, at the version shown. This enrichment runs after the
+        write and never delays it. A failed enrichment is tried again; if it fails for
+        good, `enrichment` says why. Nothing is done without an advisor. With
+        `supersedes` or `detect_conflicts`, the advisor supersedes nothing.
 
         Args:
             content: The text; it may be empty if there is a title.
@@ -550,9 +552,10 @@ class Memory(AsyncContext):
     ) -> list[Entry]:
         """Store many entries, in order. All drafts are checked before any is stored.
 
-        They are stored 500 at a time. A mapping with arguments about how to write, such
-        as `supersedes`, is stored alone, in its place. If a store fails, the earlier
-        batches are kept. If all drafts have keys, the whole call can be repeated.
+        Drafts are stored 500 at a time. A mapping with arguments about how to write,
+        such as `supersedes`, is stored alone, in its place. If a store fails, the
+        earlier batches are kept. If all drafts have keys, the whole call can be
+        repeated.
 
         Args:
             drafts: Drafts, or mappings with the arguments of `write`.
@@ -853,8 +856,8 @@ class Memory(AsyncContext):
             min_relevance: Leave out messages below this relevance, from 0 to 1.
 
         Raises:
-            InvalidInput: `mode="semantic"` where messages have no vectors
-                (`conversations.meaning`). `"hybrid"` is lexical there.
+            InvalidInput: `mode="semantic"`, and messages have no vectors
+                (`conversations.meaning`). Without vectors, `"hybrid"` is lexical.
         """
         given = {"subject": ("user", user), "agent": ("agent", agent), "namespace": ("namespace", namespace)}
         asked: list[Condition | None] = [
@@ -972,8 +975,8 @@ class Memory(AsyncContext):
 
         Returns:
             The report. `more` says that work is left; the next call of this memory goes
-            on with it. Only one caller at a time runs maintenance, in all processes;
-            `ran` says whether this one did.
+            on with that work. Only one caller at a time runs maintenance, in all
+            processes; `ran` says whether this call did.
         """
         if rate is not None and real("rate", rate) <= 0:
             raise InvalidInput("rate", f"must be greater than 0, not {rate}. Omit it to set no limit")

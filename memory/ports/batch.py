@@ -88,8 +88,8 @@ class ReadSet:
 LayOut: TypeAlias = Callable[[Collection, Row], Any]
 """Turns a row into the adapter's stored form.
 
-Raises `Unstorable` for a value that the adapter cannot hold. That write is rejected;
-the others are not.
+Raises `Unstorable` for a value that the adapter cannot hold. Only the write with that
+value is rejected.
 """
 
 
@@ -248,12 +248,12 @@ class Backend(Protocol):
     atomic: bool
     """Whether a turn is a transaction.
 
-    If another client was first at any row, all of it is undone and decided again.
+    If another client was first at any row, the whole turn is undone and decided again.
     """
     fenced: bool
     """Whether the backend prevents records of a generation that was since raised.
 
-    Otherwise `carry_out` looks for them and takes them back.
+    Otherwise `carry_out` looks for such records and takes them back.
     """
 
     def turn(self) -> AbstractAsyncContextManager[None]:

@@ -204,10 +204,10 @@ class Session:
 
         These are erased too:
 
-        - summaries that cover the message, and summaries of these, since they may
-          repeat it
-        - entries that were made of the message, and all that was made of them, in any
-          scope
+        - summaries that cover the message, and summaries of such summaries, since they
+          may repeat it
+        - entries that were made of the message, and everything made of these entries,
+          in any scope
         - copies in forks, with everything made of the copies, except in forks under
           legal hold
 
@@ -429,7 +429,7 @@ class Session:
     async def _stored_window(self) -> Context:
         """Return the window as stored: calls without a result get no stand-in.
 
-        It does not count as a read of the calling task.
+        The call does not count as a read of the calling task.
         """
         context, _ = await (await self._conversation()).read()
         return context
@@ -505,8 +505,8 @@ class Session:
             min_relevance: Leave out messages below this relevance, from 0 to 1.
 
         Raises:
-            InvalidInput: `mode="semantic"` where messages have no vectors
-                (`conversations.meaning`). `"hybrid"` is lexical there.
+            InvalidInput: `mode="semantic"`, and messages have no vectors
+                (`conversations.meaning`). Without vectors, `"hybrid"` is lexical.
         """
         text = validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
         checked, least = search_mode(mode), least_relevance(min_relevance)
@@ -525,7 +525,7 @@ class Session:
     ) -> Compaction:
         """Replace all but the last messages of the window by a summary, in one write.
 
-        If another compaction finished first, that one is returned.
+        If another compaction finished first, the call returns the other compaction.
 
         Args:
             summarise: Gets copies of the messages, an earlier summary first. It returns
@@ -641,21 +641,22 @@ class Session:
         The copies have the same ids. To get another answer, fork at the user's message.
         To edit that message first, `update` it in the fork.
 
-        This session stays as it is, and may have ended. The new one has its user,
+        This session stays as it is, and may have ended. The new session has its user,
         agent, namespace, title, tags and metadata, and `forked_from` in the metadata.
         Messages that were excluded since are not copied. A fork that is cut off leaves
         the new session with the first of its messages.
 
         Args:
-            at: The id of the last message to copy. The copies are those that a model
-                was sent up to it. By default the whole window is copied.
+            at: The id of the last message to copy. The copies are the messages that a
+                model was sent up to this message. By default the whole window is
+                copied.
             session_id: The id of the new session; a new id by default.
 
         Raises:
             NotFound: There is no such message.
             Conflict: A session with this id exists.
             QuotaExceeded: The copies of large texts exceed the quota of
-                `artifact_bytes`. There is no new session.
+                `artifact_bytes`. No new session is created.
         """
         at = None if at is None else validation.identifier("at", at)
         draft, messages = await (await self._conversation()).as_of(at)

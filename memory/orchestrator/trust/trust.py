@@ -63,8 +63,8 @@ class Trust:
     def asks_of(self, changes: Mapping[str, Any]) -> bool:
         """Return whether changes of an entry must be checked by `let_change`.
 
-        They must if there is a write gate, or if they name a source, agent or run, or
-        origins.
+        The changes must be checked if a write gate is configured, or if they name a
+        source, an agent, a run or origins.
         """
         return self.gates.write is not None or bool(_writer(changes))
 
