@@ -134,12 +134,12 @@ class Memory(AsyncContext):
 
     Messages leave a window by a compaction, because `replace` or a provider drops them,
     or because the session ends. Messages that you exclude, clear, roll back or erase
-    leave it too, but `on_window_exit` does not receive them. The session's end and
-    maintenance call the function; an append never does. If the function fails, it is
-    called again. The entries of one answer are stored once, as soon as quotas have room
-    for all of them. With `on_window_exit="elsewhere"` the messages wait for another
-    process that has the function. Without `on_window_exit` no messages wait, and no
-    entries are made.
+    leave the window too, but `on_window_exit` does not receive them. The session's end
+    and maintenance call the function; an append never does. If the function fails, it
+    is called again. The entries of one answer are stored once, as soon as quotas have
+    room for all of them. With `on_window_exit="elsewhere"` the messages wait for
+    another process that has the function. Without `on_window_exit` no messages wait,
+    and no entries are made.
 
     The advisor and the reranker receive questions and the results found for them. With
     `auto_tag` or `auto_supersede` they also receive the written entry and its nearest
