@@ -82,14 +82,15 @@ async def write(
         typer.Option(
             "--conversation-id",
             metavar="ID",
-            help="The conversation of the text: a session, unless --number or --speaker is given too.",
+            help="The id of the conversation in which the text was said. It must be a session, unless you"
+            " also give --number or --speaker.",
         ),
     ] = None,
     number: Annotated[
         int | None,
         typer.Option(
             "--number",
-            help="The position of the message in the conversation. Its neighbours then help to find it.",
+            help="The position of the message in the conversation. Messages next to it help to find it.",
         ),
     ] = None,
     speaker: Annotated[str | None, typer.Option(help="Who said the text.")] = None,
@@ -347,7 +348,7 @@ async def browse(
     ] = None,
     conversation: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Only entries of this conversation, or of no conversation."),
+        typer.Option(metavar="ID", help="Only entries with this conversation id, and entries without one."),
     ] = None,
     kind: Annotated[
         list[str] | None,

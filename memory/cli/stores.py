@@ -329,10 +329,10 @@ async def reindex(cli: Cli) -> int:
     """Rebuild all vectors, of every tenant, with the configured embedder.
 
     Searches are answered meanwhile. Processes with the new embedder can open the memory
-    as soon as the reindex has begun; processes with the earlier embedder can until it
-    ends. Each finds by meaning only the records that have a vector of its own embedder
-    by then. Run it again if it was interrupted or left records. Exits with 1 if records
-    are left.
+    as soon as the reindex has begun. Processes with the earlier embedder can open it
+    until the reindex ends. Until then, a process finds by meaning only records that
+    have a vector of the process's own embedder. Run the command again if it was
+    interrupted or left records. Exits with 1 if records are left.
     """
     from memory.cli.transfer import progress
 

@@ -133,20 +133,22 @@ class Memory(AsyncContext):
     `memory.scratchpads`, `memory.artifacts`, `memory.commands` and `memory.admin`.
 
     Messages leave a window by a compaction, because `replace` or a provider drops them,
-    or because the session ends. Messages that are excluded, cleared, rolled back or
-    erased are not passed to `on_window_exit`. The session's end and maintenance call
-    the function; an append never does. If it fails, they call it again. The entries of
-    one answer are stored once, as soon as quotas have room for all of them. With
-    `on_window_exit="elsewhere"` the messages wait for another process that has the
-    function. Without `on_window_exit` they do not wait.
+    or because the session ends. Messages that you exclude, clear, roll back or erase
+    leave the window too, but `on_window_exit` does not receive them. The session's end
+    and maintenance call the function; an append never does. If the function fails, it
+    is called again. The entries of one answer are stored once, as soon as quotas have
+    room for all of them. With `on_window_exit="elsewhere"` the messages wait for
+    another process that has the function. Without `on_window_exit` no messages wait,
+    and no entries are made.
 
     The advisor and the reranker receive questions and the results found for them. With
     `auto_tag` or `auto_supersede` they also receive the written entry and its nearest
-    neighbours. They receive nothing else.
+    neighbours. The advisor and the reranker receive nothing else.
 
     Gates may be async, or block. If the write gate fails, or does not answer within
     `durations.deadline`, the entry is not written (`RejectedByGate`). If the recall
-    gate does, the entry is not shown, and the result counts it in `withheld`.
+    gate fails or is late, the entry is not shown, and the result counts it in
+    `withheld`.
 
     Args:
         config: A URL, the path of a SQLite file or of a `.toml` file, a mapping, or a
@@ -316,8 +318,8 @@ class Memory(AsyncContext):
 
         A session that was created with `shared=True` accepts every user, agent and
         namespace. Each handle recalls only entries that its own user may see. Facts
-        learnt from a message belong to the user whose handle wrote it, and `erase_user`
-        of that user erases it.
+        learnt from a message belong to the user whose handle wrote the message, and
+        `erase_user` of that user erases the message.
 
         Args:
             create: Create the session if there is none. Otherwise the first call raises
@@ -399,7 +401,8 @@ class Memory(AsyncContext):
     def for_tenant(self, tenant: str) -> Memory:
         """Return a memory over the same stores for another tenant.
 
-        Close the first memory; closing this one does not close the stores.
+        To close the stores, close the memory on which you called `for_tenant`. Closing
+        the returned memory does not close them.
         """
         return Memory._over(self._access.for_tenant(tenant))
 
@@ -433,9 +436,9 @@ class Memory(AsyncContext):
         the name. `conversation_id`, `number_in_conversation` and `speaker` say where it
         was said and by whom. The messages just before and after it help to find it.
         With a number or a speaker, `conversation_id` may name a conversation outside
-        this memory. Alone, it pins the entry to an existing session.
-        `browse(conversation=…)` shows the entries pinned to a session. Deleting the
-        session clears the id and the number (decision 066).
+        this memory. Without them, it must name an existing session.
+        `browse(conversation=…)` lists the entries of a conversation. Deleting a session
+        clears the id and the number of its entries (decision 066).
 
         `supersedes` links the new entry to the old ones (`supersedes`), and ends their
         validity when its own begins. All of them must be active; otherwise nothing is
@@ -454,12 +457,12 @@ class Memory(AsyncContext):
         `supersedes` the write does not look for conflicts.
 
         With `auto_tag` the advisor adds up to four tags after the entry's own. With
-        `auto_supersede` it says which older entries the new one replaces. It sees five
-        entries of the same scope and type, found by the title, and only these are
-        retired, at the version shown. This enrichment runs after the write and never
-        delays it. A failed enrichment is tried again; if it fails for good,
-        `enrichment` says why. Nothing is done without an advisor. With `supersedes` or
-        `detect_conflicts`, the advisor supersedes nothing.
+        `auto_supersede` the advisor says which older entries the new one replaces. The
+        advisor sees five entries of the same scope and type, found by the title. Only
+        these entries are retired, at the version shown. This enrichment runs after the
+        write and never delays it. A failed enrichment is tried again; if it fails for
+        good, `enrichment` says why. Nothing is done without an advisor. With
+        `supersedes` or `detect_conflicts`, the advisor supersedes nothing.
 
         Args:
             content: The text; it may be empty if there is a title.
@@ -549,9 +552,10 @@ class Memory(AsyncContext):
     ) -> list[Entry]:
         """Store many entries, in order. All drafts are checked before any is stored.
 
-        They are stored 500 at a time. A mapping with arguments about how to write, such
-        as `supersedes`, is stored alone, in its place. If a store fails, the earlier
-        batches are kept. If all drafts have keys, the whole call can be repeated.
+        Drafts are stored 500 at a time. A mapping with arguments about how to write,
+        such as `supersedes`, is stored alone, in its place. If a store fails, the
+        earlier batches are kept. If all drafts have keys, the whole call can be
+        repeated.
 
         Args:
             drafts: Drafts, or mappings with the arguments of `write`.
@@ -707,13 +711,14 @@ class Memory(AsyncContext):
         The list's `cursor` asks for the next page of the same question, with any limit;
         it is None at the end. An entry that nobody edits or deletes meanwhile is shown
         exactly once, also if others are written or many entries changed at one moment.
-        An entry that is edited meanwhile moves to the beginning, so it is shown once at
-        most. Moving to another tier and being read do not count as changes.
+        An entry that is edited meanwhile moves to the beginning of the list. It may be
+        missing from the later pages, but is never shown twice. Moving to another tier
+        and being read do not count as changes.
 
         Args:
             scope: One scope or several; all of the tenant by default.
-            conversation: Leave out entries that are pinned to another conversation.
-                Entries that are pinned to none are listed.
+            conversation: Only entries with this `conversation_id`, and entries without
+                a `conversation_id`.
             types: The entry has one of these types.
             tags: The entry has all of these tags. They are compared as a whole and
                 exactly.
@@ -774,9 +779,10 @@ class Memory(AsyncContext):
 
         `boost` raises matching entries in close calls and removes none.
         `boost={"types": ["user"], "tags": ["home"]}` raises entries of the type, and
-        entries with the tag. `boost["conversation_id"]` raises entries that were said
-        there. `filter` removes entries that do not match. `filter={"types": ["user"],
-        "tags": ["home"]}` finds only entries of the type that have the tag.
+        entries with the tag. `boost["conversation_id"]` raises entries of that
+        conversation. `filter` removes entries that do not match.
+        `filter={"types": ["user"], "tags": ["home"]}` finds only entries of the type
+        that have the tag.
 
         Without `boost["types"]` the search raises the types that the question itself
         seems to ask for, unless `intent` is False. Other boosts and filters do not
@@ -785,9 +791,9 @@ class Memory(AsyncContext):
         A hit's `score` is the sort key of one search and does not compare across
         searches. Its `relevance`, from 0 to 1, does.
 
-        A blank query lists entries by their last change and scores nothing. There
-        `boost` filters: by types and tags, and it leaves out entries that are pinned to
-        a conversation other than `conversation_id`.
+        A blank query lists entries by their last change, without scores. In such a
+        search, `boost` is a filter. It leaves out entries without its types and tags,
+        and entries with another conversation than `boost["conversation_id"]`.
 
         Args:
             limit: At most this many hits; 10 by default.
@@ -850,8 +856,8 @@ class Memory(AsyncContext):
             min_relevance: Leave out messages below this relevance, from 0 to 1.
 
         Raises:
-            InvalidInput: `mode="semantic"` where messages have no vectors
-                (`conversations.meaning`). `"hybrid"` is lexical there.
+            InvalidInput: `mode="semantic"`, and messages have no vectors
+                (`conversations.meaning`). Without vectors, `"hybrid"` is lexical.
         """
         given = {"subject": ("user", user), "agent": ("agent", agent), "namespace": ("namespace", namespace)}
         asked: list[Condition | None] = [
@@ -969,8 +975,8 @@ class Memory(AsyncContext):
 
         Returns:
             The report. `more` says that work is left; the next call of this memory goes
-            on with it. Only one caller at a time runs maintenance, in all processes;
-            `ran` says whether this one did.
+            on with that work. Only one caller at a time runs maintenance, in all
+            processes; `ran` says whether this call did.
         """
         if rate is not None and real("rate", rate) <= 0:
             raise InvalidInput("rate", f"must be greater than 0, not {rate}. Omit it to set no limit")

@@ -74,7 +74,10 @@ def tag_prompt(entry: Entry) -> Prompt:
 
 
 def tags(reply: str, given: Sequence[str]) -> list[str]:
-    """Return at most four tags of a reply, without those already given in any case."""
+    """Return at most four tags of a reply, without tags that were given already.
+
+    Upper and lower case are not distinguished.
+    """
     known = {tag.casefold() for tag in given}
     found: list[str] = []
     for part in re.split(r"[\n,;]", "\n".join(_NAMED.sub("", line) for line in reply.splitlines())):
@@ -109,13 +112,14 @@ def near_text(entry: Entry) -> str:
 def is_older(one: tuple[datetime, str], other: tuple[datetime, str]) -> bool:
     """Return whether an entry is older than another, by `created_at` and id.
 
-    So of two entries at the same time, only one can supersede the other.
+    The id decides between entries of the same time, so only one of two entries can
+    supersede the other.
     """
     return one < other
 
 
 def supersede_prompt(entry: Entry, candidates: Sequence[Entry], now: datetime) -> Prompt:
-    """Return the prompt with the entry, and the older ones numbered from 1."""
+    """Return the prompt with the entry, and the older entries numbered from 1."""
     return Prompt(
         _SUPERSEDE, "\n".join([*_entry_lines(entry), *numbered_lines(candidates, now, CANDIDATE_BYTES)])
     )
@@ -124,8 +128,10 @@ def supersede_prompt(entry: Entry, candidates: Sequence[Entry], now: datetime) -
 def parse_supersede_reply(reply: str, count: int) -> SupersedeReply:
     """Return the places that a reply names, and its comment.
 
-    Lines with only numbers count, and the rest is the comment. Without such lines, the
-    whole reply is both, unless it says "none". Other numbers are ignored.
+    Lines that consist of numbers name the places, and the other lines are the comment.
+    If the reply has no such line, all numbers in it name places, and the whole reply is
+    the comment. If such a reply contains "none", it names no places. Numbers that were
+    not shown to the advisor are ignored.
     """
     lines = [line for line in reply.splitlines() if line.strip()]
     numbers = [line for line in lines if re.search(r"\d", line) and not _BESIDE_NUMBERS.sub("", line)]

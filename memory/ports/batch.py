@@ -1,14 +1,14 @@
 """Decides the writes of one call in order.
 
-It serves every adapter that reads, decides and writes back.
+Every adapter that reads, decides and writes back uses this module.
 
 A `WriteResolver` names the rows to read (`reads`) and takes them (`take`). It decides
-one write after the other; each sees the earlier ones (`decide`). Then it names the last
-row of each key to store (`changes`), and the raised generations.
+one write after the other, and each decision sees the earlier writes (`decide`). Then it
+names the last row of each key to store (`changes`), and the raised generations.
 
 An adapter that holds a lock or a transaction reads, decides and stores. The other
-adapters use `carry_out`. It stores each change on condition that the row is as it was
-read. If another client was first, it decides again.
+adapters use `carry_out`, which stores each change on condition that the row has not
+changed since the read. If another client was first, `carry_out` decides again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ NOTHING = StoredRow()
 class ResolvedWrite:
     """The row that a call leaves under a key; None deletes the stored row.
 
-    `found_anew`: its words or its vector may differ from the row before.
+    With `found_anew`, its words or its vector may differ from those of the row before.
     """
 
     collection: Collection
@@ -88,8 +88,8 @@ class ReadSet:
 LayOut: TypeAlias = Callable[[Collection, Row], Any]
 """Turns a row into the adapter's stored form.
 
-Raises `Unstorable` for a value that the adapter cannot hold. That write is rejected;
-the others are not.
+Raises `Unstorable` for a value that the adapter cannot hold. Only the write with that
+value is rejected.
 """
 
 
@@ -199,7 +199,10 @@ class WriteResolver:
 
 
 def slot_of(collection: Collection, key: Key, held: StoredRow) -> Slot:
-    """Return the row that was read as a slot to decide on."""
+    """Return the `Slot` of a key, made of the row that was read under the key.
+
+    `decide` takes the item under a key in this form.
+    """
     if held.problem:
         return Slot.of(collection, Row(key.tenant, key.id, "", 0), held.problem, held.version)
     return EMPTY if held.row is None else Slot.of(collection, held.row)
@@ -215,15 +218,15 @@ def partition_of(write: Write) -> Partition | None:
 class WriteCollision(Exception):
     """Rolls back a transaction that collided with other clients.
 
-    Nothing of it was kept, and it may be repeated at once.
+    Nothing of the transaction was kept, and it may be repeated at once.
     """
 
 
 class BatchRollback(PicklableException):
     """Rolls back a batch that is kept whole or not at all.
 
-    It leaves a lock or a transaction without storing anything. `outcomes` is the answer
-    of the call.
+    Raised inside a lock or a transaction, it ends that without storing anything.
+    `outcomes` is the answer of the call.
     """
 
     def __init__(self, outcomes: list[Outcome]) -> None:
@@ -245,18 +248,18 @@ class Backend(Protocol):
     atomic: bool
     """Whether a turn is a transaction.
 
-    If another client was first at any row, all of it is undone and decided again.
+    If another client was first at any row, the whole turn is undone and decided again.
     """
     fenced: bool
     """Whether the backend prevents records of a generation that was since raised.
 
-    Otherwise `carry_out` looks for them and takes them back.
+    Otherwise `carry_out` looks for such records and takes them back.
     """
 
     def turn(self) -> AbstractAsyncContextManager[None]:
         """Enclose one round of reading, deciding and storing.
 
-        It is a lock, a transaction that an exception rolls back, or nothing.
+        The context is a lock, a transaction that an exception rolls back, or nothing.
 
         Raises:
             WriteCollision: Another client got in the way.
@@ -270,7 +273,7 @@ class Backend(Protocol):
         ...
 
     async def raise_generations(self, raised: Mapping[Partition, int]) -> set[Partition]:
-        """Set these generations, each on condition that it is as it was read.
+        """Set these generations, each on condition that it is unchanged since the read.
 
         Returns:
             The partitions whose generation another client has set first.

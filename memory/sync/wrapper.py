@@ -2,9 +2,10 @@
 
 Scripts and notebooks call the same methods. The calls run on an event loop in a
 separate thread, which starts with the first call. If an async class returns another
-async object (a view, a resource, a session), the caller gets its blocking twin on the
-same loop. An object that is made from a twin, such as a provider, runs on the twin's
-loop. `blocking_class(TheClass)` makes the twin of any class, once.
+async object (a view, a resource, a session), the caller gets a *twin*: a blocking
+object that wraps the async one and runs its calls on the same loop. An object that is
+made from a twin, such as a provider, runs on the twin's loop.
+`blocking_class(TheClass)` makes the class of the twins of a class, once.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class LoopThread:
 
 
 class SyncWrapper:
-    """The base class of blocking twins: an async object and the loop it runs on.
+    """The base class of twins. A twin holds an async object and the loop of its calls.
 
     A twin that was made by calling its class stops the loop in `close`.
     """
@@ -114,7 +115,7 @@ class SyncWrapper:
         return repr(self._original).replace(type(self._original).__name__, type(self).__name__, 1)
 
     def _handed_out(self, value: Any) -> Any:
-        """Wrap a value for the caller of this twin."""
+        """Return the value for the caller, with twins in place of async objects."""
         if value is self._original:
             return self
         if type(value) is list:
@@ -141,7 +142,7 @@ def is_async(kind: type) -> bool:
 
 @functools.cache
 def blocking_class(original: type) -> type[SyncWrapper]:
-    """Return the blocking twin of a class, with its public methods and attributes."""
+    """Return the class of a class's twins, with its public methods and attributes."""
     members: dict[str, Any] = {
         "__doc__": _doc(original),
         "__module__": original.__module__,
@@ -165,7 +166,7 @@ def _members(kind: type) -> dict[str, Any]:
 
 
 CONTEXT = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__call__": "__call__"}
-"""The names with underscores that a twin has, and their names there."""
+"""Special methods of an async class, and the names of their blocking counterparts."""
 
 
 def _init(original: type) -> Callable[..., None]:
@@ -180,9 +181,10 @@ def _init(original: type) -> Callable[..., None]:
 
 
 def _own(value: Any, loops: list[LoopThread]) -> Any:
-    """Return an argument of an async class; twins become the objects that they wrap.
+    """Return an argument for the constructor of an async class.
 
-    The loops of the twins are added to `loops`.
+    Twins are replaced by the async objects that they wrap, and their loops are added
+    to `loops`.
     """
     if isinstance(value, list | tuple):
         return [_own(item, loops) for item in value]
@@ -215,7 +217,11 @@ def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _spoken_for(twin: SyncWrapper, value: Any) -> Any:
-    """Return an argument of a call; replace a twin on the same loop."""
+    """Return an argument for a call to the async object of `twin`.
+
+    An argument that is itself a twin on the loop of `twin` is replaced by the async
+    object that it wraps.
+    """
     return value._original if isinstance(value, SyncWrapper) and value._loop is twin._loop else value
 
 

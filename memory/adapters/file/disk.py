@@ -250,9 +250,10 @@ class Disk:
     def rename(self, parts: Parts, name: str, to: Parts, new: str) -> bool:
         """Move the file over the target in one step; return False if it does not exist.
 
-        If both names are links to one file, the first name is removed, too; the system
-        would keep it. On some systems, virus scanners and indexers hold files for
-        moments. A refused rename is therefore retried five times, with growing pauses.
+        If both names are links to one file, the operating system renames nothing. The
+        method then removes the first name itself. On some systems, virus scanners and
+        indexers hold files for moments. So a refused rename is retried five times, with
+        growing pauses.
         """
         self.check_writable()
         delay = FIRST_DELAY

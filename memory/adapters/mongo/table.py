@@ -56,16 +56,16 @@ class Table:
         return self.documents.name
 
     def at(self, key: Key) -> Document:
-        """Match the document of the key.
+        """Return a filter that matches the document of the key.
 
-        A sharded cluster needs the tenant; elsewhere it is left out, as it may be
-        damaged.
+        On a sharded cluster the filter contains the tenant, which selects the shard.
+        Elsewhere the tenant is left out, because the stored one may be damaged.
         """
         there: Document = {"_id": address(key)}
         return there | {"tenant": {"$eq": key.tenant}} if self._sharded else there
 
     def among(self, keys: Iterable[Key]) -> Document:
-        """Match the documents of these keys."""
+        """Return a filter that matches the documents of these keys."""
         wanted = list(keys)
         there: Document = {"_id": {"$in": [address(key) for key in wanted]}}
         return (
@@ -77,9 +77,10 @@ class Table:
     async def all_kept(self) -> None:
         """Wait until a majority has all earlier writes to this collection, by anyone.
 
-        A caller that decided on data of `documents` may answer then. A write that
-        changes nothing is acknowledged when a majority has the latest write of its
-        member.
+        `documents` may read data that a majority does not have yet. A caller that
+        decided on such data calls this before it answers. The method waits by a write
+        that changes nothing. MongoDB acknowledges that write once a majority has the
+        latest write of the server that answers.
         """
         if self.settled is not self.documents:
             nobody: Document = {"_id": {"tenant": "", "id": ""}} | (
@@ -92,8 +93,9 @@ class Table:
     ) -> InsertOne[Document] | UpdateOne | DeleteOne:
         """Return an operation that replaces the found document, or removes it.
 
-        The server refuses it if the document has changed, separately for each write of
-        a bulk. Removing a missing document does nothing.
+        The server refuses the operation if the document has changed. In a bulk, it
+        refuses only the operations whose documents have changed. Removing a missing
+        document does nothing.
         """
         if found is None:
             assert document is not None  # noqa: S101 - replacing nothing by nothing is no change
@@ -108,7 +110,7 @@ class Table:
 
 
 def as_it_was(found: Mapping[str, Any]) -> Document:
-    """Match the found document if it is unchanged."""
+    """Return a filter that matches the found document if it is unchanged."""
     return {"token": {"$eq": found.get("token")}}
 
 

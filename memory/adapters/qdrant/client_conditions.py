@@ -64,7 +64,10 @@ class ClientConditions:
         return {"must_not": list(parts)}
 
     def fits(self, condition: QdrantCondition) -> bool:
-        """The other half of the limit is for the conditions of the queried place."""
+        """Return whether the condition takes at most half of the server's limit.
+
+        The other half is for the conditions of the queried place, such as the tenant.
+        """
         return self._most_conditions is None or count(condition) <= self._most_conditions // 2
 
     def _split(self, values: Sequence[Any], make: Callable[[list[Any]], QdrantCondition]) -> QdrantCondition:
@@ -76,6 +79,6 @@ class ClientConditions:
 
 
 def count(condition: QdrantCondition) -> int:
-    """Count the conditions of a filter in the way of a server."""
+    """Return the number of conditions in a filter, as the server counts them."""
     inner = [part for clause in ("must", "should", "must_not") for part in condition.get(clause, ())]
     return sum(map(count, inner)) if inner else 1

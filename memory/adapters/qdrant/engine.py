@@ -46,11 +46,11 @@ class Conditions(Protocol):
     ) -> QdrantCondition: ...
 
     def points(self, points: Sequence[str]) -> QdrantCondition:
-        """The point is one of these."""
+        """Return a condition that is true of these points."""
         ...
 
     def missing(self, path: str) -> QdrantCondition:
-        """The value is missing or an empty list."""
+        """Return a condition that is true if the value is missing or an empty list."""
         ...
 
     def every(self, parts: Sequence[QdrantCondition]) -> QdrantCondition: ...
@@ -60,9 +60,10 @@ class Conditions(Protocol):
     def none(self, parts: Sequence[QdrantCondition]) -> QdrantCondition: ...
 
     def fits(self, condition: QdrantCondition) -> bool:
-        """Whether a filter may contain this besides the conditions of its place.
+        """Return whether a request to the server may contain this condition.
 
-        The store applies filters that do not fit to the results.
+        The request also contains conditions for the place that is queried, such as the
+        tenant. If the condition does not fit, the store filters the results itself.
         """
         ...
 
@@ -102,8 +103,9 @@ class PointQuery:
 
     Args:
         keys: Payload keys to read; None for all.
-        corpus: Condition for the statistics. The score by words is the sum of a word's
-            rarity there times its weight in the point.
+        corpus: Condition of the points over which the rarity of words is counted. The
+            score by words is the sum, over the words, of rarity times weight in the
+            point.
         with_words: Also return the words of the points.
     """
 
@@ -169,7 +171,8 @@ class Engine(Protocol):
     def alone(self) -> bool:
         """Whether nobody else writes.
 
-        Data read under `turn` then stays unchanged until the store changes it there.
+        Then data that the store reads while it holds `turn` stays unchanged until the
+        store changes it.
         """
         ...
 
@@ -184,7 +187,10 @@ class Engine(Protocol):
 
     @property
     def exact_statistics(self) -> bool:
-        """Whether word rarity is counted over all points; known once it is open."""
+        """Whether word rarity is counted over all points.
+
+        The value is known once the engine is open.
+        """
         ...
 
     @property
@@ -247,11 +253,11 @@ class Engine(Protocol):
     async def commit(
         self, changes: Sequence[PointChange], afterwards: dict[str, Payload | None] | None = None
     ) -> set[str]:
-        """Apply the changes; return the points that had changed before.
+        """Apply the changes; return the points that another client had changed before.
 
-        Those points are left as they are. If the engine is not alone, it sets the
-        values of `afterwards` after all changes. They are the points' payloads with
-        their numbers, or None for missing points.
+        The returned points are left as they are. If the engine is not alone, it sets
+        the values of `afterwards` after all changes. These values are the points'
+        payloads with their numbers, or None for missing points.
         """
         ...
 

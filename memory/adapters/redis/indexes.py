@@ -81,8 +81,8 @@ class IndexEntry:
     def read(self, collection: Collection) -> tuple[Row | None, Stored]:
         """Decode the value.
 
-        The result is `Corrupt` if it cannot be read or is of another partition or
-        tenant.
+        The result is `Corrupt` if the value cannot be read, or is of another partition
+        or tenant.
         """
         address, known = self.address, self.source.known
         try:
@@ -103,7 +103,10 @@ class IndexEntry:
 
 
 def _is_of(row: Row, known: Partition | str | None) -> bool:
-    """Whether the row is of that partition or tenant; the key has only digests."""
+    """Return whether the row is of that partition or tenant.
+
+    The key does not say, because it has only digests.
+    """
     if known is None or isinstance(known, str):
         return known in (None, row.tenant)
     return row.type == RECORD and (row.tenant, row.scope) == (known.tenant, known.scope)
@@ -160,10 +163,11 @@ class Reader:
         return b"(" + after if self._backwards else b"(" + after + b"~"
 
     async def by_age(self, collection: str, tier: str, until: datetime) -> list[IndexCursor]:
-        """Return indexes of home and arriving records of a tier up to a time.
+        """Return cursors of the indexes by age of a tier, which end at a time.
 
-        The time is that of the creation or the last change, whichever is earlier.
-        Unreadable records are included.
+        These indexes list records of the roles home and arriving (see `Role`) by their
+        creation or last change, whichever is earlier. Cursors of the indexes of
+        unreadable records are returned too.
         """
         old = IndexCursor(
             collection, "", "u", partition=tier, until=b"(" + sort_key(micros(until) + 1).encode()
@@ -171,9 +175,10 @@ class Reader:
         return list((await self.find_waiting([old, IndexCursor(collection, "", "u")])).values())
 
     async def find_waiting(self, indexes: Sequence[IndexCursor]) -> dict[int, IndexCursor]:
-        """Return the indexes with a member before their end, by number.
+        """Return a cursor for each index and bucket with a member before the end.
 
-        It checks every bucket in one round trip with a small answer.
+        The keys of the result number the pairs of index and bucket. The method checks
+        every bucket in one round trip with a small answer.
         """
         options = [len(indexes), *[argument for index in indexes for argument in (index.name, index.until)]]
         answers = await self._connections.run(
@@ -187,9 +192,9 @@ class Reader:
         return found
 
     async def scan(self, collection: str, where: Where) -> AsyncIterator[list[IndexEntry]]:
-        """Return the sources that have a member before their end, by number.
+        """Yield the entries of all records in the place, in batches, without an index.
 
-        It checks every bucket in one round trip with a small answer.
+        It reads the keys of every record.
         """
         prefix = self._connections.config.prefix
         known = _asked_by_token(where)

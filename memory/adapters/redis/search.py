@@ -69,8 +69,8 @@ class Question:
     async def find_matches(self, *, all_there_is: bool = False) -> AsyncIterator[list[Match]]:
         """Yield all matches and unreadable values in batches, unordered.
 
-        It ignores `limit`, `order` and `cursor`. Without `all_there_is`, damage that
-        nobody has found yet may be missed.
+        The query's `limit`, `order` and `cursor` are ignored. Without `all_there_is`,
+        damage that nobody has found yet may be missed.
         """
         async for entries in self._portions(all_there_is=all_there_is):
             yield await self.matches(entries)
@@ -86,10 +86,10 @@ class Question:
     # -- how ---------------------------------------------------------------------------
 
     def _has_index(self) -> bool:
-        """Whether an index has the requested order.
+        """Return whether an index has the order of the query.
 
-        Within partitions, that is the creation time; everywhere, it is the id. The id
-        may follow last, in the same direction.
+        Within partitions or a tenant, records are indexed by creation time, then by id
+        in the same direction. Over all tenants, they are indexed by id.
         """
         query = self._query
         fields = [by.field for by in query.order]
@@ -131,7 +131,7 @@ class Question:
         return found, corrupt
 
     def _is_enough(self, found: Sequence[Standing]) -> bool:
-        """Whether these cover a page and the first record after it.
+        """Return whether the records cover a page and the first record after it.
 
         See `page_of` for records of several tenants at one position.
         """
@@ -160,7 +160,7 @@ class Question:
         return list(found.values()), corrupt
 
     def _page_and_next(self, found: Mapping[Key, Standing]) -> dict[Key, Standing]:
-        """Keep what the page may need."""
+        """Return the records that the page may need; forget the rows of the others."""
         first = page_and_next(list(found.values()), self._query)
         if self._by_change and len(first) > self._query.limit and isinstance(last := first[-1], Record):
             self._end = sort_key(micros(last.updated_at)).encode()
@@ -168,7 +168,7 @@ class Question:
         return {standing.key: standing for standing in first}
 
     def _is_behind(self, value: bytes) -> bool:
-        """Whether this is a record beyond a full page."""
+        """Return whether the value is of a record beyond a full page."""
         if self._end is None or (changed := changed_in(value)) is None:
             return False
         return changed < self._end if self._query.order[0].descending else changed > self._end
@@ -196,16 +196,18 @@ class Question:
         return found
 
     def _is_asked(self, standing: Standing) -> bool:
-        """Whether the query includes this type and, for records, this role."""
+        """Return whether the query includes this type and, for records, this role."""
         if isinstance(standing, Record):
             return self._wants_records and standing.role in self._roles
         return _TYPES[type(standing)] in self._query.types
 
 
 def aged_up_to(query: Query) -> tuple[str, datetime] | None:
-    """Return the tier of all matches and the latest time of creation or last change.
+    """Return the tier and the latest time that the filter of a query requires.
 
-    The result is None if the query does not restrict both.
+    Every match is of that tier, and was created or last changed by that time. The
+    result is None if the filter does not require both. It is also None if the query
+    asks for rows that the indexes by age do not list.
     """
     if query.types != {RowType.RECORD} or not query.roles <= _LISTED_BY_AGE or query.filter is None:
         return None

@@ -69,7 +69,7 @@ class JsonStore:
     def at_home(cls, name: str, *, strategy: Strategy | None = None) -> JsonStore:
         """Open the store at `~/.memory-tiers/<name>.json`.
 
-        Characters that a file name may not have become `_`.
+        Characters that are not allowed in a file name become `_`.
         """
         if not validation.identifier("name", name).strip():
             raise InvalidInput("name", "must not be blank")
@@ -180,10 +180,11 @@ class MarkdownStore:
         self._turn = threading.Lock()
 
     def add(self, content: str, metadata: Mapping[str, Any] | None = None) -> str:
-        """Add a text to the note that its first line names, and return the file's name.
+        """Add a text to a note, and return the name of the note's file.
 
-        The other lines are appended to that file, which is created if needed. Metadata
-        is not stored: the file is prose.
+        The first line of the text names the note. The other lines of the text are
+        appended to the note's file, which is created if needed. Metadata is not stored,
+        because the file holds only prose.
         """
         heading, _, rest = content_of(content).strip().partition("\n")
         with self._turn:
@@ -272,9 +273,10 @@ def _full_slug(heading: str) -> str:
 
 
 def _lines_to_add(heading: str, rest: str, note: str) -> str:
-    """Return the lines that a text adds to the note with its name.
+    """Return the lines that a text adds to the note that its first line names.
 
-    The first line is included if the file name truncates it and the note lacks it.
+    The first line itself is among them if the file name truncates it and the note does
+    not have it yet.
     """
     named = _full_slug(heading)
     is_there = len(named) <= LONGEST_SLUG or any(_full_slug(line) == named for line in note.splitlines())

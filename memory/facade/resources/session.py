@@ -204,10 +204,10 @@ class Session:
 
         These are erased too:
 
-        - summaries that cover the message, and summaries of these, since they may
-          repeat it
-        - entries that were made of the message, and all that was made of them, in any
-          scope
+        - summaries that cover the message, and summaries of such summaries, since they
+          may repeat it
+        - entries that were made of the message, and everything made of these entries,
+          in any scope
         - copies in forks, with everything made of the copies, except in forks under
           legal hold
 
@@ -321,9 +321,9 @@ class Session:
     async def repair_tool_calls(self) -> list[Message]:
         """Repair the tool calls of an interrupted run, so that providers accept them.
 
-        Each call without a result gets one that says so; these messages are returned.
-        Results without a call, and second results of a call, leave the window. The
-        history lists them as excluded, `invalid_response`.
+        Each call without a result gets a result that says so. The added results are
+        returned. Results without a call, and second results of a call, leave the
+        window. The history lists them as excluded, `invalid_response`.
         """
         return await (await self._conversation()).repair_tool_calls()
 
@@ -351,21 +351,21 @@ class Session:
 
         These are the system message, the newest summary, then the newest messages that
         fit. A tool result never comes without its call, and a call of several parts
-        comes whole. The last user message is always kept; `over_budget` says by how
-        much the context then exceeds the budget.
+        comes whole. The budget never drops the last user message. If that message does
+        not fit, `over_budget` says by how much the context exceeds the budget.
 
         A tool call without a result is followed by a result that says so
-        (`TOOL_CALL_INTERRUPTED`), because providers refuse a call without one. It is in
-        this answer only. `interrupted` lists these calls, and `repair_tool_calls`
-        stores such results.
+        (`TOOL_CALL_INTERRUPTED`), because providers refuse a call without one. The
+        added result is only in the returned context. `interrupted` lists these calls,
+        and `repair_tool_calls` stores such results.
 
         With a budget and without `last`, the context starts at a user message, after
         system messages and summaries, because several providers refuse another first
-        message. Older messages are left out for that. If no user message fits, the
-        context starts with any message.
+        message. Messages before that user message are left out. If the window has no
+        user message, the context starts with any message.
 
-        If the session's store does not answer, the context is the one that this process
-        saw within the last minute, and `degraded` says so.
+        If the session's store does not answer, the context shows the window as this
+        process saw it within the last minute, and `degraded` says so.
 
         Args:
             budget: The most tokens of the context, the schemas of `tools` included.
@@ -385,8 +385,8 @@ class Session:
             min_relevance: Leave out recalled entries below this relevance, from 0 to 1.
 
         Raises:
-            StoreUnavailable: The session's store does not answer, and this process does
-                not remember all of the context.
+            StoreUnavailable: The session's store does not answer, and this process has
+                not seen all of the context within the last minute.
         """
         for name, value in (("budget", budget), ("last", last)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
@@ -429,7 +429,7 @@ class Session:
     async def _stored_window(self) -> Context:
         """Return the window as stored: calls without a result get no stand-in.
 
-        It does not count as a read of the calling task.
+        The call does not count as a read of the calling task.
         """
         context, _ = await (await self._conversation()).read()
         return context
@@ -505,8 +505,8 @@ class Session:
             min_relevance: Leave out messages below this relevance, from 0 to 1.
 
         Raises:
-            InvalidInput: `mode="semantic"` where messages have no vectors
-                (`conversations.meaning`). `"hybrid"` is lexical there.
+            InvalidInput: `mode="semantic"`, and messages have no vectors
+                (`conversations.meaning`). Without vectors, `"hybrid"` is lexical.
         """
         text = validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
         checked, least = search_mode(mode), least_relevance(min_relevance)
@@ -525,7 +525,7 @@ class Session:
     ) -> Compaction:
         """Replace all but the last messages of the window by a summary, in one write.
 
-        If another compaction finished first, that one is returned.
+        If another compaction finished first, the call returns the other compaction.
 
         Args:
             summarise: Gets copies of the messages, an earlier summary first. It returns
@@ -641,21 +641,22 @@ class Session:
         The copies have the same ids. To get another answer, fork at the user's message.
         To edit that message first, `update` it in the fork.
 
-        This session stays as it is, and may have ended. The new one has its user,
+        This session stays as it is, and may have ended. The new session has its user,
         agent, namespace, title, tags and metadata, and `forked_from` in the metadata.
         Messages that were excluded since are not copied. A fork that is cut off leaves
         the new session with the first of its messages.
 
         Args:
-            at: The id of the last message to copy. The copies are those that a model
-                was sent up to it. By default the whole window is copied.
+            at: The id of the last message to copy. The copies are the messages that a
+                model was sent up to this message. By default the whole window is
+                copied.
             session_id: The id of the new session; a new id by default.
 
         Raises:
             NotFound: There is no such message.
             Conflict: A session with this id exists.
             QuotaExceeded: The copies of large texts exceed the quota of
-                `artifact_bytes`. There is no new session.
+                `artifact_bytes`. No new session is created.
         """
         at = None if at is None else validation.identifier("at", at)
         draft, messages = await (await self._conversation()).as_of(at)

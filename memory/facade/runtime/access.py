@@ -434,8 +434,8 @@ class Access:
     ) -> SearchResult:
         """Search for the best answers.
 
-        A blank query lists entries by time, and then the boosts filter. `advisor`
-        replaces the advisor of the memory.
+        A blank query lists entries by time. In such a search, the boosts are filters.
+        `advisor` replaces the advisor of the memory.
         """
         text = validation.text("query", query, max_bytes=MAX_QUERY_BYTES)
         asked = self.entry_query(

@@ -72,8 +72,9 @@ class Conversation(WindowCompaction):
         window. Results follow their calls. Only as much of the window is read as the
         context needs.
 
-        If the store does not answer, the context shows the window as this process last
-        read it, and `degraded` says so. The call counts as a read by the calling task.
+        If the store does not answer, the context shows the window as this process saw
+        it within the last minute, and `degraded` says so. The call counts as a read by
+        the calling task.
         """
         context, read = await self.read(asked, tools=tools)
         reads_of_caller().put(self._log.life.incarnation, read)

@@ -130,8 +130,8 @@ class Entries:
     ) -> Entry | None:
         """Return the entry, or None if it is not visible.
 
-        It is not visible if it is unknown, of another tenant, expired, or outside its
-        validity window at `as_of` (default now).
+        An entry is not visible if it is unknown, of another tenant, expired, or outside
+        its validity window at `as_of` (default now).
         """
         if not ids.is_id(entry_id):
             return None
@@ -290,7 +290,7 @@ class Entries:
         """Replace an entry, also a retired one, by the result of `rewritten`.
 
         The result may have pending steps of its own. `settles` names the steps that end
-        with it.
+        with the write of the result.
 
         Returns:
             False if `rewritten` returns None, or there is no such entry.
@@ -308,7 +308,7 @@ class Entries:
     ) -> bool:
         """Rewrite without waiting for other changes of the entry in this process.
 
-        It is for pending steps, which such a change may be carrying out.
+        Use it in pending steps: the change to wait for may be carrying out the step.
         """
         patience = RetryDeadline(self._placement, key.id)
         while True:
@@ -384,7 +384,8 @@ class Entries:
     ) -> bool:
         """End the entry's validity at a moment, which may be in the past.
 
-        It ends at its start if the start is later. A later end is brought forward.
+        If the validity starts later than that moment, it ends at its start. An end
+        later than that moment is brought forward.
 
         Args:
             version: Only retire this version.
@@ -501,10 +502,13 @@ class Entries:
         return new, writes
 
     async def delete_if_scope_erased(self, store: Store, old: Record) -> bool:
-        """Delete the entry if a write was refused because its scope is being erased.
+        """Delete the entry if an erasure of its scope is under way, or included it.
 
-        The deletion helps the erasure, so that the error of the write is true. Returns
-        whether it was that.
+        Call it after `store` has refused a write to the entry. Once it returns True,
+        the entry is deleted, so the caller may raise `NotFound`.
+
+        Returns:
+            False if the write was refused for another reason. The entry then stays.
         """
         if await self._generations.lives_on(old, store):
             return False
@@ -515,8 +519,8 @@ class Entries:
 def retired_at(record: Record, at: datetime, origins: Sequence[str] = ()) -> dict[str, Any]:
     """Return the change that retires a superseded entry.
 
-    It records the origins of the superseding entry. An earlier end of the validity
-    window stays.
+    The change records the origins of the superseding entry. An earlier end of the
+    validity window stays.
     """
     start: Any = record.fields["valid_from"]
     end: Any = record.fields.get("valid_to")

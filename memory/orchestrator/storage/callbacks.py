@@ -12,9 +12,9 @@ async def invoke(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     """Call a function and return its result. A function that blocks runs in a thread.
 
     Raises:
-        RuntimeError: The call ended as cancelled although nobody cancelled the caller.
-            A function that cancels its own awaitables has failed, as by any other
-            error.
+        RuntimeError: The function raised `CancelledError`, but nobody cancelled its
+            caller. This happens if a function cancels its own awaitables. It has then
+            failed, as by any other error.
     """
     try:
         if is_async(function):
@@ -25,7 +25,7 @@ async def invoke(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        raise RuntimeError("it was cancelled from within") from error
+        raise RuntimeError("the function raised CancelledError, but nobody cancelled its caller") from error
 
 
 def _run_in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -36,12 +36,13 @@ def _run_in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -
     try:
         return function(*args, **kwargs)
     except StopIteration as error:
-        raise RuntimeError("it raised StopIteration") from error
+        raise RuntimeError("the function raised StopIteration") from error
 
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Return whether a call of the function returns an awaitable.
 
-    That is true of a coroutine function, and of an object whose `__call__` is one.
+    The result is true for a coroutine function, and for an object whose `__call__` is
+    a coroutine function.
     """
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -40,7 +40,7 @@ class Trust:
         Imported drafts, and drafts `derived` from entries, are not refused for a
         blocked source: they are written and hidden. `changing` means that the drafts
         end or change other entries. No draft from a blocked source may do that, even if
-        it is hidden, because the other entries would be hidden with it.
+        it is hidden, because the other entries would be hidden too.
 
         Raises:
             RejectedByGate: For the first draft that the gate refuses, or that comes
@@ -61,7 +61,11 @@ class Trust:
         return await self.gates.let_in(drafts)
 
     def asks_of(self, changes: Mapping[str, Any]) -> bool:
-        """Return whether such changes must be checked."""
+        """Return whether changes of an entry must be checked by `let_change`.
+
+        The changes must be checked if a write gate is configured, or if they name a
+        source, an agent, a run or origins.
+        """
         return self.gates.write is not None or bool(_writer(changes))
 
     async def let_change(self, tenant: str, record: Record, changes: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +91,7 @@ class Trust:
     async def may_end_others(self, tenant: str, record: Record) -> bool:
         """Return whether an entry may supersede others.
 
-        An entry from a blocked source may not (see `let_in`).
+        An entry from a blocked source may not supersede others (see `let_in`).
         """
         try:
             await self._refuse(tenant, {0: all_in(record.fields)}, changing=True)
@@ -113,7 +117,7 @@ class Trust:
     # -- shown -------------------------------------------------------------------------
 
     async def visible(self, tenant: str, records: Sequence[Record]) -> list[Record]:
-        """Return the records that may be shown, of records that were read by id.
+        """Return the records that may be shown; the caller read them by id.
 
         A record without origins is only checked by the recall gate.
         """

@@ -490,7 +490,7 @@ async def test_a_model_that_has_nothing_more_to_say_has_failed_and_keeps_nobody_
             await turn(manager, recording, said)
         await recording.flush()
     assert store.added == [("Bob", None)]
-    assert "it raised StopIteration" in caplog.text
+    assert "the function raised StopIteration" in caplog.text
 
 
 @pytest.mark.behaviour("E85", "E86", "E87")
