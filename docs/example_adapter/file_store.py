@@ -22,6 +22,7 @@ from memory.ports.batch import StoredRow, WriteResolver, as_skipped
 from memory.ports.capabilities import Capabilities
 from memory.ports.codec import from_json, to_json
 from memory.ports.collections import Collection
+from memory.ports.local_paths import local_path
 from memory.ports.query import Count, Everywhere, Page, Partitions, Query, RowType, Tenant
 from memory.ports.query_evaluation import condition, first_partitions, page_of
 from memory.ports.record import Corrupt, Key, Mark, Partition, Record, Standing, Stored, Tombstone
@@ -208,9 +209,9 @@ def _named(partition: Partition) -> str:
 
 
 def _build(name: str, url: str, options: Mapping[str, Any]) -> FileStore:
-    scheme, _, path = url.partition(":///")
-    if scheme != "one-file" or not path or "?" in path:
-        raise ConfigError(f"store '{name}': write 'one-file:///' and the path of the file, without options")
+    path = local_path(url)
+    if path is None or "?" in url:
+        raise ConfigError(f"store '{name}': write 'one-file:' and the path of the file, without options")
     if options:
         raise ConfigError(f"store '{name}': unknown options {sorted(options)}; there are none")
     return FileStore(path, name)

@@ -69,7 +69,7 @@ def test_the_example_serves_all_three_tiers_by_its_url(programs: Path, folder: P
     script = """
 from memory import BlockingMemory
 for _ in range(2):
-    with BlockingMemory("one-file:///memory.json", embedder="none") as memory:
+    with BlockingMemory("one-file:memory.json", embedder="none") as memory:
         memory.write("Ada prefers tea", scope="user:ada", key="tea")
         print([hit.entry.content for hit in memory.search("tea", scope="user:ada")], memory.admin.check()[0].durable)
 """

@@ -114,6 +114,16 @@ def test_every_import_contract_has_a_violation_to_prove_it() -> None:
     assert set(contracts()) == set(VIOLATIONS)
 
 
+def test_the_facade_may_import_no_store_that_is_registered() -> None:
+    import tomllib
+
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    places = config["project"]["entry-points"]["memory.adapters"].values()
+    packages = {".".join(place.split(".")[:3]).partition(":")[0] for place in places}
+    (contract,) = [c for c in config["tool"]["importlinter"]["contracts"] if c["id"] == "by-url"]
+    assert packages <= set(contract["forbidden_modules"])
+
+
 @pytest.mark.behaviour("B1")
 @pytest.mark.parametrize("contract", VIOLATIONS)
 def test_a_wrong_import_breaks_its_contract(broken_tree: str, contract: str) -> None:
