@@ -112,6 +112,7 @@ async def doctor(
 ) -> int:
     """Check the configuration and every store, and complete pending steps.
 
+    A pending step is work that a write left for later, such as a copy in another store.
     Stores that do not open are reported too. No store is created. Exits with 1 if a
     check failed.
     """

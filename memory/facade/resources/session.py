@@ -355,12 +355,12 @@ class Session:
         not fit, `over_budget` says by how much the context exceeds the budget.
 
         A tool call without a result is followed by a result that says so
-        (`TOOL_CALL_INTERRUPTED`), because providers refuse a call without one. The
+        (`TOOL_CALL_INTERRUPTED`), because model APIs refuse a call without one. The
         added result is only in the returned context. `interrupted` lists these calls,
         and `repair_tool_calls` stores such results.
 
         With a budget and without `last`, the context starts at a user message, after
-        system messages and summaries, because several providers refuse another first
+        system messages and summaries, because several model APIs refuse another first
         message. Messages before that user message are left out. If the window has no
         user message, the context starts with any message.
 
