@@ -319,7 +319,7 @@ class Session:
         )
 
     async def repair_tool_calls(self) -> list[Message]:
-        """Repair the tool calls of an interrupted run, so that providers accept them.
+        """Repair the tool calls of an interrupted run, so that model APIs accept them.
 
         Each call without a result gets a result that says so. The added results are
         returned. Results without a call, and second results of a call, leave the
@@ -360,8 +360,8 @@ class Session:
         and `repair_tool_calls` stores such results.
 
         With a budget and without `last`, the context starts at a user message, after
-        system messages and summaries, because several model APIs refuse another first
-        message. Messages before that user message are left out. If the window has no
+        system messages and summaries. Several model APIs refuse any other first
+        message, so messages before that user message are left out. If the window has no
         user message, the context starts with any message.
 
         If the session's store does not answer, the context shows the window as this
