@@ -544,7 +544,7 @@ async def forget(
     scope: Annotated[
         str | None,
         typer.Option(
-            "--scope", "-s", metavar="SCOPE", help="Delete all entries of this scope, such as user:ada."
+            "--scope", "-s", metavar="SCOPE", help="Delete everything in this scope, such as user:ada."
         ),
     ] = None,
     user: Annotated[

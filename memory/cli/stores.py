@@ -106,7 +106,7 @@ async def doctor(
         typer.Option(
             "--forget-store",
             metavar="NAME",
-            help="First record that this store, which was used before, is no longer needed.",
+            help="Before the check, note that this store, which was used earlier, is no longer needed.",
         ),
     ] = None,
 ) -> int:

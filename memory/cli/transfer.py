@@ -41,8 +41,8 @@ async def import_file(
             "-s",
             metavar="SCOPE",
             help=(
-                "Import all messages and entries into this scope, such as user:ada; by default messages go to"
-                " --session, and entries to the scope that the file names."
+                "Store all messages and entries in this scope, such as user:ada; by default messages become"
+                " entries of --session, and exported entries keep their scope."
             ),
         ),
     ] = None,
@@ -51,8 +51,8 @@ async def import_file(
         typer.Option(
             metavar="ID",
             help=(
-                "Import messages into this session; by default its id is the name of the file. Standard input"
-                " needs --session or --scope for messages."
+                "Store messages as entries of this session; by default its id is the name of the file."
+                " Standard input needs --session or --scope for messages."
             ),
         ),
     ] = None,
@@ -90,9 +90,9 @@ async def import_file(
     import of the same file again writes nothing twice. Records that were deleted after
     an earlier import are not written again, unless --revive is given.
 
-    Each message is stored with its speaker (name), its conversation (session_id, or
-    else the target session or the file) and its position in the conversation. A search
-    uses these values.
+    Each message becomes an entry with its speaker (name), its conversation (session_id,
+    or else the session or file) and its position in the conversation. A search uses
+    these values.
 
     An exported entry gets a new id, and references to the entry in the file get the new
     id too. With --same-ids it keeps its id. If other data in the store or another

@@ -38,7 +38,7 @@ class SingleCondition(RuleCondition):
 
     @abstractmethod
     def _field_filter(self, field: str, now: datetime) -> Condition:
-        """Return the filter that is true of exactly the same records."""
+        """Return a store filter that matches the same records as this condition."""
 
     @abstractmethod
     def _table_value(self) -> Any: ...
@@ -185,7 +185,7 @@ class ConfidenceAtLeast(SingleCondition):
 
 @dataclass(frozen=True, slots=True)
 class _OneOf(SingleCondition):
-    """True where a fact is one of `names`, of which there is at least one."""
+    """True of records with a fact that is one of `names` (one or more)."""
 
     names: tuple[str, ...]
 

@@ -2,8 +2,8 @@
 
 It holds postings of words, lengths, vectors, and the values that filters need.
 
-A process keeps it beside a store without an index of its own, and updates it record by
-record (`put`, `drop`). A replaced or removed record leaves its place empty, because
+A process keeps this index for a store that has none, and updates it record by record
+(`put`, `drop`). A replaced or removed record leaves its place empty, because
 postings and vectors only grow. Once the index `is_worn`, it is better to rebuild it.
 """
 

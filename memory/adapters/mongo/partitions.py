@@ -1,11 +1,11 @@
 """Partitions and their generations.
 
-MongoDB changes one document atomically, but a generation and a record are two. A single
-put is therefore one command (`only_under`). The server reads the partition's document
-and stores the record only if its generation is still the expected one. This holds even
-if the sender has died or is frozen by then. Calls with several writes read the
-generations before and after. If a generation was raised meanwhile, they undo their
-records and decide again (`batch`).
+MongoDB changes one document atomically, but a generation and a record are in two
+documents. A single put is therefore one command (`only_under`). The server reads the
+partition's document, and stores the record only if the generation is still the expected
+one. This holds even if the sender has died or is frozen by then. Calls with several
+writes read the generations before and after the writes. If a generation was raised
+meanwhile, these calls undo their records and decide again (`batch`).
 
 `fenced` is not claimed, because gaps remain. A client may die between its writes and
 its second read. The server also needs microseconds from reading to storing. A record
@@ -266,8 +266,8 @@ class IdlePartitions:
     async def forget(self, idle: Mapping[Partition, int]) -> int:
         """Forget the partitions that are still empty and unchanged; return how many.
 
-        A put validated before the mark may be stored after the partition is gone. The
-        second check gives the partition its generation back then.
+        A put that was validated before the mark may be stored after the deletion. In
+        that case the second check gives the partition its generation back.
         """
         collections, mark = await self._collections(), {LEAVING: secrets.token_hex(8)}
         marks = [

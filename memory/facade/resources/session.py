@@ -636,7 +636,7 @@ class Session:
         return await (await self._conversation()).resume()
 
     async def fork(self, at: str | None = None, session_id: str | None = None) -> Session:
-        """Return a new session that begins with copies of this one's window.
+        """Return a new session with copies of the messages in this session's window.
 
         The copies have the same ids. To get another answer, fork at the user's message.
         To edit that message first, `update` it in the fork.
@@ -647,8 +647,8 @@ class Session:
         the new session with the first of its messages.
 
         Args:
-            at: The id of the last message to copy. The copies are the messages that a
-                model was sent up to this message. By default the whole window is
+            at: The id of the last message to copy. The window as it was when this
+                message was the newest is copied. By default the current window is
                 copied.
             session_id: The id of the new session; a new id by default.
 
