@@ -12,7 +12,6 @@ from memory.cli.options import (
     AsOfOption,
     KnownAtOption,
     MetadataOption,
-    OptionalScope,
     ScopeOption,
     TagsOption,
     drop_none,
@@ -542,13 +541,18 @@ async def forget(
         list[str] | None,
         typer.Argument(metavar="[ID]...", help="The ids of entries, or their short ids: #42 or 42."),
     ] = None,
-    scope: OptionalScope = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            "--scope", "-s", metavar="SCOPE", help="Delete everything in this scope, such as user:ada."
+        ),
+    ] = None,
     user: Annotated[
         str | None,
         typer.Option(
             "--user",
             metavar="ID",
-            help="Delete everything of a user: the sessions with them, and their scope.",
+            help="Delete everything of a user: the sessions with the user, and the scope user:ID.",
         ),
     ] = None,
     dry_run: Annotated[

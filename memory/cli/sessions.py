@@ -390,7 +390,7 @@ async def fork(
         typer.Option(
             "--at",
             metavar="MESSAGE",
-            help="The id of the last message to copy; by default all messages are copied.",
+            help="The id of the last message to copy; by default the last message of the window.",
         ),
     ] = None,
     new_id: Annotated[
@@ -398,9 +398,10 @@ async def fork(
         typer.Option("--id", metavar="ID", help="The id of the new session; by default a generated one."),
     ] = None,
 ) -> None:
-    """Start a new session with copies of the messages of a session.
+    """Start a new session with copies of the messages in the window of a session.
 
-    It copies the messages that a model would receive, up to --at. Use it to ask
+    The window is the part of the history that a model receives. With --at, it is the
+    window as it was when that message was the newest. Fork a session to ask a question
     differently, or to get another answer.
     """
     async with cli.memory() as memory:

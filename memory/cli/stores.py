@@ -106,12 +106,13 @@ async def doctor(
         typer.Option(
             "--forget-store",
             metavar="NAME",
-            help="First record that this store, which was used before, is no longer needed.",
+            help="Before the check, note that this store, which was used earlier, is no longer needed.",
         ),
     ] = None,
 ) -> int:
     """Check the configuration and every store, and complete pending steps.
 
+    A pending step is work that a write left for later, such as a copy in another store.
     Stores that do not open are reported too. No store is created. Exits with 1 if a
     check failed.
     """

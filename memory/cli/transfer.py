@@ -34,12 +34,26 @@ async def import_file(
             metavar="FILE", help="A file with JSON Lines or one JSON array; - reads standard input."
         ),
     ],
-    scope: OptionalScope = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            "--scope",
+            "-s",
+            metavar="SCOPE",
+            help=(
+                "Store all messages and entries in this scope, such as user:ada; by default messages become"
+                " entries of --session, and exported entries keep their scope."
+            ),
+        ),
+    ] = None,
     session: Annotated[
         str | None,
         typer.Option(
             metavar="ID",
-            help="The session of the messages; by default the name of the file. Needed for standard input.",
+            help=(
+                "Store messages as entries of this session; by default its id is the name of the file."
+                " Standard input needs --session or --scope for messages."
+            ),
         ),
     ] = None,
     same_ids: Annotated[
@@ -47,8 +61,8 @@ async def import_file(
         typer.Option(
             "--same-ids",
             help=(
-                "Keep the ids, versions and kept versions of exported entries. The store must have none of"
-                " them."
+                "Keep the ids and versions of exported entries, and import their earlier versions. Meant for"
+                " a store that does not have these entries."
             ),
         ),
     ] = False,
@@ -70,18 +84,19 @@ async def import_file(
 
     A line of a conversation is an object {role, content, time?, id?, name?,
     session_id?}. Other fields, such as tags and metadata, are kept. Every line is
-    checked before the first is written.
+    checked before the first line is written.
 
-    The key of a message is its id, or else the file's name and its position. So
-    importing the same file again writes nothing twice. It does not bring back deleted
-    records, unless --revive is given.
+    The key of a message is its id, or else the file's name and its position. So an
+    import of the same file again writes nothing twice. Records that were deleted after
+    an earlier import are not written again, unless --revive is given.
 
-    Each message is stored with its speaker (name), its conversation (session_id, or
-    else the file's) and its position there. These help to find it.
+    Each message becomes an entry with its speaker (name), its conversation (session_id,
+    or else the session or file) and its position in the conversation. A search uses
+    these values.
 
-    An exported entry gets a new id, and references to it in the file follow. With
-    --same-ids it keeps its id. A line whose id is taken or belongs to another tenant is
-    then refused on its own.
+    An exported entry gets a new id, and references to the entry in the file get the new
+    id too. With --same-ids it keeps its id. If other data in the store or another
+    tenant has that id, the line is refused, and all other lines are imported.
 
     Exits with 1 if the file holds no lines, and with 6 if lines were refused.
     """
@@ -203,8 +218,9 @@ async def export(
 ) -> int:
     """Write all entries as JSON Lines, with all that belongs to them.
 
-    That is every live entry, retired ones too, with its earlier versions, relations and
-    sessions. Artifacts are included whole, as base64. `memory import` reads the output.
+    The output has every live entry, retired ones too, with its earlier versions and
+    relations, and the sessions. Artifacts are included whole, as base64. `memory
+    import` reads the output.
 
     Exits with 1 if there is nothing to export.
     """

@@ -54,11 +54,14 @@ async def worker(
         float | None, typer.Option(min=0.001, metavar="N", help="Change at most N records per second.")
     ] = None,
 ) -> None:
-    """Run maintenance until stopped: deliver, move, retire and delete records.
+    """Run maintenance until stopped: complete writes, move and delete records.
+
+    A worker runs rounds (sweeps). Each round completes the work that writes left for
+    later, such as copies in other stores, deletes expired data, and applies the rules.
 
     Run as many workers as you like, on any number of machines. One works at a time;
-    another takes over when it ends or dies. SIGTERM or Ctrl-C stops a worker after its
-    current records; a second signal stops it at once.
+    another takes over when that worker ends or dies. SIGTERM or Ctrl-C stops a worker
+    after its current records; a second signal stops it at once.
     """
     import asyncio
 

@@ -1,6 +1,6 @@
 """Routes of new records, decided by the kind of a record and of its scope.
 
-These never change.
+The kind of a record and of its scope never change.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ TIERS = ("short", "mid", "long")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The home tier of a new record, the tiers with copies for searches, and why."""
+    """The tier of a new record's primary store, the tiers with copies, and the reason.
+
+    Copies (`replicas`) serve searches.
+    """
 
     tier: str
     replicas: tuple[str, ...]
@@ -27,8 +30,8 @@ def route(
 ) -> Route:
     """Return the default route.
 
-    A record whose kind has no fixed `home` tier starts in `short` if it belongs to one
-    session, else in `mid`.
+    `home` is the tier in which all records of a kind start. Without it, a record starts
+    in `short` if it belongs to one session, else in `mid`.
     """
     records = collection.replace("_", " ")
     tier = home or ("short" if scope_kind is ScopeKind.SESSION else "mid")
@@ -45,7 +48,7 @@ def route(
 
 
 def replicas_of(tier: str) -> tuple[str, ...]:
-    """Return the tiers with replicas of a replicated record, by its home tier."""
+    """Return the tiers with replicas of a replicated record whose tier is `tier`."""
     return ("long",) if tier == "mid" else ()
 
 

@@ -38,7 +38,7 @@ class SingleCondition(RuleCondition):
 
     @abstractmethod
     def _field_filter(self, field: str, now: datetime) -> Condition:
-        """Return the filter that is true of exactly the same records."""
+        """Return a store filter that matches the same records as this condition."""
 
     @abstractmethod
     def _table_value(self) -> Any: ...
@@ -80,7 +80,7 @@ class OlderThan(_Since):
     zero and at most 100 years.
 
     Raises:
-        InvalidInput: `length` is no such duration.
+        InvalidInput: `length` is not a duration in this range.
     """
 
     __slots__ = ()
@@ -90,10 +90,11 @@ class OlderThan(_Since):
 class IdleFor(_Since):
     """True of records that were created and last changed `length` ago or earlier.
 
-    Reading a record does not change it. `length` is given as for `OlderThan`.
+    Reads are not changes, so a read does not restart the length. `length` is given as
+    for `OlderThan`.
 
     Raises:
-        InvalidInput: `length` is no such duration.
+        InvalidInput: `length` is not a duration in this range.
     """
 
     __slots__ = ()
@@ -184,7 +185,7 @@ class ConfidenceAtLeast(SingleCondition):
 
 @dataclass(frozen=True, slots=True)
 class _OneOf(SingleCondition):
-    """True where a fact is one of `names`, of which there is at least one."""
+    """True of records with a fact that is one of `names` (one or more)."""
 
     names: tuple[str, ...]
 
@@ -245,7 +246,7 @@ class TypeIs(_OneOf):
 
 
 class TierIs(_OneOf):
-    """True of records whose home is in one of these tiers."""
+    """True of records whose primary store serves one of these tiers."""
 
     __slots__ = ()
     key, fact, words = "tier", "tier", "in tier {}"
@@ -287,7 +288,7 @@ class TenantIs(_OneOf):
 class ScopeExceeds(RuleCondition):
     """True of records beyond the newest `count`, `bytes` or `tokens` of their scope.
 
-    The newest records that fit stay.
+    It is false of the newest records that fit in the limit.
 
     Raises:
         InvalidInput: not exactly one of the three is given, or it is not a whole number

@@ -2,8 +2,8 @@
 
 It holds postings of words, lengths, vectors, and the values that filters need.
 
-A process keeps it beside a store without an index of its own, and updates it record by
-record (`put`, `drop`). A replaced or removed record leaves its place empty, because
+A process keeps this index for a store that has none, and updates it record by record
+(`put`, `drop`). A replaced or removed record leaves its place empty, because
 postings and vectors only grow. Once the index `is_worn`, it is better to rebuild it.
 """
 
@@ -48,7 +48,7 @@ class PartitionIndex:
         self.records: list[Record | None] = []
         """The records by place, without bodies, texts, vectors and pending steps.
 
-        None marks an empty place.
+        A place of the index is a position in this list. None marks an empty place.
         """
         self.vectors: list[bytes | None] = []
         self.bytes = _FORM_BYTES
@@ -148,9 +148,10 @@ class PartitionIndex:
         return np.array(compared.places, np.int64), compared.units.cosines(near)
 
     def beside(self, around: Neighbourhood) -> Mapping[Place, list[int]]:
-        """Return the index places of the records by their place in a group.
+        """Return, for each place in a group, the positions of its records in `records`.
 
-        Places whose record has left are included.
+        A place in a group is a scope, a group and a number (`Place`). Positions whose
+        record has left the index are included.
         """
         by = (around.group, around.number)
         if by not in self._beside:
@@ -194,7 +195,7 @@ class _Vectors(NamedTuple):
 
 
 def stands_at(record: Record, group: str, number: str) -> Place | None:
-    """Return the record's place in its group."""
+    """Return the record's scope, group and number, or None if it has no group."""
     of, at = value_of(record, group), value_of(record, number)
     return (record.scope, of, at) if isinstance(of, str) and isinstance(at, int) else None
 

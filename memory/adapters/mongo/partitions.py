@@ -1,11 +1,11 @@
 """Partitions and their generations.
 
-MongoDB changes one document atomically, but a generation and a record are two. A single
-put is therefore one command (`only_under`). The server reads the partition's document
-and stores the record only if its generation is still the expected one. This holds even
-if the sender has died or is frozen by then. Calls with several writes read the
-generations before and after. If a generation was raised meanwhile, they undo their
-records and decide again (`batch`).
+MongoDB changes one document atomically, but a generation and a record are in two
+documents. A single put is therefore one command (`only_under`). The server reads the
+partition's document, and stores the record only if the generation is still the expected
+one. This holds even if the sender has died or is frozen by then. Calls with several
+writes read the generations before and after the writes. If a generation was raised
+meanwhile, these calls undo their records and decide again (`batch`).
 
 `fenced` is not claimed, because gaps remain. A client may die between its writes and
 its second read. The server also needs microseconds from reading to storing. A record
@@ -65,9 +65,9 @@ class Directory:
         self._seen: dict[Partition, int] = {}
 
     def likely(self, partition: Partition) -> int:
-        """Return the generation as last seen.
+        """Return the generation that this process read last.
 
-        It may have been raised since, so nothing is decided by it.
+        Another process may have raised it meanwhile. Do not base decisions on it.
         """
         return self._seen.get(partition, 0)
 
@@ -84,9 +84,10 @@ class Directory:
         return found
 
     async def generations_now(self, before: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Read the generations of partitions that had these.
+        """Read the current generations of the partitions in `before`.
 
-        A partition that was forgotten meanwhile gets its generation back.
+        `before` has the generations that were read earlier. A partition that was
+        forgotten meanwhile gets its generation back.
         """
         now = await self.generations(list(before))
         for partition, generation in before.items():
@@ -119,10 +120,11 @@ class Directory:
     async def replace(
         self, before: Mapping[Partition, int], after: Mapping[Partition, int], session: Any = None
     ) -> set[Partition]:
-        """Set these generations if they still are as before.
+        """Set the generations in `after` where the stored ones equal those in `before`.
 
         Returns:
-            The partitions whose generation has changed. In a transaction, that ends it.
+            The partitions whose generation has changed meanwhile. In a transaction,
+            such a change raises an error instead and ends the transaction.
         """
         partitions = list(after)
         changes = [
@@ -151,7 +153,8 @@ class Directory:
     ) -> list[tuple[Partition, int]]:
         """Return the first partitions after `after` that have records or a generation.
 
-        They are in order. Indexes answer this by grouping.
+        The partitions are in the order of tenant and scope. The server groups index
+        entries for this.
         """
         pipeline: list[Document] = [
             {"$match": _behind("_id.", where, prefix, after)},
@@ -207,12 +210,13 @@ def _behind(path: str, where: Tenant | Everywhere, prefix: str, after: Partition
 
 
 def only_under(partition: Partition, document: Document, *, exactly: bool) -> list[Document]:
-    """Build pipeline stages that return the document if its generation is valid.
+    """Build pipeline stages that return `document` if its generation is valid.
 
-    Valid is a generation not below the partition's or, with `exactly`, equal to it. The
-    stages run on the partitions' collection. Otherwise, and if the partition is about
-    to be forgotten, the server answers with an error. `$facet` returns one document
-    even if the partition has none.
+    The generation of `document` is valid if it is at least the partition's generation.
+    With `exactly`, the two must be equal. If the generation is not valid, or if the
+    partition is about to be forgotten, the server answers with an error. The stages run
+    on the partitions' collection. `$facet` returns one result even if the partition has
+    no document there.
     """
     current = {"$ifNull": [{"$max": "$found.generation"}, 0]}
     holds = {
@@ -262,8 +266,8 @@ class IdlePartitions:
     async def forget(self, idle: Mapping[Partition, int]) -> int:
         """Forget the partitions that are still empty and unchanged; return how many.
 
-        A put validated before the mark may be stored after the partition is gone. The
-        second check gives the partition its generation back then.
+        A put that was validated before the mark may be stored after the deletion. In
+        that case the second check gives the partition its generation back.
         """
         collections, mark = await self._collections(), {LEAVING: secrets.token_hex(8)}
         marks = [
@@ -293,9 +297,9 @@ class IdlePartitions:
         return [name for name in there if not name.startswith(f"{prefix}store.")]
 
     async def _empty(self, places: Sequence[Document], collections: Sequence[str]) -> AsyncIterator[Document]:
-        """Yield the documents of the empty partitions.
+        """Yield the documents of the partitions without records.
 
-        Each collection needs one index lookup.
+        For each partition, this needs one index lookup per collection.
         """
         pipeline: list[Document] = [{"$match": {"_id": {"$in": list(places)}}}]
         for name in collections:
@@ -311,9 +315,9 @@ class IdlePartitions:
     async def _partitions_without_document(
         self, places: Sequence[Document], collections: Sequence[str]
     ) -> dict[Partition, int]:
-        """Return the partitions without a document in which something is stored.
+        """Return the partitions that have records but no document.
 
-        Each comes with the highest generation of its contents.
+        Each partition maps to the highest generation of its records.
         """
         if not places:
             return {}

@@ -38,23 +38,23 @@ class Injection:
 
     Args:
         trigger: `"user_turn"`, `"every_turn"`, or a function of the messages.
-        query: A function of the messages that returns the query. By default it is the
-            user's text; on other turns it is the assistant's last text.
+        query: A function of the messages that returns the query. By default the query
+            is the user's text; on other turns it is the assistant's last text.
         format: A function that renders the entries and escapes their contents. The
             default renders XML.
-        max_entries: The maximum number of entries of each store, and of all stores
-            together in their order.
+        max_entries: The maximum number of entries that are shown. Each store is asked
+            for this many; the entries of the first configured store come first.
         max_tokens: The maximum number of tokens of the rendered block. Entries at the
-            end are dropped until it fits.
+            end are dropped until the block fits.
         placement: Whether the block is put before (`"prepend"`) or after (`"append"`)
             the latest user text.
-        deadline: The longest time that the injection may take. After it, nothing is
-            shown.
+        deadline: The longest time that the injection may take. If it takes longer,
+            nothing is shown.
         counter: Counts the tokens.
         min_relevance: From 0 to 1; less relevant entries are left out, and 0 shows all.
-            The default is 0.015; entries of unknown relevance are always shown. Opening
-            the manager fails if it is set and a scope of a memory has an embedder
-            without calibration.
+            The default is 0.015; entries of unknown relevance are always shown. If you
+            set a value, the manager fails to open if a scope of a memory has an
+            embedder without calibration.
     """
 
     trigger: Trigger = "user_turn"

@@ -313,12 +313,12 @@ class Admin:
                 session_id?}. Values may be dates, UUIDs, decimals and enums.
             name: The name of the file in reports, and in the keys of messages without
                 an id.
-            scope: The scope of all imported entries and messages.
-            messages_to: The scope of imported messages.
+            scope: The scope into which all entries and messages are imported.
+            messages_to: The scope into which messages are imported without `scope`.
             same_ids: Entries keep their ids, versions and moments, and their kept
-                versions are imported. Use it for a store that has none of these
-                entries. A line whose id is taken by other data, or belongs to another
-                tenant or scope, is refused alone.
+                versions are imported. Meant for a store that has none of these entries.
+                A line is refused if other data here has its id, or if the id belongs to
+                another tenant or scope. All other lines are imported.
             revive: Write entries again that were deleted here.
             skip_bad: Leave out bad lines, messages whose id another message has here,
                 and sessions whose id has another owner here.

@@ -319,7 +319,7 @@ class Session:
         )
 
     async def repair_tool_calls(self) -> list[Message]:
-        """Repair the tool calls of an interrupted run, so that providers accept them.
+        """Repair the tool calls of an interrupted run, so that model APIs accept them.
 
         Each call without a result gets a result that says so. The added results are
         returned. Results without a call, and second results of a call, leave the
@@ -355,13 +355,13 @@ class Session:
         not fit, `over_budget` says by how much the context exceeds the budget.
 
         A tool call without a result is followed by a result that says so
-        (`TOOL_CALL_INTERRUPTED`), because providers refuse a call without one. The
+        (`TOOL_CALL_INTERRUPTED`), because model APIs refuse a call without one. The
         added result is only in the returned context. `interrupted` lists these calls,
         and `repair_tool_calls` stores such results.
 
         With a budget and without `last`, the context starts at a user message, after
-        system messages and summaries, because several providers refuse another first
-        message. Messages before that user message are left out. If the window has no
+        system messages and summaries. Several model APIs refuse any other first
+        message, so messages before that user message are left out. If the window has no
         user message, the context starts with any message.
 
         If the session's store does not answer, the context shows the window as this
@@ -636,7 +636,7 @@ class Session:
         return await (await self._conversation()).resume()
 
     async def fork(self, at: str | None = None, session_id: str | None = None) -> Session:
-        """Return a new session that begins with copies of this one's window.
+        """Return a new session with copies of the messages in this session's window.
 
         The copies have the same ids. To get another answer, fork at the user's message.
         To edit that message first, `update` it in the fork.
@@ -647,8 +647,8 @@ class Session:
         the new session with the first of its messages.
 
         Args:
-            at: The id of the last message to copy. The copies are the messages that a
-                model was sent up to this message. By default the whole window is
+            at: The id of the last message to copy. The window as it was when this
+                message was the newest is copied. By default the current window is
                 copied.
             session_id: The id of the new session; a new id by default.
 
