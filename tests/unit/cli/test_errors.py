@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 import typer
@@ -36,6 +38,21 @@ JUDGED = [
     (errors.NotOpen("memory"), 70, "not_open"),
     (ZeroDivisionError("division by zero"), 70, "internal"),
 ]
+
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "guide" / "errors.md"
+
+
+def test_the_guide_lists_every_public_error_with_its_code_and_exit_code() -> None:
+    row = re.compile(r"^\| `(\w+)` \| `(\w+)` \| (\d+) \|", re.MULTILINE)
+    listed = {name: (int(exit_code), code) for name, code, exit_code in row.findall(PAGE.read_text())}
+    public = {
+        name: kind
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.MemoryTiersError)
+    }
+    del public["MemoryTiersError"]
+    assert listed == {name: classify_error(kind.__new__(kind)) for name, kind in public.items()}
 
 
 def ended(error: BaseException, cli: Cli) -> int:
