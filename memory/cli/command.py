@@ -152,7 +152,7 @@ def command(
             code = run(cli, lambda: function(cli, **given))  # type: ignore[call-arg]
             raise typer.Exit(code)
 
-        wrapper.__doc__ = function.__doc__
+        wrapper.__doc__ = _help_text(function)
         wrapper.__name__ = function.__name__
         _show_to_typer(wrapper, function)
         app.command(name, **options)(wrapper)
@@ -260,6 +260,17 @@ def _with_options_here(cli: Cli, given: dict[str, Any]) -> Cli:
     """
     here: Mapping[str, Any] = {name: given.pop(name) for name in ("config", "tenant", "json", "traceback")}
     return replace(cli, **{name: value for name, value in here.items() if value not in (None, False)})
+
+
+def _help_text(function: Callable[..., Any]) -> str:
+    """Return the docstring with one line per paragraph, so that any width wraps it.
+
+    Typer keeps the line breaks of the source. Indented lines are an example and stay.
+    """
+    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+    return "\n\n".join(
+        one if "\n " in one or one.startswith(" ") else " ".join(one.split()) for one in paragraphs
+    )
 
 
 def _show_to_typer(called: Callable[..., None], function: Callable[..., Any]) -> None:

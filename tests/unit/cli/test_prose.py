@@ -37,6 +37,15 @@ def narrow(memory: CommandLine) -> CommandLine:
     return replace(memory, environ={**memory.environ, "COLUMNS": "80"})
 
 
+@pytest.mark.parametrize("command", ["doctor", "import", "reindex", "search", "forget", "worker"])
+def test_a_narrow_screen_wraps_whole_paragraphs_of_help(narrow: CommandLine, command: str) -> None:
+    text = narrow.ok(command, "--help").partition("╭")[0]
+    for paragraph in re.split(r"\n\s*\n", text):
+        lines = [line.strip() for line in paragraph.strip().splitlines()]
+        following = [line.split()[0] for line in lines[1:]]
+        assert all(len(line) + len(word) > 76 for line, word in zip(lines, following, strict=False)), lines
+
+
 def _torn(narrow: str, wide: str) -> set[str]:
     """Words of what is shown on a wide screen that a narrow one does not show in one
     piece; numbers that change from call to call aside.
