@@ -88,7 +88,7 @@ def test_a_missing_driver_is_named_with_what_to_install_and_closing_still_works(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert f"needs '{driver}'; pip install 'memory-tiers[{extra}]'" in done.stdout
+    assert f"needs '{driver}'; run pip install 'memory-tiers[{extra}]'" in done.stdout
 
 
 def _unwritten(name: str, url: str, options: Mapping[str, Any]) -> Store:

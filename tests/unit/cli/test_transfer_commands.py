@@ -371,6 +371,6 @@ def test_records_of_a_kind_more_are_carried_from_one_store_to_another(
     for line, said in (
         (note, "which is not in this file"),
         (note | {"kind": "nothing"}, "kind: is not known"),
-        ({**note, "fields": 3}, "is no record"),
+        ({**note, "fields": 3}, "is not a valid record"),
     ):
         assert said in memory("import", memory.write_lines("bad.jsonl", line)).stderr
