@@ -183,7 +183,7 @@ def _telemetry() -> ModuleType:
         from memory.adapters.wrappers import telemetry
     except ImportError as error:
         raise ConfigError(
-            f"telemetry: needs '{error.name}'; pip install 'memory-tiers[telemetry]', or set telemetry ="
+            f"telemetry: needs '{error.name}'; run pip install 'memory-tiers[telemetry]', or set telemetry ="
             " false"
         ) from error
     return telemetry
@@ -349,7 +349,7 @@ def _point_of(scheme: str, store: str) -> metadata.EntryPoint:
 def _missing_driver_error(error: ImportError, store: str, scheme: str, extra: str) -> ConfigError:
     """Return the error that says how to install an adapter's missing driver."""
     advice = (
-        f"pip install 'memory-tiers[{extra}]'"
+        f"run pip install 'memory-tiers[{extra}]'"
         if extra
         else "reinstall it, or the distribution that provides the adapter"
     )
