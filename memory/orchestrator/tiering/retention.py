@@ -86,7 +86,7 @@ class RetentionMatch:
     row: Head | Record
     decision: RetentionDecision
     in_rounds: bool = False
-    """Whether a sweep reaches it only in its turn."""
+    """Whether the record is a version in a slice, which only some sweeps check."""
 
     @property
     def then(self) -> Then:
@@ -240,8 +240,9 @@ class Retention:
     async def plan(self, planning: PlanBuilder) -> None:
         """Plan the actions of `by_sweep`.
 
-        For kept versions, this covers as many sweeps as one round takes. The actions of
-        a session's end come before the end itself.
+        The plan covers all kept versions, although one sweep checks only a slice of
+        them. If a rule ends a session, the plan lists the actions that the end causes
+        before the end itself.
         """
         comes_round: tuple[str, ...] | None = None
         async for portion in self._due_portions(
@@ -286,9 +287,10 @@ class Retention:
         return ""
 
     async def _comes_round(self) -> tuple[str, ...]:
-        """Return why versions beyond a rule's number wait; empty if they do not.
+        """Return why versions beyond a rule's number wait; empty if they do not wait.
 
-        If there are more versions than a slice, each sweep checks one slice.
+        A slice is one page of kept versions. If there are more versions than fit in a
+        slice, each sweep checks one slice, and the next sweep checks the next one.
         """
         with step("retention.round"):
             there = (
