@@ -129,9 +129,10 @@ class RetentionRule(NamedModel):
 
     @cached_property
     def condition(self) -> RuleCondition | None:
-        """The whole condition, without the status and the limits of versions.
+        """`when` and the limits to tenants, scope kinds, types and tiers, all combined.
 
-        None means that the rule takes every record of its kind.
+        `statuses`, `keep_versions` and `versions_for` are not part of this condition.
+        None means that every record of the rule's kind satisfies it.
         """
         asked: list[RuleCondition] = [TenantIs(*self.tenants)] if self.tenants else []
         asked += [ScopeKindIs(*map(str, self.scope_kinds))] if self.scope_kinds else []

@@ -346,7 +346,7 @@ def fit_in_steps(
 def from_user(messages: Messages, kept: Sequence[int]) -> tuple[int, ...]:
     """Return the kept messages from the first user message on, and the pinned ones.
 
-    Without a user message all are returned.
+    If no kept message is a user message, all kept messages are returned.
     """
     it = arrange(messages)
     pinned, users = (
@@ -523,15 +523,19 @@ class TokenThreshold:
     def is_reached(self, messages: Sequence[Message], tokens: int) -> bool:
         """Return whether compaction is needed.
 
-        The tokens must reach the share of the usable ones, and there must be messages
-        besides the kept ones.
+        `tokens` must reach the `share` of the usable tokens, and the window must have
+        messages besides those that `keep_last` keeps.
         """
         return tokens >= self.usable * self.share and sum(1 for m in messages if not is_pinned(m)) > (
             self.keep_last or 0
         )
 
     def split(self, messages: Sequence[Message], costs: Sequence[int], tokens: int) -> Split:
-        """Split messages with these costs. `tokens` includes the tools."""
+        """Split a window into the messages to summarise and the messages to keep.
+
+        `costs` has the tokens of each message. `tokens` is the size of the whole input:
+        all messages and the schemas of the tools.
+        """
         if self.keep_last is not None:
             return split_by_policy(messages, self.keep_last)
         pinned = [at for at, message in enumerate(messages) if is_pinned(message)]

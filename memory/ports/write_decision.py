@@ -139,9 +139,10 @@ def _holds(when: When, slot: Slot, version: int) -> bool:
 
 
 def owes_on(stored: Stored | None, owed: tuple[PendingStep, ...], settles: frozenset[str]) -> bool:
-    """Return whether the item has a step that the write neither keeps nor settles.
+    """Return whether the write would lose a pending step of the stored item.
 
-    `owed` are the pending steps of the write.
+    `owed` has the pending steps that the write stores. `settles` names the steps that
+    the write completes. All other steps of the stored item are lost.
     """
     if stored is None or isinstance(stored, Corrupt) or not stored.owed:
         return False

@@ -154,7 +154,7 @@ class Log:
         return place_key(self.life.tenant, self.life.incarnation, place).id
 
     def mark_empty(self) -> None:
-        """Note that the session was just created here, so its log is empty."""
+        """Cache an empty log, because the session was just created here."""
         now = self._placement.now()
         self._seen = LogSnapshot(
             State.initial(self.life.has_system, self.life.created_at), read_since=now, as_of=now
@@ -173,9 +173,10 @@ class Log:
     async def _refresh(self, places: Iterable[int]) -> dict[int, Event]:
         """Return the current events at these places, and take in newer events.
 
-        Cached events are not read again, because an edit of one would be among the new
-        events. If a writer crashed before it stored that event, the cached one is used
-        for at most `REMEMBERED_FOR`.
+        Cached events are not read again. After a writer has changed an event, it
+        appends an edit event, which this method finds among the newer events. If the
+        writer crashed before it appended the edit event, the outdated cached event is
+        used for at most `REMEMBERED_FOR`.
         """
         seen, now = self._seen or await self._read_end(), self._placement.now()
         before, nonce = seen.state.place, seen.nonce
