@@ -381,8 +381,9 @@ class MemoryManager(AsyncContext):
     async def resume(self) -> int:
         """Deliver messages that a dead process or a failing store left pending.
 
-        It covers the sessions of the manager's memory. `open` starts it in the
-        background. A session that cannot be read is logged, and tried again next time.
+        The call covers the sessions of the manager's memory. `open` starts it in the
+        background. If a session cannot be read, this is logged, and the next call tries
+        the session again.
 
         Returns:
             The number of sessions with pending messages.

@@ -48,7 +48,8 @@ class Position:
     def at(self, mark: int) -> Position:
         """Return the position after delivery up to `mark`, with messages pending.
 
-        It keeps a position or a begun range that another process moved beyond `mark`.
+        If another process moved the position or began a range beyond `mark`, the result
+        keeps that position or range.
         """
         mark = max(mark, self.mark)
         return Position(mark, self.until if self.until is not None and self.until > mark else None)

@@ -86,7 +86,10 @@ class RetentionMatch:
     row: Head | Record
     decision: RetentionDecision
     in_rounds: bool = False
-    """Whether the record is a version in a slice, which only some sweeps check."""
+    """Whether the record is a version that has too many newer versions.
+
+    A sweep finds such versions only in its own slice of all kept versions.
+    """
 
     @property
     def then(self) -> Then:
@@ -143,7 +146,7 @@ class Retention:
 
     @property
     def reads_texts(self) -> bool:
-        """Whether some rule uses the texts of entries."""
+        """Whether a rule for entries needs their texts to be evaluated."""
         return any(rule.measures - {"count"} for rule in self.rules if rule.what == "entries")
 
     # -- carried out -------------------------------------------------------------------
@@ -221,10 +224,10 @@ class Retention:
         return []
 
     async def _leaves(self, partition: Partition, settled: Set[tuple[Key, str]] = frozenset()) -> bool:
-        """Return whether messages or entries of a session are still to be handled.
+        """Return whether the session has pending steps that a deletion would prevent.
 
-        They need the session's text or its end. `settled` has steps that will be
-        complete by then.
+        Such a step needs the session's text, or follows from the session's end.
+        `settled` has steps that will be complete by the deletion.
         """
         query = Query(MESSAGES, within(partition), Eq("owing", True), limit=self._placement.settings.page)
         pages = self._placement.pages("onward.owed", self._placement.topology.archive, query)
