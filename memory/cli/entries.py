@@ -226,7 +226,10 @@ async def search(
         bool,
         typer.Option(
             "--messages",
-            help="Search messages too: those of the session of the scope, or of the sessions with its user.",
+            help=(
+                "Search messages too. With scope session:ID, search the messages of that session. With scope"
+                " user:ID, search those of all sessions with that user."
+            ),
         ),
     ] = False,
     explain: Annotated[

@@ -96,8 +96,8 @@ async def doctor(
         typer.Option(
             "--repair",
             help=(
-                "Audit, and repair differences: from the records, and from the other stores if a store was"
-                " rolled back."
+                "Do what --audit does, and repair what it finds. Indexes are rebuilt from the records. If a"
+                " store alone was rolled back, the writes that it lost are copied from the other stores."
             ),
         ),
     ] = False,

@@ -115,7 +115,7 @@ class CommandContext(Protocol):
 
     @property
     def conversation(self) -> str | None:
-        """The active conversation, to which new entries are pinned."""
+        """The active conversation; new entries store it as `conversation_id`."""
 
     @property
     def now(self) -> datetime: ...

@@ -777,7 +777,8 @@ class Memory(AsyncContext):
         `mode` says how entries are found: by shared words (`"lexical"`), by embeddings
         (`"semantic"`) or by both (`"hybrid"`). The query is plain text, never syntax.
 
-        `boost` raises matching entries in close calls and removes none.
+        `boost` raises matching entries among results with nearly equal scores. It
+        removes no entry, unless the query is blank (see below).
         `boost={"types": ["user"], "tags": ["home"]}` raises entries of the type, and
         entries with the tag. `boost["conversation_id"]` raises entries of that
         conversation. `filter` removes entries that do not match.
@@ -792,8 +793,9 @@ class Memory(AsyncContext):
         searches. Its `relevance`, from 0 to 1, does.
 
         A blank query lists entries by their last change, without scores. In such a
-        search, `boost` is a filter. It leaves out entries without its types and tags,
-        and entries with another conversation than `boost["conversation_id"]`.
+        search, and in no other, `boost` is a filter. It leaves out entries without its
+        types and tags, and entries with another conversation than
+        `boost["conversation_id"]`.
 
         Args:
             limit: At most this many hits; 10 by default.
@@ -806,10 +808,11 @@ class Memory(AsyncContext):
             rerank: Let the reranker, or else the advisor, order the best 25 or more.
                 With `"two-stage"` the advisor then looks closer at the best eight. A
                 failing or late advisor changes nothing and is named in `degraded`.
-            messages: Find messages too (`FoundMessage`), in the sessions asked for and
-                in those of a user asked for. They share one order and one limit with
-                the entries. Filters by types, tags and metadata leave messages out, and
-                so do `as_of`, `known_at` and a blank query.
+            messages: Find messages too (`FoundMessage`): with a scope `session:ID`,
+                those of that session; with a scope `user:ID`, those of all sessions
+                with that user. Messages and entries share one order and one limit.
+                Filters by types, tags and metadata leave messages out, and so do
+                `as_of`, `known_at` and a blank query.
 
         Returns:
             The hits, best first. `degraded` names tiers that could not be searched.

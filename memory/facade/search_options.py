@@ -40,9 +40,10 @@ class SearchFilter(TypedDict, total=False):
 
 
 class SearchBoost(TypedDict, total=False):
-    """The boosts of a search. They reorder near-ties and never remove a result.
+    """The boosts of a search. They reorder results with nearly equal scores.
 
-    Boosts multiply. A plain `dict` will do.
+    Boosts remove no result, unless the query is blank: then they are filters. If
+    several boosts match an entry, their factors are multiplied. A plain `dict` will do.
     """
 
     types: Sequence[EntryType | str] | None

@@ -49,13 +49,14 @@ _ASKED = ("when", "tenants", "scope_kinds", "types", "tiers", "statuses", "keep_
 class RetentionRule(NamedModel):
     """A rule that deletes, ends or keeps entries, sessions or kept versions.
 
-    `what` names the kind of record, and `then` the action. `then="keep"` protects the
-    records from later rules. `then="end"` is for sessions only.
+    `what` names the kind of record, and `then` the action. A record that matches a rule
+    with `then="keep"` is exempt from the rules after that rule. `then="end"` is for
+    sessions only.
 
     The rule takes the records of which `when` is true. `tenants`, `scope_kinds`,
-    `types` and `tiers` further limit it to records of these; `statuses` limits it to
-    sessions in these statuses. A rule that deletes or ends entries or sessions needs
-    `when`.
+    `types` and `tiers` limit the rule to records that have one of these values.
+    `statuses` limits it to sessions that have one of these statuses. A rule that
+    deletes or ends entries or sessions needs `when`.
 
     Rules for versions concern the versions that edits have replaced. An entry's newest
     `keep_versions` stay, or those that were replaced within `versions_for`; with both,
@@ -129,9 +130,10 @@ class RetentionRule(NamedModel):
 
     @cached_property
     def condition(self) -> RuleCondition | None:
-        """The whole condition, without the status and the limits of versions.
+        """`when` and the limits to tenants, scope kinds, types and tiers, all combined.
 
-        None means that the rule takes every record of its kind.
+        `statuses`, `keep_versions` and `versions_for` are not part of this condition.
+        None means that every record of the rule's kind satisfies it.
         """
         asked: list[RuleCondition] = [TenantIs(*self.tenants)] if self.tenants else []
         asked += [ScopeKindIs(*map(str, self.scope_kinds))] if self.scope_kinds else []
@@ -167,9 +169,9 @@ class RetentionRule(NamedModel):
         )
 
     def takes(self, now: datetime, known: Fields) -> Condition:
-        """Return the filter for the records that the rule takes, by these fields.
+        """Return a filter for the records that the rule takes, by these fields.
 
-        It may let other records through.
+        Other records may match the filter too.
         """
         return EVERYTHING if self.condition is None else self.condition.filter(now, known)
 

@@ -55,9 +55,9 @@ class MessageArrangement:
     invalid_response: tuple[int, ...]
     interrupted: tuple[OpenCall, ...]
     answers: Mapping[int, str] = field(default_factory=dict)
-    """Call ids of results that came without one, by position.
+    """The call ids of results that came without a call id, by position.
 
-    They are found by the name of the tool and the order of calls.
+    The ids are found by the name of the tool and the order of calls.
     """
 
     @cached_property
@@ -164,9 +164,9 @@ def arrange(messages: Messages) -> MessageArrangement:
 
 @dataclass(slots=True, eq=False)
 class _Slot:
-    """A call with its unit and the position of its result.
+    """A call of a tool, with its unit and the position of its result.
 
-    It is open until a real result is found.
+    The call is open until a result that is no placeholder is found.
     """
 
     unit: list[int]
@@ -235,7 +235,8 @@ def is_made_for_reading(message: Message) -> bool:
 def add_stand_ins(messages: Messages) -> tuple[MessageArrangement, list[Message]]:
     """Add a placeholder after each call without a result; also return the placeholders.
 
-    They are last in the list of messages. Providers refuse a call without its result.
+    The returned messages end with the placeholders. Model APIs refuse a call without
+    its result.
     """
     it = arrange(messages)
     made = [stand_in(it.messages[found.position], found) for found in it.interrupted]
@@ -346,7 +347,7 @@ def fit_in_steps(
 def from_user(messages: Messages, kept: Sequence[int]) -> tuple[int, ...]:
     """Return the kept messages from the first user message on, and the pinned ones.
 
-    Without a user message all are returned.
+    If no kept message is a user message, all kept messages are returned.
     """
     it = arrange(messages)
     pinned, users = (
@@ -360,8 +361,8 @@ def from_user(messages: Messages, kept: Sequence[int]) -> tuple[int, ...]:
 def newest(messages: Messages, most: int) -> tuple[int, ...]:
     """Return the newest messages, without system messages and summaries.
 
-    There are none for a limit of 0 or less. If the limit would split a call from its
-    results, the whole block is left out. So there are never more than `most`.
+    At most `most` messages are returned; none if `most` is 0 or less. If this limit
+    would split a call from its results, the whole block is left out.
     """
     units, room = arrange(messages).blocks, most
     first = len(units)
@@ -379,12 +380,13 @@ def reaches_back(
     budget: int | None,
     by: Literal["blocks", "turns"] = "blocks",
 ) -> bool:
-    """Return whether the end of a window is enough to decide what is shown.
+    """Return whether the read end of a window is enough to decide what is shown.
 
-    Then earlier messages would be left out, or change nothing. The messages are the
-    newest ones of the window, and the pinned ones. With `last`, this number of messages
-    must be present. With `budget`, the oldest block (or turn) must not fit, and the
-    last user message must be newer. In both cases, every result must have its call.
+    If so, no message before that end would be shown or change the result. `messages`
+    are the newest ones of the window, and the pinned ones. With `last`, this number of
+    messages must be present. With `budget`, the oldest block (or turn) must not fit,
+    and the last user message must be in a newer one. With either argument, every result
+    must have its call.
     """
     it = arrange(messages)
     if it.invalid_response or (last is None and budget is None):
@@ -398,7 +400,7 @@ def reaches_back(
 def layered_view(messages: Messages, summaries: Sequence[Message] = (), most: int = 80) -> list[Message]:
     """Return system messages, all summaries, and the newest `most` other messages.
 
-    The summaries are the given archived ones and those among the messages.
+    The summaries are the archived ones in `summaries` and those in `messages`.
     """
     it = arrange(messages)
     pinned = [it.messages[at] for at in it.pinned_positions]
@@ -440,7 +442,7 @@ def split_for_compaction(messages: Sequence[Message], keep_last: int) -> Split:
 def split_by_policy(messages: Sequence[Message], keep_last: int) -> Split:
     """Split as `split_for_compaction`, but keep the last user message.
 
-    There may be nothing to archive.
+    `archived` of the result may be empty.
     """
     it = arrange(messages)
     cut, of_user = _first_kept_block(it, keep_last), it.among(it.blocks)
@@ -523,15 +525,19 @@ class TokenThreshold:
     def is_reached(self, messages: Sequence[Message], tokens: int) -> bool:
         """Return whether compaction is needed.
 
-        The tokens must reach the share of the usable ones, and there must be messages
-        besides the kept ones.
+        `tokens` must reach the `share` of the usable tokens, and the window must have
+        messages besides those that `keep_last` keeps.
         """
         return tokens >= self.usable * self.share and sum(1 for m in messages if not is_pinned(m)) > (
             self.keep_last or 0
         )
 
     def split(self, messages: Sequence[Message], costs: Sequence[int], tokens: int) -> Split:
-        """Split messages with these costs. `tokens` includes the tools."""
+        """Split a window into the messages to summarise and the messages to keep.
+
+        `costs` has the tokens of each message. `tokens` is the size of the whole input:
+        all messages and the schemas of the tools.
+        """
         if self.keep_last is not None:
             return split_by_policy(messages, self.keep_last)
         pinned = [at for at, message in enumerate(messages) if is_pinned(message)]

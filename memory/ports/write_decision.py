@@ -48,9 +48,9 @@ class Slot:
 
     @classmethod
     def of(cls, collection: Collection, row: Row, problem: str = "", version: int | None = None) -> Slot:
-        """Make a slot of a row; with a `problem`, of a corrupt record.
+        """Make a slot that holds a row, or a corrupt record if there is a `problem`.
 
-        `version` is the version that is still readable of a corrupt record.
+        `version` is the version of a corrupt record, or None if it cannot be read.
         """
         if problem:
             return cls(Corrupt(row.key, problem), version)
@@ -70,7 +70,7 @@ class Slot:
 
     @property
     def owes(self) -> bool:
-        """Whether the item has a pending step, as far as that is readable."""
+        """Whether the item has a pending step; false if its steps cannot be read."""
         if self._row is not None:
             return self._row[1].owed is not None
         return bool(getattr(self._stored, "owed", ()))
@@ -83,8 +83,9 @@ EMPTY = Slot(None, None)
 class Decision:
     """The effect of a write.
 
-    If `changes`, the key then holds `leaves`, or nothing if that is None. `found_by`
-    says whether its words and vector are new.
+    If `changes` is true, the key holds `leaves` after the write. If `leaves` is None,
+    the key holds nothing. `found_by` says whether the words and the vector of `leaves`
+    are new.
     """
 
     outcome: Outcome
@@ -94,7 +95,7 @@ class Decision:
 
 
 def decide(write: KeyedWrite, slot: Slot, generation: int) -> Decision:
-    """Decide the write. `generation` is the current one of its partition."""
+    """Decide the write; `generation` is the current one of the key's partition."""
     match write:
         case Put():
             return _put(write, slot, generation)
@@ -139,9 +140,10 @@ def _holds(when: When, slot: Slot, version: int) -> bool:
 
 
 def owes_on(stored: Stored | None, owed: tuple[PendingStep, ...], settles: frozenset[str]) -> bool:
-    """Return whether the item has a step that the write neither keeps nor settles.
+    """Return whether the write would lose a pending step of the stored item.
 
-    `owed` are the pending steps of the write.
+    `owed` has the pending steps that the write stores. `settles` names the steps that
+    the write completes. All other steps of the stored item are lost.
     """
     if stored is None or isinstance(stored, Corrupt) or not stored.owed:
         return False
@@ -158,8 +160,9 @@ def tombstone_over(
 ) -> Tombstone:
     """Return the tombstone that `delete_matching` leaves in place of the item.
 
-    Its version is above the item's. It keeps the item's pending steps that `carry`
-    names. The version of a corrupt row counts only if it is possible.
+    The tombstone's version is above the item's version. The tombstone keeps the pending
+    steps of the item that `carry` names. The version of a corrupt item is used only if
+    it is a possible version.
     """
     stored = slot.stored_value
     owed = () if stored is None or isinstance(stored, Corrupt) else carried_steps(stored.owed, carry)

@@ -302,9 +302,10 @@ class MemoryManager(AsyncContext):
 
         Args:
             session: The session whose log is delivered, including messages of other
-                writers. Without it, the manager's `memory` holds the messages until
-                every store has them. They are then a session of `user`, erased with
-                that user. Without a memory this process holds them.
+                writers. Without `session`, the manager stores the messages in a
+                temporary session of its `memory` until every store has received them.
+                This session belongs to `user`, and an erasure of that user erases it.
+                A manager without `memory` holds the messages only in this process.
             run_id: Names the run in keys and contexts. The default is the id of the
                 session, or a new id.
             user: The owner of the messages if no `session` is given.
@@ -380,8 +381,9 @@ class MemoryManager(AsyncContext):
     async def resume(self) -> int:
         """Deliver messages that a dead process or a failing store left pending.
 
-        It covers the sessions of the manager's memory. `open` starts it in the
-        background. A session that cannot be read is logged, and tried again next time.
+        The call covers the sessions of the manager's memory. `open` starts it in the
+        background. If a session cannot be read, this is logged, and the next call tries
+        the session again.
 
         Returns:
             The number of sessions with pending messages.

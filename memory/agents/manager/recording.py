@@ -236,7 +236,7 @@ class Recording:
         )
 
     async def turn_ended(self) -> None:
-        """Note that a turn has ended, and save to the stores whose triggers fire.
+        """Count the end of a turn, and save to the stores whose triggers fire.
 
         The saves run in the background.
         """
@@ -253,7 +253,7 @@ class Recording:
         return await self._spool.is_of(session)
 
     async def _waits(self) -> None:
-        """Note that messages which others appended to the session are pending."""
+        """Store that messages which others appended to the session are pending."""
         try:
             await self._spool.wait()
         except Exception as error:  # noqa: BLE001 - no failure reaches the agent

@@ -43,12 +43,13 @@ class Position:
     waits: bool = True
     """Whether messages may be pending for the store."""
     closing: str | None = None
-    """The token of the recording that is about to note that nothing is pending."""
+    """The token of the recording that is about to store that nothing is pending."""
 
     def at(self, mark: int) -> Position:
         """Return the position after delivery up to `mark`, with messages pending.
 
-        It keeps a position or a begun range that another process moved beyond `mark`.
+        If another process moved the position or began a range beyond `mark`, the result
+        keeps that position or range.
         """
         mark = max(mark, self.mark)
         return Position(mark, self.until if self.until is not None and self.until > mark else None)
@@ -58,31 +59,31 @@ class Spool(Protocol):
     """Where messages wait. Their numbers start at 0 and are consecutive."""
 
     async def open(self) -> None:
-        """Note that messages may be pending for each store, before any is added."""
+        """Store that messages may be pending for each store, before any is added."""
         ...
 
     async def is_of(self, session: Session | None) -> bool:
-        """Return whether it is of this session, not of a deleted one with its id."""
+        """Return whether the spool is of this session, not of a deleted namesake."""
         ...
 
     async def add(self, messages: Sequence[Message]) -> None: ...
     async def wait(self) -> None:
-        """Note again that messages are pending, if the opposite has been noted."""
+        """Store again that messages are pending, if the opposite was stored."""
         ...
 
     async def since(self, mark: int, until: int | None) -> tuple[list[Numbered], int]:
         """Return up to 200 messages from `mark` to `until`, and the mark after them.
 
-        They end before a message that is still being streamed.
+        The returned messages end before a message that is still being streamed.
         """
         ...
 
     async def position(self, store: str) -> Position: ...
     async def begin_delivery(self, store: str, mark: int, until: int) -> Position:
-        """Note that the delivery of this range to a store begins.
+        """Store that the delivery of this range to a store begins.
 
-        Return the range to deliver. It differs if another process has delivered more or
-        has begun a delivery.
+        Return the range to deliver. It differs from the given range if another process
+        has delivered more or has begun a delivery.
         """
         ...
 
@@ -92,14 +93,14 @@ class Spool(Protocol):
         ...
 
     async def is_delivered(self) -> bool:
-        """Return whether every store has everything."""
+        """Return whether every store has received all messages."""
         ...
 
     async def close(self) -> bool:
-        """Note for each store that has everything that nothing is pending.
+        """For each store that has received all messages, store that none is pending.
 
-        Do not note it if messages were added in between. Return whether it is noted for
-        all stores.
+        This is not stored if messages were added since `is_delivered`. Return whether
+        it is stored for all stores.
         """
         ...
 
@@ -149,11 +150,11 @@ class Buffer:
         return nullcontext()
 
     async def is_delivered(self) -> bool:
-        """Return whether every store has everything."""
+        """Return whether every store has received all messages."""
         return not self._held
 
     async def close(self) -> bool:
-        """Return whether every store has everything."""
+        """Return whether every store has received all messages."""
         return not self._held
 
     def __len__(self) -> int:
@@ -167,10 +168,10 @@ class Log:
     pending. So the index of runs finds the sessions that a dead process left behind.
 
     Several processes may record one session, and a process taken for dead may only be
-    slow. Therefore a mark never goes back. To note that nothing is pending, a recording
-    works in three steps. It stores its token, reads the number of messages, and then
-    writes the note if its token is still there. A writer removes the token after it
-    added messages.
+    slow. Therefore a mark never goes back. To store that no message is pending for a
+    store, a recording works in three steps. It stores its token in the store's run,
+    reads the number of messages, and then completes the run if the token is still in
+    it. A writer removes the token after it added messages.
     """
 
     def __init__(self, session: Session, stores: Sequence[str]) -> None:
@@ -185,7 +186,7 @@ class Log:
         """
 
     async def open(self) -> None:
-        """Note that messages may be pending for each store, before any is added."""
+        """Store that messages may be pending for each store, before any is added."""
         for store in self._stores:
             await self._change(store, lambda come: come.at(0))
 
@@ -205,9 +206,9 @@ class Log:
         self._unnoted = None
 
     async def wait(self) -> None:
-        """Note again that messages are pending.
+        """Store again that messages are pending.
 
-        It is needed if another recording has noted the opposite, or is about to.
+        This is needed if another recording has stored the opposite, or is about to.
         """
         there = await asyncio.gather(*map(self.position, self._stores))
         for store, come in zip(self._stores, there, strict=True):
@@ -245,16 +246,18 @@ class Log:
     async def track_source(self, of: range) -> AbstractContextManager[None]:
         """Return a context in which written entries name the messages as their source.
 
-        Then entries in the stores of the session's own memory are erased with them.
+        So an erasure of the messages also erases these entries, if they are in the
+        session's own memory.
         """
         life, placement = (await self.session._conversation()).log.life, self.session._access.engine.placement
         source = MessageSource(life.session_id, life.incarnation, numbers=(of.start + 1, of.stop))
         return track_source(placement, life.tenant, source)
 
     async def is_delivered(self) -> bool:
-        """Return whether every store has everything.
+        """Return whether every store has received all messages.
 
-        It stores this recording's token for each store, as preparation for `close`.
+        As a preparation for `close`, the call stores this recording's token for each
+        store.
         """
         come = [
             await self._change(store, lambda come: replace(come, closing=self._token))
@@ -265,10 +268,10 @@ class Log:
         return len(self._have_all) == len(come)
 
     async def close(self) -> bool:
-        """Note for each store that has everything that nothing is pending.
+        """For each store that has received all messages, store that none is pending.
 
-        Do not note it if messages were added in between. Return whether it is noted for
-        all stores.
+        This is not stored if messages were added since `is_delivered`. Return whether
+        it is stored for all stores.
         """
 
         def stop_waiting(come: Position) -> Position:

@@ -83,7 +83,8 @@ class Commands:
             scope: The scope of added entries.
             reads: The scopes from which commands read, link, supersede and count:
                 `scope` by default, other scopes, or `"tenant"` for all.
-            conversation: An existing session to which added entries are pinned.
+            conversation: The id of an existing session. Added entries store it as
+                their `conversation_id`.
             agent: The source and the agent of added entries. It also selects the
                 scratchpad; by default this is the shared one.
             profile: The defaults of searches and additions.

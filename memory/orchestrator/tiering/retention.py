@@ -86,7 +86,10 @@ class RetentionMatch:
     row: Head | Record
     decision: RetentionDecision
     in_rounds: bool = False
-    """Whether a sweep reaches it only in its turn."""
+    """Whether the record is a version that has too many newer versions.
+
+    A sweep finds such versions only in its own slice of all kept versions.
+    """
 
     @property
     def then(self) -> Then:
@@ -143,7 +146,7 @@ class Retention:
 
     @property
     def reads_texts(self) -> bool:
-        """Whether some rule uses the texts of entries."""
+        """Whether a rule for entries needs their texts to be evaluated."""
         return any(rule.measures - {"count"} for rule in self.rules if rule.what == "entries")
 
     # -- carried out -------------------------------------------------------------------
@@ -221,10 +224,10 @@ class Retention:
         return []
 
     async def _leaves(self, partition: Partition, settled: Set[tuple[Key, str]] = frozenset()) -> bool:
-        """Return whether messages or entries of a session are still to be handled.
+        """Return whether the session has pending steps that a deletion would prevent.
 
-        They need the session's text or its end. `settled` has steps that will be
-        complete by then.
+        Such a step needs the session's text, or follows from the session's end.
+        `settled` has steps that will be complete by the deletion.
         """
         query = Query(MESSAGES, within(partition), Eq("owing", True), limit=self._placement.settings.page)
         pages = self._placement.pages("onward.owed", self._placement.topology.archive, query)
@@ -240,8 +243,9 @@ class Retention:
     async def plan(self, planning: PlanBuilder) -> None:
         """Plan the actions of `by_sweep`.
 
-        For kept versions, this covers as many sweeps as one round takes. The actions of
-        a session's end come before the end itself.
+        The plan covers all kept versions, although one sweep checks only a slice of
+        them. If a rule ends a session, the plan lists the actions that the end causes
+        before the end itself.
         """
         comes_round: tuple[str, ...] | None = None
         async for portion in self._due_portions(
@@ -286,9 +290,10 @@ class Retention:
         return ""
 
     async def _comes_round(self) -> tuple[str, ...]:
-        """Return why versions beyond a rule's number wait; empty if they do not.
+        """Return why versions beyond a rule's number wait; empty if they do not wait.
 
-        If there are more versions than a slice, each sweep checks one slice.
+        A slice is one page of kept versions. If there are more versions than fit in a
+        slice, each sweep checks one slice, and the next sweep checks the next one.
         """
         with step("retention.round"):
             there = (

@@ -226,8 +226,8 @@ async def _dial(config: MySqlConfig, context: ssl.SSLContext | None, **more: Any
         )
     except RuntimeError as exc:  # MySQL's default authentication, without TLS
         raise ConfigError(
-            "the server takes this user's password only over TLS (ssl_mode), or encrypted: pip install"
-            " cryptography"
+            "password: the server accepts this user's password only over TLS or encrypted. Set ssl_mode to"
+            " use TLS, or install the package that encrypts the password: pip install cryptography"
         ) from exc
     except (struct.error, IndexError) as exc:  # the server speaks another protocol
         raise asyncmy.errors.OperationalError(MALFORMED, "Malformed packet") from exc

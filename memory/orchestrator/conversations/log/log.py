@@ -154,7 +154,7 @@ class Log:
         return place_key(self.life.tenant, self.life.incarnation, place).id
 
     def mark_empty(self) -> None:
-        """Note that the session was just created here, so its log is empty."""
+        """Cache an empty log, because the session was just created here."""
         now = self._placement.now()
         self._seen = LogSnapshot(
             State.initial(self.life.has_system, self.life.created_at), read_since=now, as_of=now
@@ -173,9 +173,10 @@ class Log:
     async def _refresh(self, places: Iterable[int]) -> dict[int, Event]:
         """Return the current events at these places, and take in newer events.
 
-        Cached events are not read again, because an edit of one would be among the new
-        events. If a writer crashed before it stored that event, the cached one is used
-        for at most `REMEMBERED_FOR`.
+        Cached events are not read again. After a writer has changed an event, it
+        appends an edit event, which this method finds among the newer events. If the
+        writer crashed before it appended the edit event, the outdated cached event is
+        used for at most `REMEMBERED_FOR`.
         """
         seen, now = self._seen or await self._read_end(), self._placement.now()
         before, nonce = seen.state.place, seen.nonce
@@ -374,13 +375,13 @@ class Log:
         return state
 
     async def find(self, message_id: str, *, as_seen: bool = False, redacted: bool = False) -> Event | None:
-        """Return the current message of this id; None if the log has none.
+        """Return the current message with this id; None if the log has none.
 
-        The id is the one that the caller gave, or that of the record.
+        `message_id` is the id that the caller gave, or the id of the record.
 
         Args:
-            as_seen: Also return None if the log had none when this handle last saw it.
-                That is enough for an append, which meets newer events.
+            as_seen: Also return None if the log had no such message when this handle
+                last read it. An append needs no more, because it reads newer events.
             redacted: Find an erased message too, by the id of its record.
         """
         seen = self._seen or await self.load()
@@ -486,14 +487,14 @@ class Log:
         return self._seen.events.get(self._seen.ids.get(message_id, 0))
 
     def _note_put(self, event: Event) -> None:
-        """Note an event that was just put here."""
+        """Update the caches with an event that this handle has just put."""
         self._passages.note(event)
         message, given = event.draft.message, event.given_id
         if message is not None and given is not None and not message.is_final:
             self._being_said[given] = event
 
     def _note_change(self, event: Event) -> None:
-        """Note an event that was just changed here."""
+        """Update the caches with an event that this handle has just changed."""
         self._note_put(event)
         if self._seen is not None and event.place in self._seen.events:
             self._seen.keep(event)
@@ -503,9 +504,10 @@ class Log:
     async def append(self, decide: Decide) -> list[Event]:
         """Append the events that `decide` returns, at the next places in order.
 
-        If another writer was first, its events are taken in and `decide` is called
-        again. On an `atomic` store, several events are stored together or not at all.
-        Elsewhere they are stored in order, so a crash leaves the first of them.
+        If another writer was first, the log takes in that writer's events and calls
+        `decide` again. On an `atomic` store, several events are stored together or not
+        at all. On other stores they are stored in order, so after a crash only the
+        first of them may exist.
 
         Raises:
             NotFound: the session was deleted.
@@ -722,9 +724,9 @@ class Log:
         )
 
     def _is_ours(self, outcome: Outcome, event: Event) -> bool:
-        """Return whether the event is at its place.
+        """Return whether the event is stored at its place.
 
-        It may have been put just now, or by a put whose answer was lost.
+        The event may have been stored now, or by an earlier put whose answer was lost.
         """
         if outcome.applied:
             return True
@@ -771,7 +773,8 @@ class Log:
     ) -> Event | None:
         """Change the message at its place; None if it has changed since it was read.
 
-        This takes two writes: the message, and an event that tells caches about it.
+        The change takes two writes: the message, and then an edit event, at which
+        caches drop the old message.
         Large texts that are stored already are not stored again, unless `anew` is set.
         Large texts that the message no longer has are dropped.
         """
