@@ -195,10 +195,12 @@ class RedisStore(BaseStore):
         """
         if not self._mark or self._lost:
             return
-        inspection = Inspection(self.name, self._connections)
-        if await inspection.mark() == self._mark:
+        inspection, known = Inspection(self.name, self._connections), self._mark
+        if await inspection.mark() == known:
             self._marked_in = self._connections.epoch
             return
+        if self._mark != known:
+            return  # another call noticed the restart meanwhile and made a new mark
         if self._connections.epoch != self._marked_in and not self.capabilities.durable:
             self._mark, self._marked_in = await inspection.mark_run(), self._connections.epoch
             return
