@@ -126,12 +126,10 @@ def _with_explained_call(method: Callable[..., Any]) -> Callable[..., Any]:
     stays in the traceback of a coroutine (from Python 3.12 on).
     """
     names, by_position = frozenset[str](), sys.maxsize
-    expanded = _with_options(method)
-    checks_names = expanded is not None or hasattr(
-        method, "__wrapped__"
-    )  # it binds its arguments when awaited
+    # Options take any name, and a decorated method binds its arguments when awaited.
+    checks_names = _name_options(method) or hasattr(method, "__wrapped__")
     if checks_names:
-        parameters = (expanded or inspect.signature(method)).parameters.values()
+        parameters = inspect.signature(method).parameters.values()
         names = frozenset(p.name for p in parameters)
         by_position = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
 
@@ -139,17 +137,16 @@ def _with_explained_call(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         error = None
         if checks_names and (len(args) > by_position or not kwargs.keys() <= names):
-            error = _binding_error(method, expanded, args, kwargs)
+            error = _binding_error(method, args, kwargs)
         try:
             if error is None:
                 return method(*args, **kwargs)
         except TypeError:
-            error = _binding_error(method, expanded, args, kwargs)
+            error = _binding_error(method, args, kwargs)
             if error is None:
                 raise
         raise error
 
-    _show_signature(call, expanded)
     if not inspect.iscoroutinefunction(method):
         return call
     if sys.version_info >= (3, 12):
@@ -159,7 +156,6 @@ def _with_explained_call(method: Callable[..., Any]) -> Callable[..., Any]:
     async def awaited(*args: Any, **kwargs: Any) -> Any:
         return await call(*args, **kwargs)
 
-    _show_signature(awaited, expanded)
     return awaited
 
 
@@ -173,14 +169,15 @@ class _Omitted:
 _OMITTED = _Omitted()
 
 
-def _with_options(method: Callable[..., Any]) -> inspect.Signature | None:
-    """Return the signature with every option of `**options: Unpack[Options]` by name.
+def _name_options(method: Callable[..., Any]) -> bool:
+    """Give a method with `**options: Unpack[Options]` a signature of all options.
 
-    None if the method takes no such options.
+    `help`, editors and the checks below read it; wrappers of the method copy it. False
+    if the method takes no such options.
     """
     annotation = str(getattr(method, "__annotations__", {}).get("options"))
     if not annotation.startswith("Unpack["):
-        return None
+        return False
     options = method.__globals__[annotation.removeprefix("Unpack[").removesuffix("]")]
     signature = inspect.signature(method)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
@@ -193,23 +190,15 @@ def _with_options(method: Callable[..., Any]) -> inspect.Signature | None:
         )
         for name, kind in options.__annotations__.items()
     ]
-    return signature.replace(parameters=[*own, *named])
-
-
-def _show_signature(function: Callable[..., Any], expanded: inspect.Signature | None) -> None:
-    """Let `help` and editors show every option."""
-    if expanded is not None:
-        function.__signature__ = expanded  # type: ignore[attr-defined]
+    method.__signature__ = signature.replace(parameters=[*own, *named])  # type: ignore[attr-defined]
+    return True
 
 
 def _binding_error(
-    method: Callable[..., Any],
-    expanded: inspect.Signature | None,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
+    method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> WrongArguments | None:
     """Return the error for the arguments of a call; None if they fit."""
-    signature = expanded or inspect.signature(method)
+    signature = inspect.signature(method)
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:

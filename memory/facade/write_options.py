@@ -70,28 +70,25 @@ def check_resolver(resolve: Resolver | None, *, detects: bool) -> None:
 
 def split_options(scope: Scope, content: str, options: WriteOptions) -> tuple[EntryDraft, WriteMode]:
     """Split the options of a write into a checked draft and the mode."""
-    fields = {name: value for name, value in options.items() if name not in WriteMode.__annotations__}
-    mode = {name: value for name, value in options.items() if name in WriteMode.__annotations__}
-    return EntryDraft(**{**fields, "scope": scope, "content": content}), cast("WriteMode", mode)
-
-
-def check_write_names(called: str, given: Mapping[str, Any], *more: str) -> None:
-    """Refuse arguments that `write` does not accept, and that are none of `more`.
-
-    Raises:
-        WrongArguments: Its text names the right ones.
-    """
-    accepted = ("content", "scope", *WriteOptions.__annotations__, *more)
-    if unknown := [name for name in map(str, given) if name not in accepted]:
-        raise unknown_arguments(called, unknown, accepted, first="content")
+    fields, mode = _split(options)
+    return EntryDraft(**{**fields, "scope": scope, "content": content}), mode
 
 
 def split_draft(given: EntryDraft | Mapping[str, Any]) -> tuple[EntryDraft, WriteMode]:
-    """Split a draft, or the arguments of `write`, into a checked draft and the mode."""
+    """Split a draft, or the arguments of `write`, into a checked draft and the mode.
+
+    Raises:
+        WrongArguments: `write` does not accept an argument.
+    """
     if not isinstance(given, Mapping):
         return draft_of(given), {}
-    check_write_names("Memory.write", given)
+    accepted = ("content", "scope", *WriteOptions.__annotations__)
+    if unknown := [name for name in map(str, given) if name not in accepted]:
+        raise unknown_arguments("Memory.write", unknown, accepted, first="content")
+    fields, mode = _split(given)
+    return draft_of(fields), mode
+
+
+def _split(given: Mapping[str, Any]) -> tuple[dict[str, Any], WriteMode]:
     mode = {name: given[name] for name in WriteMode.__annotations__ if name in given}
-    return draft_of({name: value for name, value in given.items() if name not in mode}), cast(
-        "WriteMode", mode
-    )
+    return {name: value for name, value in given.items() if name not in mode}, cast("WriteMode", mode)

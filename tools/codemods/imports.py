@@ -91,6 +91,7 @@ class _Following(cst.CSTTransformer):
         if all(self._moves.get(full, full) == full for full in old):
             return updated_node
         lines = [self._line(package, alias) for alias in node.names]
+        lines = [line.with_changes(trailing_whitespace=updated_node.trailing_whitespace) for line in lines]
         first = lines[0].with_changes(leading_lines=updated_node.leading_lines)
         return cst.FlattenSentinel([first, *lines[1:]])
 
