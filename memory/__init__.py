@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from memory.domain.errors import StoreUnavailable as StoreUnavailable
     from memory.domain.errors import TooMuchContention as TooMuchContention
     from memory.domain.errors import Unsupported as Unsupported
+    from memory.domain.errors import VersionConflict as VersionConflict
     from memory.domain.errors import WrongArguments as WrongArguments
     from memory.domain.errors import WrongEventLoop as WrongEventLoop
     from memory.domain.legal_hold import LegalHold as LegalHold
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from memory.domain.scope import Scope as Scope
     from memory.domain.scope import ScopeKind as ScopeKind
     from memory.domain.session import FoundMessage as FoundMessage
+    from memory.domain.versions import ABSENT as ABSENT
     from memory.facade.config.settings import MemoryConfig as MemoryConfig
     from memory.facade.memory import Memory as Memory
     from memory.facade.resources.session import Session as Session
@@ -153,6 +155,7 @@ _HOMES = {
         "StoreTimeout",
         "StoreUnavailable",
         "Unsupported",
+        "VersionConflict",
         "WrongArguments",
         "WrongEventLoop",
     ),
@@ -162,6 +165,7 @@ _HOMES = {
     "memory.domain.revert_report": ("RevertReport",),
     "memory.domain.scope": ("Scope", "ScopeKind"),
     "memory.domain.session": ("FoundMessage",),
+    "memory.domain.versions": ("ABSENT",),
     "memory.agents.manager": (
         "AddTool",
         "Extraction",
@@ -227,6 +231,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "ABSENT",
     "AccessCountAtLeast",
     "AddTool",
     "Artifact",

@@ -112,6 +112,37 @@ class Conflict(MemoryTiersError):
         self.deleted_at = deleted_at
 
 
+class VersionConflict(Conflict):
+    """Raised where a record has another version than the caller expected.
+
+    Nothing was changed. Read the record again, repeat your change on what it says now,
+    and call with its new version. `current_version` is the version that is stored; it
+    is None where nothing is stored.
+    """
+
+    code = "version_conflict"
+
+    def __init__(
+        self,
+        what: str,
+        expected: str,
+        current_version: str | None,
+        existing_id: str | None = None,
+        *,
+        deleted_at: datetime | None = None,
+    ) -> None:
+        found = "does not exist" if current_version is None else f"has version {current_version}"
+        wanted = "was expected to be absent" if expected == "ABSENT" else f"version {expected} was expected"
+        super().__init__(
+            f"{what} {found}, and {wanted}; nothing was changed. Read it again, then repeat the change with"
+            " its version"
+        )
+        self.existing_id = existing_id
+        self.deleted_at = deleted_at
+        self.expected_version = expected
+        self.current_version = current_version
+
+
 _CHANGED_BY_UPDATE = {
     "system": "another system message",
     "title": "another title",
