@@ -14,7 +14,7 @@ from memory.domain.message import SYSTEM, Message, Role
 from memory.domain.scope import Scope, is_scope_text
 from memory.domain.session import STATUSES, SessionInfo, SessionPage
 from memory.domain.task import RunPage
-from memory.facade.arguments import Metadata, Moment, flag, moment
+from memory.facade.arguments import UNSET, Metadata, Moment, flag, moment
 from memory.facade.resources.delegation import MOST_DELEGATED, Delegation, delegation
 from memory.facade.resources.runs import asked_runs, list_runs
 from memory.facade.resources.session import Session
@@ -23,8 +23,6 @@ from memory.orchestrator.conversations.sessions import SessionDraft, info_of
 from memory.orchestrator.tiering.promotion import PromotionReport
 
 LIST_LIMIT = 50
-
-_UNSET: Any = object()
 
 
 @explain_guesses
@@ -123,11 +121,11 @@ class Sessions:
         self,
         session_id: str,
         *,
-        system: str = _UNSET,
-        title: str | None = _UNSET,
-        tags: Sequence[str] = _UNSET,
-        metadata: Metadata = _UNSET,
-        expires_at: Moment | timedelta | None = _UNSET,
+        system: str = UNSET,
+        title: str | None = UNSET,
+        tags: Sequence[str] = UNSET,
+        metadata: Metadata = UNSET,
+        expires_at: Moment | timedelta | None = UNSET,
     ) -> SessionInfo:
         """Change attributes of a session. Arguments that are left out change nothing.
 
@@ -146,15 +144,15 @@ class Sessions:
         """
         prompt = (
             None
-            if system is _UNSET
+            if system is UNSET
             else validation.text("system", system, max_bytes=validation.MAX_CONTENT_BYTES)
         )
-        said: dict[str, Any] = {} if title is _UNSET else {"title": check_title(title)}
-        said |= {} if metadata is _UNSET else {"metadata": validation.json_object("metadata", metadata)}
-        told: dict[str, Any] = {} if tags is _UNSET else {"tags": tuple(validation.tags(tags))}
-        until = None if expires_at is _UNSET else check_expiry(expires_at)
+        said: dict[str, Any] = {} if title is UNSET else {"title": check_title(title)}
+        said |= {} if metadata is UNSET else {"metadata": validation.json_object("metadata", metadata)}
+        told: dict[str, Any] = {} if tags is UNSET else {"tags": tuple(validation.tags(tags))}
+        until = None if expires_at is UNSET else check_expiry(expires_at)
         conversations = self._access.engine.conversations
-        if expires_at is not _UNSET:
+        if expires_at is not UNSET:
             told["hidden_from"] = conversations.moment_of(until)
         opened = await conversations.open(
             self._access.tenant, SessionDraft(validation.identifier("session_id", session_id)), create=False
