@@ -1,5 +1,4 @@
 # Made by tools/blocking_stub.py from the async classes. Do not edit.
-# ruff: noqa: A002
 
 from __future__ import annotations
 
@@ -536,6 +535,7 @@ class BlockingSessions:
         tags: Sequence[str] = ...,
         metadata: Metadata = ...,
         expires_at: Moment | timedelta | None = ...,
+        expected_version: str | None = ...,
     ) -> SessionInfo: ...
     def list(
         self,

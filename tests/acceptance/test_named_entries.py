@@ -328,3 +328,29 @@ async def test_a_named_entry_keeps_its_key_in_an_export_and_comes_back_under_it(
     back = await memory.admin.import_(lines)
     assert (back.imported, back.already_there) == (1, 1)  # the unnamed one is another entry
     assert await memory.get(scope=USER, key="home") == made
+
+
+async def test_attributes_of_a_session_change_at_the_version_that_was_read(memory: Memory) -> None:
+    await memory.sessions.create("talk", user="ada", system="Be kind.", title="first")
+    session = memory.session("talk")
+    before = (await session.info()).attributes_version
+    await session.append({"role": "user", "content": "hello"})
+    assert (await session.info()).attributes_version == before
+    changed = await memory.sessions.update("talk", title="second", expected_version=before)
+    assert changed.attributes_version > before
+    for given in ({"title": "third"}, {"tags": ["a"]}, {"system": "Be short."}, {}):
+        with pytest.raises(VersionConflict, match="session talk has version") as caught:
+            await memory.sessions.update("talk", **given, expected_version=before)
+        assert caught.value.current_version == changed.attributes_version
+    assert await session.info() == changed
+    context = await session.context()
+    assert context.messages[0].content == "Be kind."
+    calls = [
+        memory.sessions.update("talk", title=f"{n}", expected_version=changed.attributes_version)
+        for n in range(8)
+    ]
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert sum(isinstance(one, VersionConflict) for one in outcomes) == 7
+    now = (await session.info()).attributes_version
+    told = await memory.sessions.update("talk", system="Be short.", expected_version=now)
+    assert told.attributes_version > now

@@ -189,8 +189,8 @@ class Access:
         if key is None:
             raise InvalidInput(
                 "key",
-                f"is missing. {_NAMES_ENTRY}. Read all entries of a scope with `retrieve`, and erase them with"
-                " `admin.erase`",
+                f"is missing. {_NAMES_ENTRY}. Read all entries of a scope with `retrieve`, and erase them"
+                " with `admin.erase`",
             )
         return keyed_id(self.tenant, scope_of(scope).text, check_key(key))
 

@@ -16,7 +16,7 @@ from decimal import Decimal
 from hashlib import blake2b
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -170,7 +170,7 @@ async def answers(memory: Memory) -> dict[str, Any]:
     for entry in entries:
         for at in moments:
             for name in ("known_at", "as_of"):
-                got = await memory.get(entry.id, **{name: at})
+                got = await memory.get(entry.id, **cast("dict[str, Any]", {name: at}))
                 found[f"{entry.id} {name} {at}"] = None if got is None else got.to_dict()
     for at in (None, *moments):
         known: dict[str, Any] = {} if at is None else {"known_at": at}
