@@ -44,7 +44,7 @@ class EntryFields(TypedDict, total=False):
 
 
 class EntryPatch(TypedDict, total=False):
-    """What a call of `Memory.update` changes, and how."""
+    """The changes of a call of `Memory.update`, and how it makes them."""
 
     content: str
     title: str | None

@@ -463,7 +463,9 @@ async def test_what_is_edited_before_an_operation_comes_to_it_stays(world: World
         await engine.entries.update(TENANT, old.id, {"content": "Ada works in Lisbon"})
 
     getattr(world.mid, when)["relate.home"] = edit
-    await supersede(world, "Ada lives in Faro", old, scope=SESSION, versions={old.id: stored_version(old.version)})
+    await supersede(
+        world, "Ada lives in Faro", old, scope=SESSION, versions={old.id: stored_version(old.version)}
+    )
     assert sorted(await world.browse()) == ["Ada lives in Faro", "Ada works in Lisbon"]
     assert await links(world) == set()
     await world.settled()
@@ -473,7 +475,9 @@ async def test_what_is_edited_before_an_operation_comes_to_it_stays(world: World
 async def test_what_was_edited_before_a_sweep_comes_to_it_stays(world: World) -> None:
     old = await world.write("Ada lives in Lisbon")
     world.mid.fails_before.add("relate.home")
-    await supersede(world, "Ada lives in Faro", old, scope=SESSION, versions={old.id: stored_version(old.version)})
+    await supersede(
+        world, "Ada lives in Faro", old, scope=SESSION, versions={old.id: stored_version(old.version)}
+    )
     world.heal()
     await world.update(old, content="Ada works in Lisbon")
     await world.engine.maintenance.sweep()
