@@ -354,19 +354,20 @@ class EntryWriter:
         patience = RetryDeadline(self._placement, one.record.key.id)
         while there.record is None:
             born = await self._id_reuse.prepare(one.record, one.store, there)
-            record = replace(
-                born.record,
-                owed=(*write_steps(self._placement, ENTRIES, born.record, born.store), *one.steps),
-            )
-            outcome = await self._placement.write_one(
-                "write.revive", born.store, Put(ENTRIES, record, born.when)
-            )
-            if (error := rejection_error(born.store, outcome)) is not None:
-                raise error
-            if outcome.applied:
-                one.record = record
-                await self._deliveries.deliver([self.mark_stored(one, born.store, outcome)], "replicated")
-                return
+            if born is not None:
+                record = replace(
+                    born.record,
+                    owed=(*write_steps(self._placement, ENTRIES, born.record, born.store), *one.steps),
+                )
+                outcome = await self._placement.write_one(
+                    "write.revive", born.store, Put(ENTRIES, record, born.when)
+                )
+                if (error := rejection_error(born.store, outcome)) is not None:
+                    raise error
+                if outcome.applied:
+                    one.record = record
+                    await self._deliveries.deliver([self.mark_stored(one, born.store, outcome)], "replicated")
+                    return
             await patience.wait()
             there = await self._placement.locate(ENTRIES, one.record.key, born_in=one.store)
         one.entry = await self._replay_write(one, there)
