@@ -678,7 +678,7 @@ class Memory(AsyncContext):
             now.
         """
         wanted = self._access.entry_id(entry_id, scope, key)
-        return await self._access.get(wanted, as_of=as_of, known_at=known_at)
+        return await self._access.get(wanted, scope, as_of=as_of, known_at=known_at)
 
     async def get_many(
         self,
@@ -698,7 +698,7 @@ class Memory(AsyncContext):
             The entries in the order of the ids or keys; None for each that is not
             visible. Their `artifact` is None, as in lists.
         """
-        return await self._access.get_many(self._access.entry_ids(entry_ids, scope, keys))
+        return await self._access.get_many(self._access.entry_ids(entry_ids, scope, keys), scope)
 
     async def retrieve(self, scope: Scope | str, **options: Unpack[RetrieveOptions]) -> EntryPage:
         """List the entries of a scope by age; 20 by default.
