@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory.domain.entry import Entry
 from memory.domain.ids import keyed_id
+from memory.domain.versions import version_text
 from memory.orchestrator.maintenance.sweeps import SweepReport
 from memory.orchestrator.storage.collections import (
     ARTIFACTS,
@@ -674,7 +675,7 @@ async def stored(run: Run) -> None:
                     if row.role is Role.HOME and collection is ENTRIES:
                         homes.append((row.key.tenant, row.key.id))
                     elif collection is ENTRY_VERSIONS and store is not topology.cache:
-                        kept.append((row.key.tenant, str(row.fields["entry_id"]), row.version))
+                        kept.append((row.key.tenant, str(row.fields["entry_id"]), version_text(row.version)))
                     elif collection is RELATIONS and store is not topology.cache:
                         links.append(row.key.id)
                     elif collection in said:

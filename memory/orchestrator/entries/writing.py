@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from memory.domain import ids
-from memory.domain.entry import Entry, EntryDraft, ImportedDraft
-from memory.domain.errors import Conflict, InvalidInput, PartialWrite, StoreUnavailable
+from memory.domain.entry import Entry, EntryDraft, ImportedDraft, expiry
+from memory.domain.errors import Conflict, InvalidInput, LegalHoldActive, PartialWrite, StoreUnavailable
 from memory.domain.time import moment
 from memory.orchestrator.embeddings.embeddings import Embeddings
 from memory.orchestrator.entries.admission import Admission, NewEntry
@@ -290,16 +290,38 @@ class EntryWriter:
     async def meet(self, one: PendingEntry, there: LocatedRecord, revive: bool) -> None:
         """Resolve a keyed draft whose key has an entry, or had one.
 
-        An expired entry counts as absent: it is deleted, and the draft is written.
+        An expired entry counts as absent: it is deleted, and the draft is written. One
+        under legal hold is a conflict.
         """
         try:
-            there = await self.delete_expired(one.draft, there)
+            left = await self.delete_expired(one.draft, there)
+            if left is not there:
+                self._begin_now(one)
+                there = left
             if there.record is None and there.tombstone is not None and (revive or was_expired(there)):
                 await self._revive(one, there)
             else:
                 one.entry = await self._replay_write(one, there)
         except Conflict as conflict:
             one.conflict = conflict
+        except LegalHoldActive as held:
+            problem = f"key {one.draft.key!r} has an expired entry {held}"
+            one.conflict = Conflict(problem, one.record.key.id)
+
+    def _begin_now(self, one: PendingEntry) -> None:
+        """Let the entry begin after the one that was deleted for it."""
+        if one.draft.created_at is not None:
+            return
+        now = self._placement.now()
+        version = version_at(now)
+        one.record = replace(
+            one.record,
+            version=version,
+            created_at=now,
+            updated_at=moment(version),
+            expires_at=expiry(one.draft.expires_at, now),
+            fields={**one.record.fields, "valid_from": now},
+        )
 
     async def delete_expired(self, draft: EntryDraft, there: LocatedRecord) -> LocatedRecord:
         """Delete the entry under the key of a caller's draft if it has expired.

@@ -20,7 +20,7 @@ from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
 from memory.orchestrator.storage.past_versions import BORN_IN, LIFE
 from memory.orchestrator.storage.placement import LocatedRecord, Placement
 from memory.orchestrator.storage.steps import step
-from memory.ports.record import Key, Record, Role, Tombstone
+from memory.ports.record import Record, Role, Tombstone
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion
 
