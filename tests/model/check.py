@@ -399,7 +399,7 @@ def imported(exported: Sequence[Entry], found: Sequence[Entry], tenant: str) -> 
     """What was imported says what was exported; its ids are new, and what named an old
     one names the new one.
     """
-    new = {entry.id: keyed_id(tenant, entry.scope.text, entry.id) for entry in exported}
+    new = {entry.id: keyed_id(tenant, entry.scope.text, entry.key or entry.id) for entry in exported}
     if {entry.id for entry in found} != set(new.values()):
         raise Wrong("an import shows others", f"{len(found)} of {len(new)}")
     by_id = {entry.id: plain(entry) for entry in found}
@@ -661,7 +661,7 @@ async def stored(run: Run) -> None:
     gone = _gone_words(run)
     said: dict[Collection, list[Record]] = {collection: [] for collection in (*sessions.COLLECTIONS, *BESIDE)}
     homes: list[tuple[str, str]] = []
-    kept: list[tuple[str, str, int]] = []
+    kept: list[tuple[str, str, str]] = []
     links: list[str] = []
     topology = run.memory._engine.topology
     for store in topology.leaves:
