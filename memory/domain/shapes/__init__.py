@@ -9,13 +9,24 @@ these functions.
 """
 
 from memory.domain.shapes.anthropic import system_prompt
-from memory.domain.shapes.exporter import FORMATS, export_langchain, export_messages
-from memory.domain.shapes.importer import import_message, import_messages
+from memory.domain.shapes.exporter import (
+    ExportedMessages,
+    export_langchain,
+    export_messages,
+    export_originals,
+)
+from memory.domain.shapes.importer import import_groups, import_message, import_messages
+from memory.domain.shapes.originals import forget_changed
+from memory.domain.shapes.registry import FORMATS
 
 __all__ = [
     "FORMATS",
+    "ExportedMessages",
     "export_langchain",
     "export_messages",
+    "export_originals",
+    "forget_changed",
+    "import_groups",
     "import_message",
     "import_messages",
     "system_prompt",
