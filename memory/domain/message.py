@@ -101,9 +101,9 @@ class Message(BaseModel):
         `HistoryPage.to` and `Session.pop` return such an original whole. None for a
         system message of a format that has system messages elsewhere.
         """
-        from memory.domain.shapes.exporter import export_messages
+        from memory.domain.shapes.exporter import export_originals
 
-        return next(iter(export_messages([self], self.shape)), None)
+        return next(iter(export_originals([self])), None)
 
     @property
     def said_or_thought(self) -> str:

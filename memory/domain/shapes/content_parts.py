@@ -33,6 +33,8 @@ _SHOWS_IMAGES = {
     "langchain": set(Role),
     "plain": set(Role),
 }
+_WITHOUT_ADDRESSES = {"bedrock", "ollama"}
+"""Shapes whose images are data; a text names the address of others."""
 _OF_ANTHROPIC = {"anthropic", "claude"}
 """Shapes that have images in the form of Anthropic; others get the form of OpenAI."""
 _KEEP_PARTS = {"openai", "anthropic", "langchain", "plain"}
@@ -100,7 +102,12 @@ def is_lost(part: Part, shape: str, role: Role) -> bool:
     source = part.get("source")
     if isinstance(source, dict) and source.get("type") == "text":
         return False
-    return image_of(part) is None or role not in _SHOWS_IMAGES[shape]
+    image = image_of(part)
+    return (
+        image is None
+        or role not in _SHOWS_IMAGES[shape]
+        or (image.url is not None and shape in _WITHOUT_ADDRESSES)
+    )
 
 
 def image_of(part: Part) -> Image | None:

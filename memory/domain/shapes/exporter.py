@@ -72,7 +72,7 @@ def export_messages(
     lost: list[str] = []
     run: list[Message] = []
     found: list[Fields] = []
-    for at, message in enumerate(with_distinct_calls(given)):
+    for at, message in enumerate(with_distinct_calls(_with_answered_calls(given, format))):
         if at not in whole:
             lost += [f"messages[{at}]{one}" for one in _lost_of(message, format, foreign_reasoning)]
             if not _says_nothing(message, format):
@@ -84,9 +84,16 @@ def export_messages(
 
 
 def export_originals(messages: Sequence[Message]) -> list[Fields]:
-    """Return each message in the format that it came in, in order."""
+    """Return each message in the format that it came in, in order.
+
+    An id that the caller did not give is left out.
+    """
+    given = [
+        message if message.extra.get("fields", {}).get("id") else message.model_copy(update={"id": None})
+        for message in messages
+    ]
     found: list[Fields] = []
-    for shape, run in groupby(messages, key=lambda message: message.shape):
+    for shape, run in groupby(given, key=lambda message: message.shape):
         found += export_messages(run, shape)
     return found
 
@@ -104,6 +111,29 @@ def _converted(run: Sequence[Message], format: str, foreign_reasoning: bool, str
     if format == "anthropic":
         return deepcopy(anthropic.to_fields(run, foreign_reasoning=foreign_reasoning))
     return [deepcopy(_EACH[format](message, foreign_reasoning=foreign_reasoning)) for message in run]
+
+
+def _with_answered_calls(messages: Iterable[Message], format: str) -> list[Message]:
+    """Return the messages with the ids of calls in results that only name their tool.
+
+    Other formats need the ids. In its own format, such a result stays as it came.
+    """
+    waiting: list[ToolCall] = []
+    found: list[Message] = []
+    for message in messages:
+        if message.tool_calls:
+            waiting = [*message.tool_calls]
+        elif message.role is Role.TOOL:
+            names = {call.id: call for call in waiting}
+            call = names.get(message.tool_call_id or "") or next(
+                (one for one in waiting if message.name in (None, one.name)), None
+            )
+            if call is not None:
+                waiting.remove(call)
+                if message.tool_call_id is None and message.shape != format:
+                    message = message.model_copy(update={"tool_call_id": call.id})
+        found.append(message)
+    return found
 
 
 def _says_nothing(message: Message, format: str) -> bool:

@@ -101,14 +101,14 @@ def pieces(fields: Fields) -> list[Piece]:
             piece.add_other("reasoning")
     elif kind in _CALLS or kind in _OTHERS:
         piece.role = Role.USER if kind == "mcp_approval_response" else Role.ASSISTANT
-        piece.add_other("compaction" if kind.startswith("compaction") else _kind_of_other(kind))
+        image = fields.get("result") if kind == "image_generation_call" else None
+        if isinstance(image, str) and image:
+            piece.add_image(image, f"image/{fields.get('output_format') or 'png'}")
+        else:
+            piece.add_other("compaction" if kind.startswith("compaction") else "item")
     else:
         raise InvalidInput("type", f"{str(kind)[:40]!r} is no type of an item of the Responses API")
     return [piece]
-
-
-def _kind_of_other(kind: str) -> str:
-    return kind if kind.endswith("_call") else "item"
 
 
 def _message(fields: Fields) -> Piece:

@@ -195,7 +195,7 @@ class Session:
         They leave in one step, also if others write to the session at the same time.
         The history keeps them with the reason `popped`, and `restore` takes them back.
         A message that became several, such as results of tools, leaves as a whole. The
-        system message and summaries stay, with everything before the newest summary.
+        system message and summaries stay.
 
         Args:
             n: How many, from 1 to 500.

@@ -54,6 +54,7 @@ EVERYTHING = ContextRequest()
 POPPED_MORE = 16
 """Messages that are read more if an original's first message is further back."""
 NONE_READ: Mapping[str, Version] = {}
+NO_STATE: Mapping[str, JsonValue] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +260,7 @@ class Conversation(WindowCompaction):
             )
         refuse_if_split(self._log, max(events, 1))
         place = read.state.after.state_place
-        state = await read_state(self._log, read)
+        state = await read_state(self._log, read.state.after)
 
         def decide_with_state(seen: LogSnapshot) -> list[Draft]:
             self._refuse_if_not_active(seen)
@@ -273,7 +274,7 @@ class Conversation(WindowCompaction):
     async def state(self) -> SessionState:
         """Return the current state of the session."""
         self._record, seen = await both_at_once(self._same_life(), self._log.load())
-        return await read_state(self._log, seen)
+        return await read_state(self._log, seen.state.after)
 
     async def without_erased(
         self, messages: Sequence[Message], known: Container[str | None] = ()
@@ -326,11 +327,15 @@ class Conversation(WindowCompaction):
         }
 
     async def begin(
-        self, messages: Sequence[Message], said_by: Sequence[tuple[str, ...]] | None = None
+        self,
+        messages: Sequence[Message],
+        said_by: Sequence[tuple[str, ...]] | None = None,
+        state: Mapping[str, JsonValue] = NO_STATE,
     ) -> None:
         """Append the first messages of a session that was created just now.
 
         No other message has their ids. `said_by` has the authors of each message.
+        `state` is the state of the session.
         """
         for start in range(0, len(messages), AT_ONCE):
             known = (self._log.snapshot or await self._log.load()).state.place
@@ -338,6 +343,9 @@ class Conversation(WindowCompaction):
             drafts = self._drafts(messages[some], True, known, {}, None if said_by is None else said_by[some])
             self._note_writes(*await self._log.append(drafts))
             self._begun += len(messages[some])
+        if state:  # behind the messages, whose copies an erasure finds by their places
+            await self._log.append(lambda _: with_state([], state))
+            self._begun += 1
         await self._touch()
 
     async def is_as_begun(self) -> bool:
@@ -612,10 +620,17 @@ class Conversation(WindowCompaction):
         whole = await self._log.whole(kept, strict=True)
         copied = [(each, message) for each in order_events(whole) if (message := each.message) is not None]
         draft = draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id})
+        after = (await self._log.load()).state.after if event is None else event.after
+        state = await read_state(self._log, after)
         places, incarnation = tuple(each.place for each, _ in copied), self._log.life.incarnation
         lineage = tuple(copied_on(self._record, self.id, incarnation, places))
         source = ForkSource(
-            self.id, incarnation, places, tuple(each.draft.said_by for each, _ in copied), lineage
+            self.id,
+            incarnation,
+            places,
+            tuple(each.draft.said_by for each, _ in copied),
+            lineage,
+            dict(state),
         )
         return replace(draft, forked_from=source, writer=self._user), [message for _, message in copied]
 
@@ -670,17 +685,16 @@ class Conversation(WindowCompaction):
     async def pop(self, count: int) -> list[Message]:
         """Take the newest originals out of the window, and return their messages.
 
-        An original that became several messages leaves as a whole. Summaries stay, and
-        so does everything before the newest one.
+        An original that became several messages leaves as a whole. Summaries stay.
         """
         patience = RetryDeadline(self._placement, self.id)
         newest = count
         while True:
             state, there = await self._log.window(newest)
-            places = [place for place in state.window.newest(newest) if place in there]
-            spoken = [there[place] for place in places]
+            places = state.window.newest(newest)
+            spoken = [there[place] for place in places if place in there and not _is_summary(there[place])]
             left, is_all = newest_originals(spoken, count)
-            if not is_all and len(places) < len(state.window) and newest <= len(places):
+            if not is_all and len(places) < len(state.window):
                 newest = 2 * newest + POPPED_MORE
                 continue
             events = await self._log.whole(spoken[len(spoken) - left :], strict=True)
@@ -961,23 +975,27 @@ class Conversation(WindowCompaction):
 def newest_originals(events: Sequence[Event], count: int) -> tuple[int, bool]:
     """Return how many of the last events are the messages of the newest originals.
 
-    Also return whether these are all that were asked for, or all before a summary.
+    Also return whether all of them are among the events.
     """
-    at, left = len(events), 0
-    while at and left < count:
-        message = events[at - 1].draft.message
-        if events[at - 1].type is EventType.COMPACTION or message is None or message.is_summary:
-            return len(events) - at, True
+    messages = [event.draft.message for event in events]
+    at = len(messages)
+    for _ in range(count):
+        if not at:
+            return len(messages), False
         at -= 1
-        while at and message is not None and continues(message):
-            before = events[at - 1].draft.message
+        while (message := messages[at]) is not None and continues(message):
+            if not at:
+                return len(messages), False
+            before = messages[at - 1]
             if before is None or not is_same_original(before, message):
                 break
-            at, message = at - 1, before
-        if message is not None and continues(message) and not at:
-            return len(events) - at, False
-        left += 1
-    return len(events) - at, left == count
+            at -= 1
+    return len(messages) - at, True
+
+
+def _is_summary(event: Event) -> bool:
+    message = event.draft.message
+    return event.type is EventType.COMPACTION or message is None or message.is_summary
 
 
 def _grows(before: Message, after: Message) -> bool:

@@ -16,7 +16,6 @@ from memory.domain.session import SessionState
 from memory.domain.versions import ABSENT, version_text
 from memory.orchestrator.conversations.log.events import STATE, Draft, EventType, LogTotals, place_key
 from memory.orchestrator.conversations.log.log import Log
-from memory.orchestrator.conversations.log.seen import LogSnapshot
 
 MAX_STATE_BYTES = validation.MAX_METADATA_BYTES
 
@@ -51,12 +50,12 @@ class StateChange:
             )
 
 
-async def read_state(log: Log, seen: LogSnapshot) -> SessionState:
-    """Return the state of the session in this state of its log."""
-    after = seen.state.after
+async def read_state(log: Log, after: LogTotals) -> SessionState:
+    """Return the state of the session that belongs to these totals."""
     if not after.state_place:
         return SessionState({}, ABSENT)
-    event = seen.events.get(after.state_place) or (await log.at([after.state_place])).get(after.state_place)
+    seen = None if log.snapshot is None else log.snapshot.events.get(after.state_place)
+    event = seen or (await log.at([after.state_place])).get(after.state_place)
     held: Any = None if event is None else event.draft.data.get(STATE)
     if not isinstance(held, dict):
         key = place_key(log.life.tenant, log.life.incarnation, after.state_place)

@@ -1,0 +1,91 @@
+"""Conversations as each framework stores them: they come back equal, and their text is
+where a search and a count find it.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from typing import Any
+
+import pytest
+
+from memory.domain.message import Message, Role
+from memory.domain.shapes import FORMATS, export_messages, export_originals, import_messages
+from memory.policies.tokens import DefaultCounter, messages_tokens
+from tests.support.conversations import drawn
+
+SEEDS = range(200)
+
+
+def stored(messages: list[Message]) -> list[Message]:
+    """Return them as a store returns them: as JSON, with ids of their records."""
+    found = [Message.model_validate_json(one.model_dump_json(exclude_defaults=True)) for one in messages]
+    return [one.model_copy(update={"id": f"record-{n}"}) for n, one in enumerate(found)]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_conversations_of_every_format_come_back_equal(format: str) -> None:
+    for seed in SEEDS:
+        given = drawn(format, seed)
+        before = copy.deepcopy(given.items)
+        messages = import_messages(given.items, format=format)
+        assert given.items == before
+        back = export_messages(stored(messages), format)
+        if format == "plain":  # it is ours, and shows the ids that it got
+            assert [one.pop("id") for one in back] == [f"record-{n}" for n in range(len(back))]
+        assert back == before
+        assert export_originals(stored(messages)) == before
+        if not (format == "plain" or (format == "openai" and before[0]["role"] == "system")):
+            assert back.without_equivalent == []
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_text_of_every_format_is_where_it_is_searched_and_counted(format: str) -> None:
+    counter = DefaultCounter()
+    for seed in SEEDS:
+        given = drawn(format, seed)
+        messages = stored(import_messages(given.items, format=format))
+        spoken = [one.text for one in messages if one.role in (Role.USER, Role.ASSISTANT)]
+        for text in given.texts:
+            assert any(text in one for one in spoken), (format, seed, text)
+        answered = "\n".join(one.text for one in messages if one.role is Role.TOOL)
+        for text in given.results:
+            assert text in answered, (format, seed, text)
+        said = "".join(given.texts) + "".join(given.results)
+        assert messages_tokens(messages, counter) >= counter.count(said)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_format_of_a_conversation_is_recognised(format: str) -> None:
+    for seed in SEEDS:
+        given = drawn(format, seed)
+        messages = stored(import_messages(given.items))
+        assert export_originals(messages) == given.items
+        if format not in ("openai", "anthropic", "ollama"):  # some of their messages are plain
+            assert {one.shape for one in messages} == {format}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    "other", ["openai", "anthropic", "bedrock", "gemini", "openai_responses", "langchain"]
+)
+def test_a_conversation_goes_over_to_another_format(format: str, other: str) -> None:
+    for seed in range(30):
+        given = drawn(format, seed)
+        messages = stored(import_messages(given.items, format=format))
+        over = import_messages(export_messages(messages, other), format=other)
+        assert _told(over) == _told(messages), (format, other, seed)
+
+
+def _told(messages: list[Message]) -> Any:
+    """Who says what in which order, and the calls with their results."""
+    said = [
+        (one.role, text)
+        for one in messages
+        for text in one.text.split("\n")
+        if one.role in (Role.USER, Role.ASSISTANT) and text and not re.fullmatch(r"\[[\w -]+( \S+)?\]", text)
+    ]
+    calls = [(call.name, json.loads(call.arguments or "{}")) for one in messages for call in one.tool_calls]
+    return said, calls, sum(one.role is Role.TOOL for one in messages)
