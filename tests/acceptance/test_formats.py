@@ -1,20 +1,22 @@
-"""Conversations of frameworks in a session: they come back as they went in, their text
-is found and counted, and nothing is lost that frameworks repeat.
+"""Conversations of frameworks in a session come back as they went in.
+
+Their text is found and counted, and nothing is lost that frameworks repeat.
 """
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 from typing import Any
 
 import pytest
 
-from memory import ABSENT, Conflict, InvalidInput, Memory, VersionConflict
+from memory import ABSENT, BlockingMemory, Conflict, InvalidInput, Memory, VersionConflict
 from memory.domain.message import Message
-from memory.formats import FORMATS, import_messages
+from memory.formats import FORMATS, export_messages, import_messages
 from memory.policies.tokens import DefaultCounter
-from tests.acceptance.support import everything_stored
+from tests.acceptance.support import Clock, everything_stored
 from tests.support.conversations import drawn
 from tests.support.depth import drawn as draws
 
@@ -354,3 +356,88 @@ async def test_messages_that_come_with_a_state_are_stored_with_it_or_not_at_all(
             await session.append(messages, state={"number": 99}, expected_version=state.version)
     assert await session.state() == {"number": 4}
     assert len((await session.context()).messages) == 15
+
+
+async def test_of_writers_that_expect_one_state_one_wins(memory: Memory) -> None:
+    handles = [memory.session("s1") for _ in range(4)]
+    await handles[0].append([], state={"wins": []})
+    for turn in range(draws(50, quick=5)):
+        state = await handles[0].state()
+
+        async def write(at: int, turn: int = turn, before: Any = state) -> bool:
+            try:
+                await handles[at].append(
+                    {"role": "user", "content": f"{turn}.{at}"},
+                    state={"wins": [*before["wins"], at]},
+                    expected_version=before.version,
+                )
+            except VersionConflict:
+                return False
+            return True
+
+        won = await asyncio.gather(*(write(at) for at in range(4)))
+        assert won.count(True) == 1
+        now = await handles[1].state()
+        assert now["wins"] == [*state["wins"], won.index(True)]
+        (last,) = (await handles[2].context(last=1)).messages
+        assert last.text == f"{turn}.{won.index(True)}"
+
+
+async def test_of_those_that_pop_at_once_each_gets_another_message(memory: Memory) -> None:
+    session = memory.session("s1")
+    await session.append([{"role": "user", "content": str(n)} for n in range(30)])
+    handles = [memory.session("s1") for _ in range(3)]
+    got = await asyncio.gather(*(handles[n % 3].pop(2) for n in range(12)))
+    popped = [one["content"] for items in got for one in items]
+    assert sorted(map(int, popped)) == list(range(6, 30))
+    assert all(int(first["content"]) + 1 == int(second["content"]) for first, second in got)
+    assert [one.text for one in (await session.context()).messages] == [str(n) for n in range(6)]
+
+
+async def test_originals_and_state_are_in_an_export(memory: Memory, clock: Clock) -> None:
+    session = memory.session("s1", user="ada")
+    given = {name: drawn(name, 4).items for name in ("bedrock", "vercel", "openai_responses")}
+    for name, items in given.items():
+        await session.append(copy.deepcopy(items), format=name, state={name: len(items)})
+    lines = [line async for line in memory.admin.export()]
+    elsewhere = {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}
+    async with Memory(elsewhere, clock=clock) as other:
+        await other.admin.import_(lines)
+        again = other.session("s1", user="ada")
+        assert await again.state() == {name: len(items) for name, items in given.items()}
+        messages = (await again.context()).messages
+        for name, items in given.items():
+            assert export_messages([one for one in messages if one.shape == name], name) == items
+        assert await again.pop() == [given["openai_responses"][-1]]
+
+
+async def test_what_an_edit_leaves_of_a_group_still_goes_over(memory: Memory) -> None:
+    session = memory.session("s1")
+    items = drawn("vercel", 1).items
+    stored = await session.append(copy.deepcopy(items))
+    before = len(items)
+    results = [one for one in stored if one.role.value == "tool"]
+    assert results
+    for one in results:
+        await session.update(str(one.id), content="edited")
+    shown = (await session.context()).to("vercel")
+    outputs = [
+        part.get("output", part.get("errorText"))
+        for one in shown
+        for part in one["parts"]
+        if "toolCallId" in part
+    ]
+    assert outputs == ["edited"] * len(results)
+    assert len(shown) == before
+
+
+def test_the_blocking_twin_has_the_same_calls() -> None:
+    with BlockingMemory(
+        {"tiers": dict.fromkeys(("short", "mid", "long"), "memory://"), "embedder": "none"}
+    ) as memory:
+        session = memory.session("s1")
+        item = {"role": "user", "parts": [{"text": "hi"}]}
+        (stored,) = session.append(item, format="gemini", id="m1", state={"a": 1}, expected_version=ABSENT)
+        assert (stored.id, stored.raw, session.state()) == ("m1", item, {"a": 1})
+        assert session.context().to("gemini") == [item]
+        assert session.pop(1) == [item]

@@ -35,7 +35,7 @@ class Call:
 
 @dataclass
 class Turn:
-    """What the user says, then steps of the assistant: thoughts, text and calls."""
+    """A text of the user, then steps of the assistant: thoughts, text and calls."""
 
     user: str
     picture: bool
@@ -49,7 +49,7 @@ class Drawn:
     items: list[Fields]
     """The conversation as the framework has it."""
     texts: list[str] = field(default_factory=list)
-    """What user and assistant say."""
+    """The texts of user and assistant."""
     results: list[str] = field(default_factory=list)
     """Texts that tools answer."""
 
@@ -424,7 +424,9 @@ def _gemini(it: Drawing, turns: list[Turn]) -> list[Fields]:
                 name = "executableCode" if camel else "executable_code"
                 said.append({name: {"language": "PYTHON", "code": "print(1)"}})
             for one in calls:
-                given: Fields = {"name": one.name, "args": one.arguments} | ({"id": one.id} if has_ids else {})
+                given: Fields = {"name": one.name, "args": one.arguments} | (
+                    {"id": one.id} if has_ids else {}
+                )
                 said.append({call_name: given} | ({signature: "c2ln"} if it.maybe(0.3) else {}))
             items.append({"role": "model", "parts": said})
             if calls:

@@ -46,7 +46,7 @@ def pieces(fields: Fields) -> list[Piece]:
             role = _ROLES_OF_PARTS.get(given, Role.USER)
             if given == "retry-prompt" and not part.get("tool_name"):
                 role = Role.USER
-        if not found or role is Role.TOOL or found[-1].role is not role:
+        if not found or kind == "request":
             found.append(Piece(role))
         found[-1].paths.append(("parts", n))
         (_add_request_part if kind == "request" else _add_response_part)(
@@ -66,7 +66,7 @@ def _add_request_part(piece: Piece, kind: str, part: Fields, path: str) -> None:
     if kind in ("tool-return", "retry-prompt"):
         piece.name = text_at(part, path, "tool_name") or None
         piece.tool_call_id = text_at(part, path, "tool_call_id") or None
-        piece.is_error = kind == "retry-prompt" or part.get("outcome") in ("failed", "denied")
+        piece.is_error = kind == "retry-prompt" or part.get("outcome") in ("failed", "denied", "retried")
         piece.add_text(result_text(content))
     elif isinstance(content, str):
         piece.add_text(content)

@@ -1,5 +1,6 @@
-"""Conversations as each framework stores them: they come back equal, and their text is
-where a search and a count find it.
+"""Conversations as each framework stores them come back equal.
+
+Their text is where a search and a count find it.
 """
 
 from __future__ import annotations
