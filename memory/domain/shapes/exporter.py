@@ -94,7 +94,7 @@ def export_originals(messages: Sequence[Message]) -> list[Fields]:
     ]
     found: list[Fields] = []
     for shape, run in groupby(given, key=lambda message: message.shape):
-        found += export_messages(run, shape)
+        found += export_messages(run, shape if shape in FORMATS else "plain")
     return found
 
 

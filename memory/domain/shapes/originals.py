@@ -208,9 +208,16 @@ def _digest(message: Message) -> str:
 
 def continues(message: Message) -> bool:
     """Return whether an earlier message began the same original."""
-    kept = message.extra.get(ORIGINAL)
-    number = kept.get("of", ("", 0, 1))[1] if isinstance(kept, dict) else 0
-    return number > 0 or (message.shape == "anthropic" and bool(message.extra.get("joined")))
+    joined = message.shape == "anthropic" and bool(message.extra.get("joined"))
+    return joined or _place_in_group(message.extra.get(ORIGINAL))[1] > 0
+
+
+def _place_in_group(kept: object) -> tuple[str, int, int]:
+    """Return the name of the original's group, the message's number and their count."""
+    match kept:
+        case {"of": [str(name), int(number), int(size)]}:
+            return name, number, size
+    return "", 0, 1
 
 
 def is_same_original(before: Message, message: Message) -> bool:
@@ -219,8 +226,8 @@ def is_same_original(before: Message, message: Message) -> bool:
         return False
     kept, known = message.extra.get(ORIGINAL), before.extra.get(ORIGINAL)
     if isinstance(kept, dict) and isinstance(known, dict):
-        name, number, _ = kept.get("of", ("", 0, 1))
-        return [name, number - 1] == list(known.get("of", ("", 0, 1)))[:2]
+        name, number, _ = _place_in_group(kept)
+        return (name, number - 1) == _place_in_group(known)[:2]
     return kept is known is None and bool(message.extra.get("joined"))
 
 
@@ -263,7 +270,7 @@ def restore(messages: Sequence[Message], shape: str) -> dict[int, tuple[Fields, 
     for at, share in enumerate(shares):
         if share is None:
             continue
-        name, number, size = share.get("of", ("", 0, 1))
+        name, number, size = _place_in_group(share)
         there = unfinished.setdefault(name, [])
         group = next((one for one in there if number not in one.members), None) if name else None
         if group is None:
@@ -279,7 +286,11 @@ def restore(messages: Sequence[Message], shape: str) -> dict[int, tuple[Fields, 
         if len(group.members) == group.size:
             members = [group.members[n] for n in range(group.size)]
             kept = [share for at in members if (share := shares[at]) is not None]
-            found[group.first_at] = _whole([messages[at] for at in members], kept), set(members)
+            try:
+                whole = _whole([messages[at] for at in members], kept)
+            except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+                continue  # a message that a caller made, or that a file brought
+            found[group.first_at] = whole, set(members)
     return found
 
 

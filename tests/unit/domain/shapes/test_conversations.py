@@ -16,8 +16,9 @@ from memory.domain.message import Message, Role
 from memory.domain.shapes import FORMATS, export_messages, export_originals, import_messages
 from memory.policies.tokens import DefaultCounter, messages_tokens
 from tests.support.conversations import drawn
+from tests.support.depth import drawn as draws
 
-SEEDS = range(200)
+SEEDS = range(draws(200, quick=40))
 
 
 def stored(messages: list[Message]) -> list[Message]:
@@ -90,3 +91,35 @@ def _told(messages: list[Message]) -> Any:
     ]
     calls = [(call.name, json.loads(call.arguments or "{}")) for one in messages for call in one.tool_calls]
     return said, calls, sum(one.role is Role.TOOL for one in messages)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        7,
+        {},
+        {"raw": {}},
+        {"raw": {"role": "user"}, "texts": [[["a", "b"], ["content"]]]},
+        {"raw": {"role": "user"}, "cuts": [[["a"], 3, 0]]},
+        {"raw": {"role": "user"}, "of": ["g", "x"]},
+        {"share": [], "of": ["g", 1, 2]},
+        {"raw": {"role": "user"}, "kinds": [[["role"], "bytes"]], "of": ["g", 0, 1]},
+    ],
+)
+def test_a_damaged_original_is_made_anew_from_the_message(kept: Any) -> None:
+    (message,) = import_messages([{"role": "user", "parts": [{"text": "hi"}]}])
+    known = message.extra["original"]["digest"]
+    message.extra["original"] = {**kept, "digest": known} if isinstance(kept, dict) else kept
+    (shown,) = export_messages([message], "gemini")
+    assert shown["role"] == "user" if "raw" not in kept_of(message) else isinstance(shown, dict)
+    assert export_messages([message], "openai") == [{"role": "user", "content": "hi"}]
+
+
+def kept_of(message: Message) -> dict[str, Any]:
+    kept = message.extra["original"]
+    return kept if isinstance(kept, dict) else {}
+
+
+def test_a_message_of_an_unknown_shape_is_shown_as_a_plain_one() -> None:
+    message = Message(role=Role.USER, content="hi", shape="morse")
+    assert message.raw == {"role": "user", "content": "hi"}
