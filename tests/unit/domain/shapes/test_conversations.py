@@ -16,9 +16,9 @@ from memory.domain.message import Message, Role
 from memory.domain.shapes import FORMATS, export_messages, export_originals, import_messages
 from memory.policies.tokens import DefaultCounter, messages_tokens
 from tests.support.conversations import drawn
-from tests.support.depth import drawn as draws
+from tests.support.depth import THOROUGH
 
-SEEDS = range(draws(200, quick=40))
+SEEDS = range(200 if THOROUGH else 40)
 
 
 def stored(messages: list[Message]) -> list[Message]:
