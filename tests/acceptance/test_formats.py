@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import io
 import json
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from memory import ABSENT, BlockingMemory, Conflict, InvalidInput, Memory, VersionConflict
 from memory.domain.message import Message, Role
+from memory.facade.chat_files import export_chat, import_chat, read_messages
 from memory.formats import FORMATS, export_messages, import_messages
 from memory.policies.tokens import DefaultCounter
 from tests.acceptance.conftest import keeping_bytes
@@ -419,6 +421,19 @@ async def test_originals_and_state_are_in_an_export(memory: Memory, clock: Clock
         for name, items in given.items():
             assert export_messages([one for one in messages if one.shape == name], name) == items
         assert await again.pop() == [given["openai_responses"][-1]]
+
+
+@pytest.mark.parametrize("format", ["vercel", "claude", "openai_responses", "pydantic_ai", "llamaindex"])
+async def test_a_file_of_a_framework_is_imported_once(memory: Memory, format: str) -> None:
+    given = drawn(format, 6).items
+    file = "\n".join(json.dumps(item) for item in given).encode()
+    for new in (True, False):
+        messages = read_messages(io.BytesIO(file), "chat.jsonl")
+        report = await import_chat(memory, "copy", messages, lambda done, total: None)
+        assert report.new == (len(messages) if new else 0)
+    session = memory.session("copy")
+    assert await export_chat(session, format) == given
+    assert (await session.context()).to(format) == given
 
 
 async def test_what_an_edit_leaves_of_a_group_still_goes_over(memory: Memory) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 
+from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes.blocks import Blocks, together
 from memory.domain.shapes.content_parts import content_as
@@ -34,6 +35,8 @@ def from_fields(fields: Fields) -> list[Message]:
             _result(group[0]) if _is_result(group[0]) else _message_from_blocks(role, group)
             for group in _groups(content)
         ]
+    if len(messages) > 1 and (bare := given.extra.get("bare")):
+        raise InvalidInput(f"content[{bare[0]}]", "must be an object with a type, beside results of tools")
     for number, message in enumerate(messages, start=1):
         message.at = at
         if number > 1:

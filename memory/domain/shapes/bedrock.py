@@ -97,7 +97,7 @@ def _add_block(piece: Piece, block: Fields, path: str) -> None:
             piece.add_text(text_at(part, f"{path}.content", "text"))
     elif kind == "guardContent" and isinstance(given.get("text"), dict):
         piece.add_text(text_at(given["text"], f"{path}.text", "text"))
-    else:
+    elif kind != "cachePoint":
         _add_document(piece, kind, given)
 
 
@@ -116,7 +116,7 @@ def _add_document(piece: Piece, kind: str, given: Fields) -> None:
     if isinstance(text, str) and text:
         piece.add_text(text)
     else:
-        piece.add_other({"cachePoint": "cache", "reasoningContent": "reasoning"}.get(kind, kind))
+        piece.add_other({"reasoningContent": "reasoning"}.get(kind, kind))
 
 
 def _add_image(piece: Piece, image: Fields) -> None:
@@ -168,12 +168,11 @@ def _blocks(message: Message, foreign_reasoning: bool) -> list[Fields]:
 def _block(part: Fields) -> Fields:
     image = image_of(part)
     if image is not None and image.data is not None:
-        return {
-            "image": {
-                "format": image.media_type.removeprefix("image/"),
-                "source": {"bytes": base64.b64decode(image.data)},
-            }
-        }
+        try:
+            data = base64.b64decode(image.data)
+        except ValueError:  # no Base64: the caller stored it so
+            return {"text": "[image]"}
+        return {"image": {"format": image.media_type.removeprefix("image/"), "source": {"bytes": data}}}
     if image is not None:
         return {"text": f"[image {image.url}]"}
     return {"text": part["text"]} if part.get("text") else {}

@@ -10,7 +10,7 @@ from typing import Any
 from memory.domain.message import Message, Role
 
 Part = dict[str, Any]
-UNSPOKEN = frozenset({"reasoning", "compaction", "item", "cache"})
+UNSPOKEN = frozenset({"reasoning", "compaction", "item"})
 """Types of parts that only their own format has and that say nothing to a model.
 
 They are left out of an export to another format. Other unknown parts become a text that

@@ -81,7 +81,7 @@ def _add_block(piece: Piece, block: Fields, path: str) -> None:
         for n, one in enumerate(inner if isinstance(inner, list) else [inner]):
             if isinstance(one, dict):
                 _add_block(piece, one, f"{path}.content[{n}]")
-    else:
+    elif kind != "cache":
         piece.add_other(kind)
 
 

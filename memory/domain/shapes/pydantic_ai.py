@@ -91,8 +91,8 @@ def _add_content(piece: Piece, one: object, path: str) -> None:
         piece.add_image(url=text_at(one, path, "url"))
     elif kind == "binary" and isinstance(data, str) and isinstance(media, str) and media.startswith("image/"):
         piece.add_image(data.replace("-", "+").replace("_", "/"), media)
-    else:
-        piece.add_other("cache" if kind == "cache-point" else kind.removesuffix("-url"))
+    elif kind != "cache-point":
+        piece.add_other(kind.removesuffix("-url"))
 
 
 def _add_response_part(piece: Piece, kind: str, part: Fields, path: str) -> None:

@@ -85,6 +85,8 @@ def is_one(fields: Fields) -> bool:
 
 def pieces(fields: Fields) -> list[Piece]:
     kind = fields.get("type") or ("message" if "role" in fields else "item_reference")
+    if not isinstance(kind, str):
+        raise InvalidInput("type", f"must be text, not {type(kind).__name__}")
     if kind == "message":
         return [_message(fields)]
     if kind in _RESULTS:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 import re
 from typing import Any
 
 import pytest
 
+from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.shapes import FORMATS, export_messages, export_originals, import_messages
 from memory.policies.tokens import DefaultCounter, messages_tokens
@@ -24,7 +26,7 @@ SEEDS = range(200 if THOROUGH else 40)
 def stored(messages: list[Message]) -> list[Message]:
     """Return them as a store returns them: as JSON, with ids of their records."""
     found = [Message.model_validate_json(one.model_dump_json(exclude_defaults=True)) for one in messages]
-    return [one.model_copy(update={"id": f"record-{n}"}) for n, one in enumerate(found)]
+    return [one.model_copy(update={"id": one.id or f"record-{n}"}) for n, one in enumerate(found)]
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -123,3 +125,41 @@ def kept_of(message: Message) -> dict[str, Any]:
 def test_a_message_of_an_unknown_shape_is_shown_as_a_plain_one() -> None:
     message = Message(role=Role.USER, content="hi", shape="morse")
     assert message.raw == {"role": "user", "content": "hi"}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_message_with_any_change_comes_back_equal_or_is_refused(format: str) -> None:
+    refused = kept = 0
+    for seed in range(60 if THOROUGH else 10):
+        chance = random.Random(f"change {format} {seed}")  # noqa: S311 - not for secrets
+        for item in drawn(format, seed).items:
+            _change(item, chance)
+            given = copy.deepcopy(item)
+            for name in (format, "auto"):
+                try:
+                    messages = stored(import_messages([item], format=name))
+                except InvalidInput:
+                    refused += 1
+                    continue
+                kept += 1
+                assert item == given
+                assert export_originals(messages) == [given], (seed, name)
+                for other in FORMATS:
+                    export_messages(messages, other)
+    assert refused
+    assert kept
+
+
+def _change(value: Any, chance: random.Random) -> None:
+    """Change one value somewhere in a message."""
+    while isinstance(value, dict | list) and value:
+        name: Any = chance.choice(list(value) if isinstance(value, dict) else range(len(value)))
+        if not isinstance(value[name], dict | list) or not value[name] or chance.random() < 0.3:
+            if chance.random() < 0.2 and isinstance(value, dict):
+                del value[name]
+            else:
+                value[name] = chance.choice(
+                    [None, "", "x", 7, -1.5, True, [], {}, ["y"], {"type": "x"}, [{}]]
+                )
+            return
+        value = value[name]
