@@ -116,8 +116,10 @@ def _converted(run: Sequence[Message], format: str, foreign_reasoning: bool, str
 def _with_answered_calls(messages: Iterable[Message], format: str) -> list[Message]:
     """Return the messages with the ids of calls in results that only name their tool.
 
-    Other formats need the ids. In its own format, such a result stays as it came.
+    Other formats need the ids. In its own format, such a result stays as it came. A
+    plain message may be one of OpenAI without special fields.
     """
+    own = {format, "plain"} if format == "openai" else {format}
     waiting: list[ToolCall] = []
     found: list[Message] = []
     for message in messages:
@@ -130,7 +132,7 @@ def _with_answered_calls(messages: Iterable[Message], format: str) -> list[Messa
             )
             if call is not None:
                 waiting.remove(call)
-                if message.tool_call_id is None and message.shape != format:
+                if message.tool_call_id is None and message.shape not in own:
                     message = message.model_copy(update={"tool_call_id": call.id})
         found.append(message)
     return found
