@@ -1,10 +1,11 @@
-"""Convert messages to and from the formats of OpenAI, Anthropic and LangChain.
+"""Convert messages to and from the formats of model makers and frameworks.
 
 `context.to("openai")` does the same for what `session.context` returns.
 """
 
 from memory.domain.shapes import (
     FORMATS,
+    ExportedMessages,
     export_langchain,
     export_messages,
     import_message,
@@ -14,6 +15,7 @@ from memory.domain.shapes import (
 
 __all__ = [
     "FORMATS",
+    "ExportedMessages",
     "export_langchain",
     "export_messages",
     "import_message",

@@ -48,7 +48,8 @@ class Message(BaseModel):
     summary of messages that left the window. `is_final` is false while
     `Session.stream` writes the message, and no compaction archives it then. `tokens` is
     the caller's token count, which replaces counting. `extra` holds the other fields of
-    a framework's message, and goes back to that framework, which `shape` names.
+    a framework's message, and goes back to that framework, which `shape` names. `raw`
+    is the message as that framework has it.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -90,6 +91,19 @@ class Message(BaseModel):
         if isinstance(self.content, str):
             return self.content
         return "\n".join(text for part in self.content if (text := text_of(part)))
+
+    @property
+    def raw(self) -> dict[str, Any] | None:
+        """The message in the format that it came in (`shape`), as a copy.
+
+        It is equal to what came, unless the message was changed since. A message whose
+        original became several messages has its part of it: `Context.to`,
+        `HistoryPage.to` and `Session.pop` return such an original whole. None for a
+        system message of a format that has system messages elsewhere.
+        """
+        from memory.domain.shapes.exporter import export_originals
+
+        return next(iter(export_originals([self])), None)
 
     @property
     def said_or_thought(self) -> str:

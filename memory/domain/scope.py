@@ -57,7 +57,7 @@ class Scope(validation.ValidatedModel):
         return self
 
     @classmethod
-    def of(cls, kind: str, id: str, object_type: str | None = None) -> Scope:  # noqa: A002 - the field's own name
+    def of(cls, kind: str, id: str, object_type: str | None = None) -> Scope:
         validation.one_of("scope kind", kind, ScopeKind)
         if not isinstance(id, str):
             raise InvalidInput(f"{ScopeKind(kind)}_id", f"must be text, not {type(id).__name__}")

@@ -5,15 +5,17 @@ All are copies: changing them changes no store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from memory.domain.corrections import explain_subscripts
 from memory.domain.message import Message
 from memory.domain.results import Answer, ResultMixin
-from memory.domain.shapes import export_messages
+from memory.domain.shapes import ExportedMessages, export_messages
+from memory.domain.versions import ABSENT, ExpectedVersion
 
 STATUSES = ("active", "archived", "ended")
 EXCLUDED = ("manual", "empty_response", "invalid_response", "invalid_input", "erased")
@@ -67,6 +69,25 @@ class SessionPage(ResultMixin):
 
     sessions: list[SessionInfo]
     cursor: str | None = None
+
+
+class SessionState(dict[str, Any]):
+    """The state of a session, a copy: a JSON object.
+
+    `version` changes with each change of the state. Pass it as `expected_version` of
+    `Session.append`. It is `ABSENT` before the first change.
+    """
+
+    version: ExpectedVersion
+
+    def __init__(
+        self, state: Mapping[str, Any] = MappingProxyType({}), version: ExpectedVersion = ABSENT
+    ) -> None:
+        super().__init__(state)
+        self.version = version
+
+    def __reduce__(self) -> tuple[type[SessionState], tuple[dict[str, Any], ExpectedVersion]]:
+        return SessionState, (dict(self), self.version)
 
 
 class ErasedScope(int):
@@ -236,13 +257,13 @@ class HistoryPage(ResultMixin):
     items: list[HistoryItem]
     cursor: str | None = None
 
-    def to(
-        self, format: str, *, foreign_reasoning: bool = True, strict: bool = False
-    ) -> list[dict[str, Any]]:
+    def to(self, format: str, *, foreign_reasoning: bool = True, strict: bool = False) -> ExportedMessages:
         """Return the messages in a format; see `memory.formats.export_messages`.
 
+        `without_equivalent` of the result lists what the format has no place for.
+
         Args:
-            format: `"openai"`, `"anthropic"`, `"langchain"` or `"plain"`.
+            format: One of `memory.formats.FORMATS`, such as `"openai"`.
             foreign_reasoning: As in `export_messages`.
             strict: As in `export_messages`.
         """
@@ -284,13 +305,13 @@ class Context(ResultMixin):
     def total_tokens(self) -> int:
         return sum(self.tokens) + self.tools_tokens
 
-    def to(
-        self, format: str, *, foreign_reasoning: bool = True, strict: bool = False
-    ) -> list[dict[str, Any]]:
+    def to(self, format: str, *, foreign_reasoning: bool = True, strict: bool = False) -> ExportedMessages:
         """Return the messages in a format; see `memory.formats.export_messages`.
 
+        `without_equivalent` of the result lists what the format has no place for.
+
         Args:
-            format: `"openai"`, `"anthropic"`, `"langchain"` or `"plain"`.
+            format: One of `memory.formats.FORMATS`, such as `"openai"`.
             foreign_reasoning: As in `export_messages`.
             strict: As in `export_messages`.
         """

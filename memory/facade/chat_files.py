@@ -8,6 +8,7 @@ message, and only the messages after that are new (`_find_unstored`).
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
@@ -24,6 +25,7 @@ from memory.domain.session import HistoryItem
 from memory.domain.shapes import export_messages, import_message
 from memory.domain.shapes.content_parts import content_as
 from memory.domain.shapes.exporter import with_distinct_calls
+from memory.domain.shapes.registry import KEPT_WHOLE
 from memory.domain.validation import named_moment
 from memory.facade.memory import Memory
 from memory.facade.resources.session import Session
@@ -215,6 +217,9 @@ async def export_chat(session: Session, shape: str) -> list[dict[str, Any]]:
     a shape joins messages, only messages of the same time are joined. A result that
     only names its tool gets the id of its call. OpenAI's messages are as its API
     accepts them. A call without a result stays.
+
+    A format that keeps its originals whole has no times but its own. Bytes in it become
+    Base64.
     """
     messages: list[Message] = []
     async for item in all_said(session):
@@ -229,6 +234,8 @@ async def export_chat(session: Session, shape: str) -> list[dict[str, Any]]:
         message.model_copy(update={"tool_call_id": answers.get(at, message.tool_call_id)})
         for at, message in enumerate(messages)
     ]
+    if shape in KEPT_WHOLE:
+        return list(as_json(_without_bytes(export_messages(named, shape))))
     messages = with_distinct_calls(named)
     leads = [message for message in messages if message.role is Role.SYSTEM] if shape == "anthropic" else []
     found = export_messages(leads, "plain")
@@ -236,6 +243,14 @@ async def export_chat(session: Session, shape: str) -> list[dict[str, Any]]:
         together = list(told)
         found += [_with_moment(one, together[0].at) for one in export_messages(together, shape, strict=True)]
     return list(as_json(found))
+
+
+def _without_bytes(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {name: _without_bytes(inner) for name, inner in value.items()}
+    return [_without_bytes(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _as_given(item: HistoryItem) -> Message:

@@ -16,6 +16,8 @@ from typing import Literal, TypeAlias
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
+from memory.domain.shapes import responses
+from memory.domain.shapes.registry import KEPT_WHOLE
 from memory.domain.shapes.tool_calls import is_made_up
 
 INTERRUPTED = "TOOL_CALL_INTERRUPTED"
@@ -89,8 +91,9 @@ class MessageArrangement:
         turn: Block = ()
         for block in self.blocks:
             turn += block
-            ends = self.messages[block[0]]
-            if ends.role is Role.ASSISTANT and not ends.tool_calls:
+            if self.messages[block[0]].role is Role.ASSISTANT and not any(
+                self.messages[at].tool_calls for at in block
+            ):
                 found.append(turn)
                 turn = ()
         return [*found, turn] if turn else found
@@ -117,6 +120,10 @@ def arrange(messages: Messages) -> MessageArrangement:
     belongs to the first open call with its name, or to the first open call if it has no
     name. A call that another result names by id is not open, in any order. A real
     result replaces a placeholder.
+
+    Items of one response, such as reasoning and parallel calls, are one unit. So their
+    results stay behind all of them. An item that says nothing to a model, such as a
+    notice in a transcript, belongs to the unit before it.
     """
     if isinstance(messages, MessageArrangement):
         return messages
@@ -139,7 +146,10 @@ def arrange(messages: Messages) -> MessageArrangement:
 
     for position, message in enumerate(messages):
         if message.role is not Role.TOOL:
-            units.append([position])
+            if units and _continues_unit(message, messages[position - 1], messages[units[-1][0]]):
+                units[-1].append(position)
+            else:
+                units.append([position])
             slots = [_Slot(units[-1], number, call) for number, call in enumerate(message.tool_calls)]
             for slot in slots:
                 waiting.setdefault(slot.call.id, []).append(slot)
@@ -160,6 +170,33 @@ def arrange(messages: Messages) -> MessageArrangement:
     return MessageArrangement(
         messages, tuple(map(tuple, units)), tuple(sorted(invalid)), tuple(open_calls), answers
     )
+
+
+def _continues_unit(message: Message, before: Message, first: Message) -> bool:
+    """Return whether a message belongs to the unit of the message before it.
+
+    `first` is the first message of that unit.
+    """
+    if _is_silent(message):
+        return not is_pinned(first)
+    return _is_item(message) and (_is_item(before) or (_is_silent(before) and _is_item(first)))
+
+
+def _is_silent(message: Message) -> bool:
+    """Return whether it is an item of a framework that says nothing to a model."""
+    return (
+        message.shape in KEPT_WHOLE
+        and message.role is Role.ASSISTANT
+        and not (message.content or message.tool_calls or message.reasoning or message.is_summary)
+    )
+
+
+def _is_item(message: Message) -> bool:
+    return message.shape == responses.NAME and message.role is Role.ASSISTANT and not is_pinned(message)
+
+
+def _may_continue(message: Message) -> bool:
+    return _is_item(message) or _is_silent(message)
 
 
 @dataclass(slots=True, eq=False)
@@ -392,7 +429,8 @@ def reaches_back(
     if it.invalid_response or (last is None and budget is None):
         return False
     if last is not None:
-        return sum(map(len, it.blocks)) >= last
+        begins_within = it.blocks and _may_continue(it.messages[it.blocks[0][0]])
+        return sum(map(len, it.blocks[1:] if begins_within else it.blocks)) >= last
     units, kept = it.blocks if by == "blocks" else it.turns, fit_to_budget(it, costs, budget or 0, by=by).kept
     return (it.among(units) or 0) > 0 and units[0][0] not in kept
 

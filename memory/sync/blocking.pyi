@@ -65,9 +65,11 @@ from memory.domain.session import (
     HistoryPage,
     SessionInfo,
     SessionPage,
+    SessionState,
 )
 from memory.domain.shapes.tools import ToolFormat
 from memory.domain.task import Run, RunPage, Task, TaskPage
+from memory.domain.versions import ExpectedVersion
 from memory.facade.arguments import (
     Metadata,
     Moment,
@@ -439,8 +441,17 @@ class BlockingSession:
     @property
     def runs(self) -> BlockingRuns: ...
     def append(
-        self, message: MessageLike | Sequence[MessageLike], *, in_history: bool = ...
+        self,
+        message: MessageLike | Sequence[MessageLike],
+        *,
+        format: str = ...,
+        id: str | Sequence[str | None] | None = ...,
+        in_history: bool = ...,
+        state: Mapping[str, Any] | None = ...,
+        expected_version: ExpectedVersion | None = ...,
     ) -> list[Message]: ...
+    def state(self) -> SessionState: ...
+    def pop(self, n: int = ...) -> list[dict[str, Any]]: ...
     def update(self, message_id: str, **changes: Any) -> Message: ...
     def stream(
         self, *, role: Literal["assistant", "user"] = ..., message_id: str | None = ...

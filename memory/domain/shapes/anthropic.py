@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 
-from memory.domain import validation
+from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes.blocks import Blocks, together
 from memory.domain.shapes.content_parts import content_as
@@ -23,10 +23,10 @@ def from_fields(fields: Fields) -> list[Message]:
     """Convert one message; a user message with tool results becomes several.
 
     They keep the order of the blocks: each result, and the texts before and after it.
-    The first one gets the given id. The others get it with their number, from 2.
+    The original's id stays in the original.
     """
     given = MessageFields(fields)
-    role, content, seen = given.role(_ROLES), given.content(), given.id_and_time()
+    role, content, at = given.role(_ROLES), given.content(), given.moment()
     usage, finish_reason = given.look_at("usage", dict), given.look_at("stop_reason", str)
     if isinstance(content, str) or not content:
         messages = [Message(role=role, content=content, shape="anthropic")]
@@ -35,10 +35,10 @@ def from_fields(fields: Fields) -> list[Message]:
             _result(group[0]) if _is_result(group[0]) else _message_from_blocks(role, group)
             for group in _groups(content)
         ]
+    if len(messages) > 1 and (bare := given.extra.get("bare")):
+        raise InvalidInput(f"content[{bare[0]}]", "must be an object with a type, beside results of tools")
     for number, message in enumerate(messages, start=1):
-        message.at = seen.get("at")
-        if "id" in seen:
-            message.id = seen["id"] if number == 1 else validation.identifier("id", f"{seen['id']}:{number}")
+        message.at = at
         if number > 1:
             message.extra["joined"] = True
     first = messages[0]
@@ -176,7 +176,12 @@ def _as_blocks(content: str | list[Fields]) -> list[Fields]:
 
 
 def _joins(before: Message, message: Message) -> bool:
-    """Return whether the message joins the user message of the one before."""
+    """Return whether the message joins the user message of the one before.
+
+    Messages of this format join only those that they came with.
+    """
     if Role.ASSISTANT in (before.role, message.role):
         return False
-    return before.role is Role.TOOL or bool(own(message, "anthropic").get("joined"))
+    if before.shape == message.shape == "anthropic":
+        return bool(message.extra.get("joined"))
+    return before.role is Role.TOOL

@@ -10,16 +10,35 @@ from typing import Any
 from memory.domain.message import Message, Role
 
 Part = dict[str, Any]
+UNSPOKEN = frozenset({"reasoning", "compaction", "item"})
+"""Types of parts that only their own format has and that say nothing to a model.
+
+They are left out of an export to another format. Other unknown parts become a text that
+names them.
+"""
 
 _DATA_URL = re.compile(r"data:(?P<media>[\w.+-]+/[\w.+-]+);base64,(?P<data>.*)", re.DOTALL)
 _SHOWS_IMAGES = {
     "openai": {Role.USER},
+    "openai_responses": {Role.USER, Role.TOOL},
     "anthropic": {Role.USER, Role.TOOL},
+    "claude": {Role.USER, Role.TOOL},
+    "bedrock": {Role.USER, Role.TOOL},
+    "gemini": {Role.USER, Role.ASSISTANT},
+    "adk": {Role.USER, Role.ASSISTANT},
+    "vercel": {Role.USER, Role.ASSISTANT},
+    "pydantic_ai": {Role.USER},
+    "llamaindex": set(Role),
+    "ollama": {Role.USER, Role.TOOL},
     "langchain": set(Role),
     "plain": set(Role),
 }
-_OWN = {"anthropic": "anthropic", "openai": "openai", "langchain": "openai", "plain": "openai"}
-"""The form in which each shape has images."""
+_WITHOUT_ADDRESSES = {"bedrock", "ollama"}
+"""Shapes whose images are data; a text names the address of others."""
+_OF_ANTHROPIC = {"anthropic", "claude"}
+"""Shapes that have images in the form of Anthropic; others get the form of OpenAI."""
+_KEEP_PARTS = {"openai", "anthropic", "langchain", "plain"}
+"""Shapes whose parts are stored as they came; other shapes keep an original beside."""
 _SPEAK_PLAIN = {"openai", "anthropic"}
 """Shapes that plain messages are exported to without changes of their text parts.
 
@@ -45,10 +64,15 @@ def content_as(message: Message, shape: str) -> str | list[Part]:
 
     It is unchanged if the message came in that shape. Otherwise its parts are converted
     to parts that the shape knows. An unknown part becomes a text that names it, such as
-    `[document]`, so nothing is dropped silently.
+    `[document]`, so nothing is dropped silently. Parts that only their own format has,
+    such as encrypted reasoning, are left out.
     """
-    if isinstance(message.content, str) or message.shape == shape:
+    if isinstance(message.content, str) or (message.shape == shape and shape in _KEEP_PARTS):
         return message.content
+    if message.shape not in _KEEP_PARTS:
+        return [
+            _part_as(part, shape, message.role) for part in message.content if part["type"] not in UNSPOKEN
+        ]
     if message.shape == "plain" and shape in _SPEAK_PLAIN:
         return [
             part if part["type"] == "text" else _part_as(part, shape, message.role)
@@ -67,8 +91,23 @@ def _part_as(part: Part, shape: str, role: Role) -> Part:
         return {"type": "text", "text": source["data"]}
     image = image_of(part)
     if image is not None and role in _SHOWS_IMAGES[shape]:
-        return _image_as(image, _OWN[shape])
+        return _image_as(image, "anthropic" if shape in _OF_ANTHROPIC else "openai")
     return {"type": "text", "text": f"[{part.get('type', 'part')}]"}
+
+
+def is_lost(part: Part, shape: str, role: Role) -> bool:
+    """Return whether another shape has no equivalent of the part in such a message."""
+    if isinstance(part.get("text"), str) or isinstance(part.get("refusal"), str):
+        return False
+    source = part.get("source")
+    if isinstance(source, dict) and source.get("type") == "text":
+        return False
+    image = image_of(part)
+    return (
+        image is None
+        or role not in _SHOWS_IMAGES[shape]
+        or (image.url is not None and shape in _WITHOUT_ADDRESSES)
+    )
 
 
 def image_of(part: Part) -> Image | None:

@@ -13,6 +13,7 @@ from memory.domain.message import Message, Role
 Fields = dict[str, Any]
 _TEXT_PARTS = {"text", "input_text", "output_text"}
 """Types of parts that only hold text."""
+_WITH_OUR_IDS = {"plain", "openai"}
 _OURS = {
     "id",
     *validation.MOMENT_FIELDS,
@@ -110,13 +111,19 @@ class MessageFields:
         seen: Fields = {}
         if self.left.get("id") is not None:
             seen["id"] = validation.identifier("id", self.left["id"])
+        at = self.moment()
+        return seen if at is None else {**seen, "at": at}
+
+    def moment(self) -> datetime | None:
+        """Return the time, which also stays as it was given."""
         name = validation.named_moment(self.left)
-        if name is not None:
-            seen["at"] = validation.time(name, self.left[name])
-            if isinstance(self.left[name], datetime):
-                self.left[name] = None
-                self.extra["moment"] = name
-        return seen
+        if name is None:
+            return None
+        at = validation.time(name, self.left[name])
+        if isinstance(self.left[name], datetime):
+            self.left[name] = None
+            self.extra["moment"] = name
+        return at
 
     def look_at(self, name: str, kind: type) -> Any:
         """Return the value under the name if it is of this kind, and keep it there."""
@@ -203,13 +210,14 @@ def speaker_back(kept: Fields, message: Message) -> str | None:
 def given_back(kept: Fields, message: Message, **fields: Any) -> Fields:
     """Return the kept fields, overwritten by the fields that have a value.
 
-    If an id or a time was given, it gets its current value.
+    If a time was given, it gets its current value. So does the id of a message whose
+    format has ids of ours.
     """
     given: Fields = {
         **kept.get("fields", {}),
         **{name: value for name, value in fields.items() if value not in (None, "", [], {}, False)},
     }
-    if given.get("id") is not None:
+    if given.get("id") is not None and message.shape in _WITH_OUR_IDS:
         given["id"] = message.id
     if (named := kept.get("moment")) is not None:
         given[named] = message.at

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
 from datetime import datetime
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from memory.domain import validation
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message
-from memory.domain.shapes import anthropic, langchain, native, openai, plain
+from memory.domain.shapes import anthropic, langchain, native, openai, originals, plain
 from memory.domain.shapes.fields import Fields
+from memory.domain.shapes.registry import FORMATS, KEPT_WHOLE, recognise
 
 _OPENAI_ROLES = ("developer", "function")
 _OPENAI_FIELDS = ("function_call", "reasoning_content", "refusal", "annotations", "audio")
@@ -37,7 +41,7 @@ _SEEN_BY_MODELS = {
     "finish_reason",
 }
 """Fields that must be JSON. In other fields a placeholder replaces a bad value."""
-_CONTENT_ELSEWHERE = ("parts", "text", "message", "contents")
+_CONTENT_ELSEWHERE = ("parts", "text", "message", "contents", "blocks", "output")
 """Fields in which other formats have the text. They are not read."""
 _ANTHROPIC_ROLES = ("user", "assistant", "system")
 _ANTHROPIC_FIELDS = ("stop_reason", "stop_sequence")
@@ -52,40 +56,73 @@ _ANTHROPIC_PARTS = {
 }
 
 
-def import_message(given: object) -> list[Message]:
+_KNOWN = f"Known formats: {', '.join(FORMATS)}"
+
+
+def import_message(given: object, format: str = "auto") -> list[Message]:
     """Convert one message of any format to ours, as copies.
 
     It may be:
 
-    - a dict of OpenAI, Anthropic or LangChain;
-    - an object of LangChain or of the vendors' own libraries;
+    - a dict in one of the `FORMATS`;
+    - an object of LangChain, LlamaIndex, Pydantic AI, Google's or the vendors' own
+      libraries;
     - `{role, content}` with our other fields;
     - a `Message` or its `model_dump`.
 
-    A message of Anthropic with results of tools becomes several.
+    A message with results of tools becomes several. Only plain messages and those of
+    OpenAI's chat completions can give their own `id`. Ids inside other formats belong
+    to their originals, because frameworks repeat them.
+
+    Args:
+        given: The message.
+        format: One of `FORMATS`, or `"auto"`: the format that the message shows.
 
     Raises:
         InvalidInput: It names the wrong field, or `message` if this is no message.
     """
-    fields = _copy_fields(_as_mapping(given))
-    _check_content(fields)
-    messages = _from_fields(fields)
+    validation.one_of("format", format, ("auto", *FORMATS))
+    fields = dict(_as_mapping(given))
+    name = format
+    if native.is_dump(fields):
+        name = "auto"
+    elif format == "auto":
+        name = recognise(fields) or "auto"
+    if name in KEPT_WHOLE:
+        encoded, kinds = originals.encode(fields)
+        copied = _copy_fields(encoded, keeps_all=True)
+        messages = originals.keep(name, copied, KEPT_WHOLE[name].pieces(copied), kinds)
+    else:
+        checked = _copy_fields(fields)
+        _check_content(checked)
+        messages = _from_fields(checked, name)
     for message in messages:
         _check_names(message)
     return messages
 
 
-def import_messages(given: Sequence[object], field: str = "message") -> list[Message]:
+def import_messages(
+    given: Sequence[object], field: str = "message", *, format: str = "auto"
+) -> list[Message]:
     """Convert a list of messages of any format to ours, in order, as copies.
 
     Raises:
         InvalidInput: It names the position and the field of the wrong message.
     """
-    found: list[Message] = []
+    return [message for group in import_groups(given, field, format=format) for message in group]
+
+
+def import_groups(
+    given: Sequence[object], field: str = "message", *, format: str = "auto"
+) -> list[list[Message]]:
+    """Convert a list of messages like `import_messages`, one list for each of them."""
+    found: list[list[Message]] = []
     for number, one in enumerate(given):
         try:
-            found += import_message(one)
+            found.append(import_message(one, format))
         except InvalidInput as exc:
+            if exc.field == "format":
+                raise
             inner = "" if exc.field == "message" else f".{exc.field}"
             raise InvalidInput(f"{field}[{number}]{inner}", exc.problem) from None
     return found
@@ -103,7 +140,7 @@ def _check_content(fields: Fields) -> None:
         if isinstance(raw, dict) and any(raw.get(name) for name in _CONTENT_FIELDS):
             return
     elif fields.get("role") is None:
-        return  # a missing role has its own error
+        raise InvalidInput("role", f"is missing, and the fields are of no format that is known. {_KNOWN}")
     if any(given.get(name) for name in known):
         return
     elsewhere = next((name for name in _CONTENT_ELSEWHERE if given.get(name)), None)
@@ -113,7 +150,7 @@ def _check_content(fields: Fields) -> None:
     problem = "is empty" if "content" in given else "is missing"
     raise InvalidInput(
         f"{path}content",
-        f"{problem}, and so are tool calls and reasoning{unread}. Pass the text as 'content'",
+        f"{problem}, and so are tool calls and reasoning{unread}. Pass the text as 'content'. {_KNOWN}",
     )
 
 
@@ -131,9 +168,13 @@ def _check_names(message: Message) -> None:
             raise InvalidInput(field, f"exceeds {validation.LARGE_TEXT_BYTES} bytes")
 
 
-def _from_fields(fields: Fields) -> list[Message]:
+def _from_fields(fields: Fields, format: str) -> list[Message]:
     if native.is_dump(fields):
         return native.from_fields(fields)
+    if format == "langchain" and not langchain.is_one(fields):
+        raise InvalidInput("type", "is missing, or is no message type of LangChain's `message_to_dict`")
+    if format in _OLDER:
+        return _OLDER[format](fields)
     if langchain.is_one(fields):
         return langchain.from_fields(fields)
     if _is_openai(fields):
@@ -143,6 +184,14 @@ def _from_fields(fields: Fields) -> list[Message]:
     return plain.from_fields(fields)
 
 
+_OLDER: dict[str, Callable[[Fields], list[Message]]] = {
+    "langchain": langchain.from_fields,
+    "openai": openai.from_fields,
+    "anthropic": anthropic.from_fields,
+    "plain": plain.from_fields,
+}
+
+
 def _as_mapping(given: object) -> Mapping[Any, Any]:
     if isinstance(given, Message):
         return given.model_dump(warnings=False)
@@ -150,6 +199,8 @@ def _as_mapping(given: object) -> Mapping[Any, Any]:
         fields = given
     elif langchain.is_object(given):
         fields = langchain.dictionary_of(given)
+    elif (dumped := _dump_of_framework(given)) is not None:
+        fields = dumped
     elif (
         hasattr(given, "role") and hasattr(given, "content") and callable(getattr(given, "model_dump", None))
     ):
@@ -157,13 +208,32 @@ def _as_mapping(given: object) -> Mapping[Any, Any]:
     else:
         raise InvalidInput(
             "message",
-            f"must be a message, such as {{'role': 'user', 'content': 'hello'}}, or a LangChain message, "
-            f"not {type(given).__name__}",
+            "must be a message, such as {'role': 'user', 'content': 'hello'}, or a message object of a"
+            f" framework, not {type(given).__name__}. {_KNOWN}",
         )
     return {
         name: [_dump_model(one) for one in value] if isinstance(value, list | tuple) else value
         for name, value in fields.items()
     }
+
+
+def _dump_of_framework(given: Any) -> Fields | None:
+    """Return the fields of a message object of a framework; None if it is none.
+
+    Pydantic AI has dataclasses; Gemini, ADK, LlamaIndex and the Responses API have
+    pydantic models, whose messages show themselves by their fields.
+    """
+    if isinstance(given, type):
+        return None
+    if is_dataclass(given) and hasattr(given, "kind") and hasattr(given, "parts"):
+        return dict(TypeAdapter[Any](type(given)).dump_python(given, mode="json"))
+    if not callable(getattr(given, "model_dump", None)):
+        return None
+    if hasattr(given, "blocks") or hasattr(given, "parts") or hasattr(given, "author"):
+        return dict(given.model_dump(mode="json", exclude_none=not hasattr(given, "blocks"), warnings=False))
+    if isinstance(getattr(given, "type", None), str) and not hasattr(given, "role"):
+        return dict(given.model_dump(mode="json", exclude_none=True, warnings=False))
+    return None
 
 
 def _dump_model(one: Any) -> Any:
@@ -175,13 +245,14 @@ def _dump_model(one: Any) -> Any:
     )
 
 
-def _copy_fields(given: Mapping[Any, Any]) -> Fields:
+def _copy_fields(given: Mapping[Any, Any], *, keeps_all: bool = False) -> Fields:
     """Return a checked copy of the fields.
 
     Texts over 64 KiB may have 32 MiB in total, and all other fields 1 MiB. A time may
-    be a datetime, which is checked when it is taken.
+    be a datetime, which is checked when it is taken. With `keeps_all`, a value that
+    JSON cannot hold is refused wherever it is.
     """
-    named = validation.named_moment(given)
+    named = None if keeps_all else validation.named_moment(given)
     moments = {named: given[named]} if named is not None and isinstance(given[named], datetime) else {}
     try:
         copied = validation.json_object(
@@ -189,7 +260,7 @@ def _copy_fields(given: Mapping[Any, Any]) -> Fields:
             {**given, **dict.fromkeys(moments)},
             max_bytes=validation.MAX_ROW_BYTES,
             large_texts=validation.MAX_MESSAGE_BYTES,
-            may_replace=_is_unseen,
+            may_replace=None if keeps_all else _is_unseen,
         )
     except InvalidInput as exc:
         raise InvalidInput(exc.field.removeprefix("message."), exc.problem) from None

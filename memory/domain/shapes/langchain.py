@@ -101,9 +101,9 @@ def is_one(fields: Fields) -> bool:
 
 def from_fields(fields: Fields) -> list[Message]:
     kind, given = fields["type"], MessageFields(fields["data"])
-    content, seen = given.content(), given.id_and_time()
-    if "at" not in seen and (named := validation.named_moment(fields)) is not None:
-        seen["at"] = validation.time(named, fields[named])
+    content, at = given.content(), given.moment()
+    if at is None and (named := validation.named_moment(fields)) is not None:
+        at = validation.time(named, fields[named])
     found = _taken_apart(content)
     calls = _calls(given)
     thought = given.look_at("additional_kwargs", dict) or {}
@@ -126,8 +126,8 @@ def from_fields(fields: Fields) -> list[Message]:
             (answered[key] for key in ("finish_reason", "stop_reason") if isinstance(answered.get(key), str)),
             None,
         ),
+        at=at,
         shape="langchain",
-        **seen,
     )
     kept = worth_keeping([kept for _, kept in calls], "object")
     outer = {name: value for name, value in fields.items() if name not in ("type", "data")}
@@ -166,7 +166,7 @@ def to_fields(message: Message, *, foreign_reasoning: bool = True) -> Fields:
     )
     if message.role is Role.TOOL and message.is_error:
         data["status"] = "error"
-    if message.id is not None:
+    if message.id is not None and not is_own:
         data["id"] = message.id
     content = content_as(message, "langchain")
     if "blocks" in kept:

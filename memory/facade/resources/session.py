@@ -14,8 +14,9 @@ from memory.domain.corrections import explain_guesses
 from memory.domain.errors import InvalidInput
 from memory.domain.message import Message, Role
 from memory.domain.scope import Scope
-from memory.domain.session import Compaction, Context, FoundMessages, HistoryPage, SessionInfo
-from memory.domain.shapes import import_message, import_messages
+from memory.domain.session import Compaction, Context, FoundMessages, HistoryPage, SessionInfo, SessionState
+from memory.domain.shapes import export_originals, import_groups, import_message, import_messages
+from memory.domain.versions import ExpectedVersion, check_expected
 from memory.facade.arguments import changes_of, flag, function
 from memory.facade.resources.message_stream import MessageStream
 from memory.facade.resources.recall import found_for, room_for, with_recalled
@@ -24,6 +25,7 @@ from memory.facade.resources.tasks import Tasks
 from memory.facade.runtime.access import MAX_QUERY_BYTES, SEARCH_LIMIT, Access
 from memory.facade.search_options import least_relevance, search_mode
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
+from memory.orchestrator.conversations.log.session_state import MAX_STATE_BYTES, StateChange
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.window.compaction import Summarise
 from memory.orchestrator.conversations.window.history import HistoryQuery
@@ -40,8 +42,7 @@ MOST_AT_ONCE = 500
 HISTORY_LIMIT = 100
 
 MessageLike = Message | Mapping[str, Any] | object
-"""A message of this library or of OpenAI, Anthropic or LangChain; see `memory.formats`.
-"""
+"""A message of this library or of a framework; see `memory.formats`."""
 
 
 @explain_guesses
@@ -108,12 +109,20 @@ class Session:
 
     @lends_reads
     async def append(
-        self, message: MessageLike | Sequence[MessageLike], *, in_history: bool = True
+        self,
+        message: MessageLike | Sequence[MessageLike],
+        *,
+        format: str = "auto",
+        id: str | Sequence[str | None] | None = None,
+        in_history: bool = True,
+        state: Mapping[str, Any] | None = None,
+        expected_version: ExpectedVersion | None = None,
     ) -> list[Message]:
         """Add a message, or several in order. Return them as stored, with their ids.
 
-        Messages may be of this library, plain `{role, content}`, or in the formats of
-        OpenAI, Anthropic and LangChain.
+        Messages may be of this library, plain `{role, content}`, or in a format of
+        `memory.formats.FORMATS`. Each keeps its original (`Message.raw`). A message
+        with results of tools becomes several.
 
         A message whose `id` exists in the session replaces the stored one, in its
         place. So a streamed answer is one message however often it is appended, and a
@@ -132,8 +141,18 @@ class Session:
         `artifact_bytes`. The text of a message that replaces another counts too, but is
         never refused.
 
+        With `state`, the messages and the change of `Session.state` are stored together
+        or not at all. All messages must be new then.
+
         Args:
             message: A message, or at most 500.
+            format: The format of the messages. `"auto"` takes the format that each
+                message shows; a message that could be of several is equal in all.
+            id: The id of the message, or one id or None for each of a list. Ids inside
+                a framework's messages are not used, because frameworks repeat them.
+            state: Values that replace those of the session's state; None removes one.
+            expected_version: The `version` that the session's state must have, or
+                `ABSENT`. Only with `state`.
             in_history: False adds the message to the window only. Appended again with
                 True, it enters the history: it keeps its place and gets the next
                 number.
@@ -144,12 +163,49 @@ class Session:
                 message, as the next piece of a stream does.
             QuotaExceeded: The large texts exceed the quota of `artifact_bytes`. None of
                 the new messages is stored.
+            VersionConflict: The state has another version. Nothing is stored.
+            Conflict: With `state`, a message with one of the ids exists.
         """
         if isinstance(message, list | tuple) and len(message) > MOST_AT_ONCE:
             raise InvalidInput("message", f"takes at most {MOST_AT_ONCE} messages per call. Split the list")
-        messages = import_messages(message) if isinstance(message, list | tuple) else import_message(message)
+        groups = (
+            import_groups(message, format=format)
+            if isinstance(message, list | tuple)
+            else [import_message(message, format)]
+        )
+        messages = _with_ids(groups, id, is_list=isinstance(message, list | tuple))
+        change = _state_change(state, expected_version)
         async with self._in_call_order(message.id for message in messages if message.id is not None):
-            return await (await self._conversation()).append(messages, in_history=bool(in_history))
+            return await (await self._conversation()).append(
+                messages, in_history=bool(in_history), change=change
+            )
+
+    async def state(self) -> SessionState:
+        """Return the state of the session, a JSON object that `append` changes.
+
+        It is empty at first. Its `version` is for `expected_version` of `append`.
+        `roll_back` does not change it, and a fork begins with it.
+        """
+        return await (await self._conversation()).state()
+
+    @lends_reads
+    async def pop(self, n: int = 1) -> list[dict[str, Any]]:
+        """Take the newest messages out of the window, and return them as they came.
+
+        They leave in one step, also if others write to the session at the same time.
+        The history keeps them with the reason `popped`, and `restore` takes them back.
+        A message that became several, such as results of tools, leaves as a whole. The
+        system message and summaries stay.
+
+        Args:
+            n: How many, from 1 to 500.
+
+        Returns:
+            The originals, oldest first; fewer if the window has fewer.
+        """
+        if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_AT_ONCE:
+            raise InvalidInput("n", f"must be a whole number from 1 to {MOST_AT_ONCE}")
+        return export_originals(await (await self._conversation()).pop(n))
 
     async def update(self, message_id: str, **changes: Any) -> Message:
         """Change the fields of a message. Its number in the history stays.
@@ -685,6 +741,34 @@ class Session:
         return await self._access.engine.conversations.sessions.delete(
             self._access.tenant, self.id, self._draft
         )
+
+
+def _with_ids(
+    groups: Sequence[list[Message]], given: str | Sequence[str | None] | None, *, is_list: bool
+) -> list[Message]:
+    """Return the messages with the ids that the caller gives them.
+
+    If an original became several messages, the first has the id. The others have it
+    with their number, from 2.
+    """
+    if given is not None:
+        ids = validation.sequence("id", given) if is_list else [given]
+        if len(ids) != len(groups):
+            raise InvalidInput("id", f"names {len(ids)} messages, and {len(groups)} are given")
+        for group, name in zip(groups, ids, strict=True):
+            for number, message in enumerate(group if name is not None else (), start=1):
+                message.id = validation.identifier("id", name if number == 1 else f"{name}:{number}")
+    return [message for group in groups for message in group]
+
+
+def _state_change(state: object, expected_version: object) -> StateChange | None:
+    if state is None:
+        if expected_version is not None:
+            raise InvalidInput("expected_version", "is the version of the state. Pass the change as state=")
+        return None
+    return StateChange(
+        validation.json_object("state", state, max_bytes=MAX_STATE_BYTES), check_expected(expected_version)
+    )
 
 
 def _schemas(tools: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]]:

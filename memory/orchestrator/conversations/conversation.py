@@ -10,13 +10,21 @@ from typing import Any
 from memory.domain.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from memory.domain.ids import is_id
 from memory.domain.message import SYSTEM, Message, Role
-from memory.domain.session import Context, HistoryPage
+from memory.domain.session import Context, HistoryPage, SessionState
+from memory.domain.shapes import forget_changed
+from memory.domain.shapes.originals import continues, is_same_original
 from memory.domain.validation import LARGE_TEXT_BYTES
 from memory.orchestrator.conversations.blobs.large_texts import large_texts
 from memory.orchestrator.conversations.log.events import ENTERS, FIRST_PLACE, Draft, Event, EventType, copy_of
 from memory.orchestrator.conversations.log.folding import State, left_by
 from memory.orchestrator.conversations.log.forks import copied_on
 from memory.orchestrator.conversations.log.seen import LogSnapshot
+from memory.orchestrator.conversations.log.session_state import (
+    StateChange,
+    read_state,
+    refuse_if_split,
+    with_state,
+)
 from memory.orchestrator.conversations.sessions import END, ForkSource, SessionDraft, draft_like, system_of
 from memory.orchestrator.conversations.window.compaction import WindowCompaction
 from memory.orchestrator.conversations.window.history import HistoryQuery
@@ -31,6 +39,7 @@ from memory.orchestrator.conversations.window.reads import Version, WindowRead, 
 from memory.orchestrator.conversations.window.replacing import AT_ONCE, Replacement
 from memory.orchestrator.conversations.window_exits import WindowExitResult
 from memory.orchestrator.storage.collections import MESSAGES
+from memory.orchestrator.storage.concurrency import both_at_once
 from memory.orchestrator.storage.key_locks import RetryDeadline
 from memory.orchestrator.storage.places import Places
 from memory.policies.context import ContextRequest, read_out
@@ -42,7 +51,10 @@ from memory.ports.query import And, Eq, Gt, Partitions, Query, within
 from memory.ports.record import JsonValue, PendingStep, Record
 
 EVERYTHING = ContextRequest()
+POPPED_MORE = 16
+"""Messages that are read more if an original's first message is further back."""
 NONE_READ: Mapping[str, Version] = {}
+NO_STATE: Mapping[str, JsonValue] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +160,9 @@ class Conversation(WindowCompaction):
 
     # -- messages ----------------------------------------------------------------------
 
-    async def append(self, messages: Sequence[Message], *, in_history: bool = True) -> list[Message]:
+    async def append(
+        self, messages: Sequence[Message], *, in_history: bool = True, change: StateChange | None = None
+    ) -> list[Message]:
         """Store messages, and return them as stored.
 
         New messages are appended in order. A message whose id exists replaces the
@@ -156,8 +170,11 @@ class Conversation(WindowCompaction):
 
         A message that was only in the window enters the history under the next number,
         unless it is passed with `in_history=False` again.
+
+        With a `change` of the session's state, all messages must be new. Then messages
+        and state are stored together or not at all.
         """
-        stored = await self.append_as_read(messages, in_history=in_history, enters=in_history)
+        stored = await self.append_as_read(messages, in_history=in_history, enters=in_history, change=change)
         return [message for message in stored if message is not None]
 
     async def append_as_read(
@@ -168,6 +185,7 @@ class Conversation(WindowCompaction):
         enters: bool = False,
         versions: Mapping[str, Version] = NONE_READ,
         keeps_edits: bool = False,
+        change: StateChange | None = None,
     ) -> list[Message | None]:
         """Store messages like `append`, but respect edits that the caller has not read.
 
@@ -192,8 +210,8 @@ class Conversation(WindowCompaction):
             raise InvalidInput("id", "'system' is the id of the system message. Use another id, or update it")
         patience = RetryDeadline(self._placement, self.id)
         while True:
-            state = (self._log.snapshot or await self._log.load()).state
-            known = state.place
+            seen = self._log.snapshot or await self._log.load()
+            known = seen.state.place
             found = {message_id: await self._log.find(message_id, as_seen=True) for message_id in given}
             new = [m for m in in_order if m.id is None or (found[m.id] is None and m.id not in versions)]
             again = {name: event for name, event in found.items() if event is not None}
@@ -207,8 +225,11 @@ class Conversation(WindowCompaction):
             ):
                 await self._sessions.refuse_change(self._log.life)  # before anything is written
             late = await self._stand_ins(new)
+            decide = self._drafts(new, in_history, known, late)
             try:
-                events = await self._log.append(self._drafts(new, in_history, known, late)) if new else []
+                if change is not None:
+                    decide = await self._with_change(decide, change, seen, len(new) + len(late), again)
+                events = await self._log.append(decide) if new or change is not None else []
                 appended = [event for event in events if event.type is EventType.MESSAGE]
                 self._note_writes(*appended)
                 stored = {id(message): event.message for message, event in zip(new, appended, strict=True)}
@@ -221,6 +242,39 @@ class Conversation(WindowCompaction):
                 await patience.wait()
         await self._touch()
         return [stored.get(id(message if message.id is None else given[message.id])) for message in messages]
+
+    async def _with_change(
+        self,
+        decide: Callable[[LogSnapshot], list[Draft]],
+        change: StateChange,
+        read: LogSnapshot,
+        events: int,
+        again: Mapping[str, Event],
+    ) -> Callable[[LogSnapshot], list[Draft]]:
+        """Return the drafts of an append that changes the state too."""
+        for message_id in again:
+            raise Conflict(
+                f"message '{message_id}' exists already, and with state= every message must be new. An"
+                " earlier call may have stored both: read session.state()",
+                message_id,
+            )
+        refuse_if_split(self._log, max(events, 1))
+        place = read.state.after.state_place
+        state = await read_state(self._log, read.state.after)
+
+        def decide_with_state(seen: LogSnapshot) -> list[Draft]:
+            self._refuse_if_not_active(seen)
+            change.check_version(seen.state.after, self.id)
+            if seen.state.after.state_place != place:
+                raise _StaleRead
+            return with_state(decide(seen), change.apply(state))
+
+        return decide_with_state
+
+    async def state(self) -> SessionState:
+        """Return the current state of the session."""
+        self._record, seen = await both_at_once(self._same_life(), self._log.load())
+        return await read_state(self._log, seen.state.after)
 
     async def without_erased(
         self, messages: Sequence[Message], known: Container[str | None] = ()
@@ -273,11 +327,15 @@ class Conversation(WindowCompaction):
         }
 
     async def begin(
-        self, messages: Sequence[Message], said_by: Sequence[tuple[str, ...]] | None = None
+        self,
+        messages: Sequence[Message],
+        said_by: Sequence[tuple[str, ...]] | None = None,
+        state: Mapping[str, JsonValue] = NO_STATE,
     ) -> None:
         """Append the first messages of a session that was created just now.
 
         No other message has their ids. `said_by` has the authors of each message.
+        `state` is the state of the session.
         """
         for start in range(0, len(messages), AT_ONCE):
             known = (self._log.snapshot or await self._log.load()).state.place
@@ -285,6 +343,9 @@ class Conversation(WindowCompaction):
             drafts = self._drafts(messages[some], True, known, {}, None if said_by is None else said_by[some])
             self._note_writes(*await self._log.append(drafts))
             self._begun += len(messages[some])
+        if state:  # behind the messages, whose copies an erasure finds by their places
+            await self._log.append(lambda _: with_state([], state))
+            self._begun += 1
         await self._touch()
 
     async def is_as_begun(self) -> bool:
@@ -464,6 +525,7 @@ class Conversation(WindowCompaction):
             if version is not None and version_of(event) != version:
                 return event
             new = change(event.draft.message).model_copy(update={"id": event.draft.message.id})
+            new = forget_changed(new)
             if new == event.draft.message:
                 if event.edits:  # perhaps by an earlier attempt that failed before it notified anyone
                     await self._log.tell_edit(event)
@@ -558,10 +620,17 @@ class Conversation(WindowCompaction):
         whole = await self._log.whole(kept, strict=True)
         copied = [(each, message) for each in order_events(whole) if (message := each.message) is not None]
         draft = draft_like(self._record, forked_from={"session_id": self.id, "message_id": message_id})
+        after = (await self._log.load()).state.after if event is None else event.after
+        state = await read_state(self._log, after)
         places, incarnation = tuple(each.place for each, _ in copied), self._log.life.incarnation
         lineage = tuple(copied_on(self._record, self.id, incarnation, places))
         source = ForkSource(
-            self.id, incarnation, places, tuple(each.draft.said_by for each, _ in copied), lineage
+            self.id,
+            incarnation,
+            places,
+            tuple(each.draft.said_by for each, _ in copied),
+            lineage,
+            dict(state),
         )
         return replace(draft, forked_from=source, writer=self._user), [message for _, message in copied]
 
@@ -612,6 +681,43 @@ class Conversation(WindowCompaction):
                 return await self._append_and_touch(decide)
             except _StaleRead:
                 await patience.wait()
+
+    async def pop(self, count: int) -> list[Message]:
+        """Take the newest originals out of the window, and return their messages.
+
+        An original that became several messages leaves as a whole. Summaries stay.
+        """
+        patience = RetryDeadline(self._placement, self.id)
+        newest = count
+        while True:
+            state, there = await self._log.window(newest)
+            places = state.window.newest(newest)
+            spoken = [there[place] for place in places if place in there and not _is_summary(there[place])]
+            left, is_all = newest_originals(spoken, count)
+            if not is_all and len(places) < len(state.window):
+                newest = 2 * newest + POPPED_MORE
+                continue
+            events = await self._log.whole(spoken[len(spoken) - left :], strict=True)
+            if any(event.is_redacted for event in events):
+                continue
+            known = state.place
+            leaving = Places.of(event.place for event in events)
+
+            def decide(seen: LogSnapshot, known: int = known, leaving: Places = leaving) -> list[Draft]:
+                if seen.state.place != known:
+                    raise _StaleRead
+                return (
+                    [Draft(EventType.CLEAR, data={"left": leaving.to_json(), "reason": "popped"})]
+                    if leaving.ranges
+                    else []
+                )
+
+            try:
+                await self._append_and_touch(decide)
+            except _StaleRead:
+                await patience.wait()
+            else:
+                return [message for event in events if (message := event.message) is not None]
 
     async def clear(self) -> int:
         """Take every known message out of the window, and return how many.
@@ -864,6 +970,32 @@ class Conversation(WindowCompaction):
     async def handle_window_exit(self) -> WindowExitResult:
         """Make entries of the messages that left the window, as far as possible now."""
         return await self._window_exit.of_session(await self._same_life())
+
+
+def newest_originals(events: Sequence[Event], count: int) -> tuple[int, bool]:
+    """Return how many of the last events are the messages of the newest originals.
+
+    Also return whether all of them are among the events.
+    """
+    messages = [event.draft.message for event in events]
+    at = len(messages)
+    for _ in range(count):
+        if not at:
+            return len(messages), False
+        at -= 1
+        while (message := messages[at]) is not None and continues(message):
+            if not at:
+                return len(messages), False
+            before = messages[at - 1]
+            if before is None or not is_same_original(before, message):
+                break
+            at -= 1
+    return len(messages) - at, True
+
+
+def _is_summary(event: Event) -> bool:
+    message = event.draft.message
+    return event.type is EventType.COMPACTION or message is None or message.is_summary
 
 
 def _grows(before: Message, after: Message) -> bool:

@@ -135,7 +135,11 @@ class Conversations:
         """
         forked = await self.create(tenant, draft)
         try:
-            await forked.begin(messages, None if draft.forked_from is None else draft.forked_from.said_by)
+            source = draft.forked_from
+            if source is None:
+                await forked.begin(messages)
+            else:
+                await forked.begin(messages, source.said_by, source.state)
         except QuotaExceeded:
             try:
                 never_shown = (

@@ -95,6 +95,8 @@ class ForkSource:
     """The authors of each message."""
     copied: tuple[CopiedMessages, ...] = ()
     """The origins of its messages, as the fork's record states them."""
+    state: Mapping[str, JsonValue] = field(default_factory=dict)
+    """The state of the session at that moment."""
 
     def pending_step(self) -> PendingStep:
         return PendingStep(

@@ -28,6 +28,7 @@ from memory.orchestrator.conversations.blobs.large_texts import (
 from memory.orchestrator.conversations.blobs.uploads import StaleGeneration, Uploads
 from memory.orchestrator.conversations.log.events import (
     FIRST_PLACE,
+    STATE,
     EventType,
     artifacts_of,
     event_of,
@@ -37,6 +38,7 @@ from memory.orchestrator.conversations.log.events import (
 from memory.orchestrator.conversations.log.folding import back_by, late_by, left_by
 from memory.orchestrator.conversations.log.forks import carried_elsewhere, check_copied
 from memory.orchestrator.conversations.log.passages import Passages
+from memory.orchestrator.conversations.log.session_state import MAX_STATE_BYTES
 from memory.orchestrator.conversations.sessions import MADE_FROM, life_of, system_of
 from memory.orchestrator.storage.collections import ARTIFACTS, MESSAGES, SESSIONS
 from memory.orchestrator.storage.kinds import Kind
@@ -76,6 +78,8 @@ def check_carried(kind: Kind, record: Record) -> None:
                 event.draft.artifacts,
                 dict.fromkeys(chunks_of(event.draft.artifacts), ""),
             )
+        if STATE in event.draft.data:
+            validation.json_object(STATE, event.draft.data[STATE], max_bytes=MAX_STATE_BYTES)
         if event.place < FIRST_PLACE:
             raise InvalidInput("place", f"must be a whole number, not below {FIRST_PLACE}")
         return

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from memory.domain.errors import Conflict, InvalidInput, MemoryTiersError, NotFound, StoreError
 from memory.domain.message import Message, Role, ToolCall
 from memory.domain.session import HistoryItem
+from memory.domain.versions import check_expected
 from memory.orchestrator.conversations.conversation import Checkpoint, Conversation
+from memory.orchestrator.conversations.log.session_state import StateChange
 from memory.orchestrator.conversations.sessions import SessionDraft
 from memory.orchestrator.conversations.window.history import HistoryQuery
 from memory.policies.compaction_thresholds import MessageThreshold
@@ -36,6 +38,8 @@ ACTS = [
     "delete",
     "erase_user",
 ]
+ALSO = ("pop", "state")
+"""Acts that are only cut off at each call: another list would change what seeds draw."""
 TEXT = re.compile(r"w\d+\.\w+(?:/\w+)?")
 """Whatever is said in a run."""
 
@@ -189,6 +193,28 @@ class Worker:
         self._world.first_put[self._process.name] = taking
         with self._told.calling(taking):
             await session.clear()
+
+    async def _pop(self, session: Conversation, life: str, label: str, random: Random) -> None:
+        taking = self._told.takes("clear", Taking(self._told.now(), life=life))
+        self._world.first_put[self._process.name] = taking
+        with self._told.calling(taking):
+            await session.pop(2)
+
+    async def _state(self, session: Conversation, life: str, label: str, random: Random) -> None:
+        """Add the label to the state, with what is said; with two messages if the store
+        can put them together.
+        """
+        state = await session.state()
+        change = StateChange({"said": [*state.get("said", ()), label]}, check_expected(state.version))
+        together = self._world.servers[-1].store.capabilities.atomic
+        texts = [f"{label}/a", f"{label}/b"] if together else [f"{label}/b"]
+        said = Said(self._told.now(), life=life, texts=tuple(texts))
+        self._told.said.append(said)
+        with self._told.calling(said):
+            stored = await session.append(
+                [Message(role=Role.USER, content=text) for text in texts], change=change
+            )
+        self._told.has(life, *(str(message.id) for message in stored))
 
     async def _roll_back(self, session: Conversation, life: str, label: str, random: Random) -> None:
         checkpoint, self._checkpoint = self._checkpoint, await session.checkpoint()

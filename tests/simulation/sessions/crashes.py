@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from tests.simulation.faults import LATEST, Fault, FaultPlan, Process, Struck, WorkerCrashed
 from tests.simulation.loop import OWNER, run, seeded
-from tests.simulation.sessions.acts import ACTS, Worker
+from tests.simulation.sessions.acts import ACTS, ALSO, Worker
 from tests.simulation.sessions.ending import in_the_end
 from tests.simulation.sessions.run import Run, opened, world_of
 
-CUT = "say batch name exclude clear roll_back compact end delete".split()
-ALL = sorted(set(ACTS) - {"read"})
+CUT = "pop state say batch name exclude clear roll_back compact end delete".split()
+ALL = sorted({*ACTS, *ALSO} - {"read"})
 BEFORE = "name say batch call compact say name update end roll_back say".split()
 """What has happened when the act begins."""
 AFTER = "read say name read sweep read".split()
@@ -59,7 +59,8 @@ async def _scene(world: Run, act: str) -> None:
     await _live(world, world.process("w0"), BEFORE)
     there = await _live(world, witness, ["read"])
     process = world.process("w2")
-    await _live(world, process, [*["roll_back", "say"][: 2 * (act == "roll_back")], "read", act], struck=act)
+    first = {"roll_back": ["roll_back", "say"], "state": ["state"]}.get(act, [])
+    await _live(world, process, [*first, "read", act], struck=act)
     await _live(world, witness, AFTER, there)
     world.plan.active = False
     await asyncio.sleep(2 * LATEST + 1)

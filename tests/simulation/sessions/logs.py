@@ -46,6 +46,8 @@ class LogCheck:
         places.
         """
         self._restored: set[int] = set()
+        self.said: list[str] = []
+        """The state of the session."""
 
     def go_through(self, rows: Sequence[Record]) -> None:
         before: Record | None = None
@@ -57,6 +59,7 @@ class LogCheck:
                 self._wrong(f"place {place} was created no later than the one before")
             before = self.rows[place] = row
             self._take(place, row)
+        self._are_stated()
         for (of, label), sure in self._told.done.items():
             if of == self._life and (self._labels[label] > 1 or (sure and not self._labels[label])):
                 self._wrong(f"'{label}' is there {self._labels[label]} times")
@@ -109,6 +112,8 @@ class LogCheck:
             self.number += data.get("enters", False)
         if event in ("closed", "resumed"):
             self._turned(place, event, data, shown)
+        if "state" in data:
+            self._stated(place, data["state"])
         self.version += shown != self.window
         body: Any = row.body
         told, true = (
@@ -117,6 +122,25 @@ class LogCheck:
         )
         if [told[0], told[1], told[2], told[3], told[5], told[8]] != true:
             self._wrong(f"after {place} it is told {told}, and is {true}")
+
+    def _stated(self, place: int, state: Any) -> None:
+        """A state adds the label of its messages to the one before, and nothing is lost."""
+        *before, label = state["said"]
+        texts = [self._text(self.rows[each]) for each in (place - 1, place) if each in self.rows]
+        if before != self.said:
+            self._wrong(f"place {place} has the state {state}, and before it was {self.said}")
+        if not self.is_redacted(place) and texts[-1] != f"{label}/b":
+            self._wrong(f"place {place} says {texts[-1]} with the state of {label}")
+        self.said = state["said"]
+
+    def _are_stated(self) -> None:
+        """Messages that came with a state are there with it: both of them, or neither."""
+        for place in self.rows:
+            label, _, part = self._text(self.rows[place]).partition("/")
+            if part == "a" and place + 1 not in self.rows:
+                self._wrong(f"place {place} is there without the rest of {label}")
+            if part == "b" and label not in self.said and not self._is_given(place):
+                self._wrong(f"place {place} is there without the state of {label}")
 
     def _is_given(self, place: int) -> bool:
         return place <= self._told.given.get(self._life, 0)

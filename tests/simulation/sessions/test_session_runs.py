@@ -23,7 +23,7 @@ from tests.support.repeatable import repeatable
 
 SEEDS = seeds(ci=60, quick=15, nightly=1_000)
 NOTICED_WITHIN = 1_000
-EVERYONES, IN_CI = {"say", "compact"}, {"batch", "roll_back", "end"}
+EVERYONES, IN_CI = {"say", "compact", "state"}, {"batch", "roll_back", "end", "pop"}
 """The acts that are cut off in everyone's run."""
 _CRASHES, _OTHERS = (
     (Fault.CRASH_BEFORE, Fault.CRASH_AFTER),

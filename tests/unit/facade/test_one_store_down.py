@@ -70,7 +70,9 @@ CALLS: dict[str, Call] = {
     "`session.context` of what this process saw within the last minute": lambda m, k: m.session(
         "chat"
     ).context(last=2),
-    "`session.append`, `session.history`, `sessions.list`": lambda m, k: _talked(m),
+    "`session.append`, `session.history`, `session.state`, `session.pop`, `sessions.list`": lambda m, k: (
+        _talked(m)
+    ),
     "`delete` of a session's entry": lambda m, k: m.delete(k.session.id),
     "`delete` of others": lambda m, k: m.delete(k.user.id),
     "`admin.erase`": lambda m, k: m.admin.erase("session:s"),
@@ -90,6 +92,8 @@ async def _talked(memory: Memory) -> None:
     calls: list[Callable[[], Awaitable[Any]]] = [
         lambda: session.append({"role": "user", "content": "more"}),
         session.history,
+        session.state,
+        session.pop,
         memory.sessions.list,
     ]
     failed = list[StoreError]()

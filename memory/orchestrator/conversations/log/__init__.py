@@ -9,4 +9,5 @@ __all__ = [
     "passages",
     "previews",
     "seen",
+    "session_state",
 ]

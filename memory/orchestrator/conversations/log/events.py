@@ -48,6 +48,7 @@ class EventType(StrEnum):
     CLOSED = "closed"
     RESUMED = "resumed"
     ERASED = "erased"
+    STATE = "state"  # the session's state changed, without a message
 
 
 LEAVES = "leaves"
@@ -78,6 +79,8 @@ ERASED_ID = "erased_id"
 
 See `erased_id`.
 """
+STATE = "state"
+"""In an event's data: the whole state of the session after the event."""
 NUMBER = "number"
 """In a message's data: its number, if it entered the history after it was stored."""
 
@@ -94,6 +97,8 @@ class LogTotals:
     - `tokens` is the total of all messages when they were written.
     - Messages up to `exited_until` do not exit again: a session end handled them (see
       `window_exits.py`).
+    - `state_place` is the newest place whose event carries the session's state, or 0.
+      `state_version` is the version of that state.
     """
 
     number: int
@@ -105,8 +110,11 @@ class LogTotals:
     base: int = FIRST_PLACE - 1
     tokens: int = 0
     exited_until: int = 0
+    state_place: int = 0
+    state_version: int = 0
 
     def to_json(self) -> list[JsonValue]:
+        state = (self.state_place, self.state_version) if self.state_place else ()
         return [
             self.number,
             self.version,
@@ -117,6 +125,7 @@ class LogTotals:
             self.base,
             self.tokens,
             self.exited_until,
+            *state,
         ]
 
     @classmethod
@@ -250,7 +259,7 @@ class Event:
         `owed` replaces its pending steps. It includes the erasure of derived data.
         """
         assert self.draft.message is not None  # noqa: S101 - only messages are erased
-        told = {"in_history", NUMBER, "left", LEAVES, "before", "after", "reason"}
+        told = {"in_history", NUMBER, STATE, "left", LEAVES, "before", "after", "reason"}
         data: dict[str, JsonValue] = {name: value for name, value in self.draft.data.items() if name in told}
         nothing = _nothing(self.draft.message, self.key.id)
         data |= {} if self.given_id is None else {ERASED_ID: erased_id(session_id, self.given_id)}

@@ -16,6 +16,7 @@ from memory.orchestrator.conversations.log.events import (
     LEAVING,
     OF_ONE,
     SPOKEN,
+    STATE,
     Draft,
     Event,
     EventType,
@@ -87,6 +88,10 @@ class State:
                 exited_until=place
                 if draft.type is EventType.CLOSED and LEAVES in draft.data
                 else after.exited_until,
+                state_place=place if STATE in draft.data else after.state_place,
+                state_version=max(version, after.state_version + 1)
+                if STATE in draft.data
+                else after.state_version,
             ),
             max(self.created_at + _TICK, now),
             now,

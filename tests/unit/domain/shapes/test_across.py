@@ -16,6 +16,8 @@ from memory.domain.message import Message, Role, ToolCall
 from memory.domain.shapes import FORMATS, export_messages, import_message
 from tests.support.depth import drawn
 
+OWN_PARTS = ("anthropic", "langchain", "openai", "plain")
+"""Formats whose parts are stored as they came."""
 FEW = settings(max_examples=drawn(60), deadline=None)
 DATA_URL = "data:image/jpeg;base64,QUJD"
 IMAGES: dict[str, dict[str, Any]] = {
@@ -234,15 +236,50 @@ def test_what_was_stored_in_between_goes_back_as_it_came(message: dict[str, Any]
     ),
 )
 def test_text_calls_results_and_reasoning_go_over_to_any_shape(shape: str, messages: list[Message]) -> None:
+    calls = {call.id for m in messages for call in m.tool_calls}
     said = [
-        m for m in messages if shape != "anthropic" or m.role is not Role.USER or m.text
-    ]  # which has no empty text among blocks
-    found = back(export_messages(said, shape))
-    assert meaning(found) == meaning(said, with_errors=shape != "openai")
+        m
+        for m in messages
+        if (m.text or m.role is not Role.USER or shape == "plain")  # most have no empty text among parts
+        and (shape != "vercel" or m.role is not Role.TOOL or m.tool_call_id in calls)  # it needs the call
+    ]
+    given = export_messages(said, shape)
+    assert given.without_equivalent == [
+        f"messages[{at}].{field}"
+        for at, m in enumerate(said)
+        for field, is_lost in (
+            ("is_error", m.is_error and shape in ("openai", "ollama")),
+            ("reasoning", m.reasoning and shape == "openai_responses"),
+        )
+        if is_lost
+    ]
+    found = [message for one in given for message in import_message(one, shape)]
+    assert gist(found, shape) == gist(said, shape)
+
+
+def gist(messages: list[Message], shape: str) -> list[Any]:
+    """Who says, asks, answers and thinks what, as far as the format has a place for it.
+
+    Some formats join what one speaker says, and some give no ids to calls.
+    """
+    told: list[Any] = []
+    for m in messages:
+        role = m.role.value
+        if m.text and m.role is not Role.TOOL:
+            told.append((role, "says", m.text))
+        if m.reasoning and shape != "openai_responses":
+            told.append((role, "thinks", m.reasoning))
+        for call in m.tool_calls:
+            told.append(("asks", call.name, json.loads(call.arguments)))
+        if m.role is Role.TOOL:
+            told.append(("answers", m.text, m.is_error and shape not in ("openai", "ollama")))
+        if shape != "ollama":
+            told += [("ids", [call.id for call in m.tool_calls], m.tool_call_id)] if m.tool_calls else []
+    return told
 
 
 @pytest.mark.parametrize("source", IMAGES)
-@pytest.mark.parametrize("shape", FORMATS)
+@pytest.mark.parametrize("shape", OWN_PARTS)
 def test_an_image_of_a_user_goes_over_to_any_shape(source: str, shape: str) -> None:
     parts = [{"type": "text", "text": "see"}, IMAGES[source]]
     given = (
@@ -338,7 +375,7 @@ def _spoil(value: Any) -> None:
 
 def test_an_unknown_shape_is_refused() -> None:
     with pytest.raises(InvalidInput, match="format"):
-        export_messages([], "gemini")
+        export_messages([], "morse")
 
 
 def test_objects_of_the_makers_own_libraries_are_taken() -> None:

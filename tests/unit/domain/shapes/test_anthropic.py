@@ -120,7 +120,7 @@ def test_each_result_is_a_message_of_its_own_with_what_is_said_behind_it() -> No
         (Role.TOOL, "c2", "blue", True),
         (Role.USER, None, "see", False),
     ]
-    assert [m.id for m in messages] == ["u1", "u1:2", "u1:3"]
+    assert [m.id for m in messages] == [None, None, None]
 
 
 def test_a_whole_answer_brings_its_usage_and_why_it_ended() -> None:

@@ -68,7 +68,7 @@ def test_calls_in_our_own_form_and_their_results_are_taken() -> None:
         ("content", {"role": "user", "content": "a\x00b"}),
         ("content", {"role": "user", "content": "\ud800"}),
         ("content[0]", {"role": "user", "content": [7]}),
-        ("content[0].type", {"role": "user", "content": [{"text": "x"}]}),
+        ("content[0].type", {"role": "user", "content": [{"text": "x", "more": 1}]}),
         ("content[0].text", {"role": "user", "content": [{"type": "text", "text": b"x"}]}),
         ("content[0].text", {"role": "user", "content": [{"type": "text", "text": "\x00"}]}),
         ("id", {"role": "user", "content": "x", "id": ""}),
