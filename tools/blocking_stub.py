@@ -30,6 +30,8 @@ RENAMED = {
     "Provider": "Any",
 }
 RENAMED |= {original.__name__: name for name, original in TWINS.items()}
+LEFT_OUT = {("__init__", "loop")}
+"""Arguments of async classes that their twins refuse, by method and name."""
 DUNDERS = {"__init__": "__init__", **CONTEXT}
 
 
@@ -139,6 +141,9 @@ def _class(members: Iterable[ast.stmt], name: str) -> str:
 
 def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     arguments = _Rename().visit(node.args)
+    kept = [at for at, one in enumerate(arguments.kwonlyargs) if (node.name, one.arg) not in LEFT_OUT]
+    arguments.kwonlyargs = [arguments.kwonlyargs[at] for at in kept]
+    arguments.kw_defaults = [arguments.kw_defaults[at] for at in kept]
     for position, default in enumerate(arguments.defaults):
         arguments.defaults[position] = ast.Constant(...) if default is not None else default
     arguments.kw_defaults = [None if d is None else ast.Constant(...) for d in arguments.kw_defaults]
