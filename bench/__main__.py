@@ -19,6 +19,7 @@ from bench import (
     edge,
     graph,
     injection,
+    loops,
     messages,
     million,
     mongo,
@@ -59,6 +60,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "relevance": relevance.relevance,
     "speed": speed.speed,
     "injection": injection.injections,
+    "loops": loops.loops,
 }
 
 

@@ -60,7 +60,7 @@ class Caller:
     def __init__(self, memory: Memory, name: str, seed: int) -> None:
         self.memory = memory
         self.name = name
-        self.draw = random.Random(seed)
+        self.draw = random.Random(seed)  # noqa: S311 - draws, no secrets
         self.begun = 0
         self.outcomes = Counter[str]()
         self.written: dict[str, str] = {}
@@ -181,7 +181,7 @@ def run_all(begin: list[Callable[[], None]]) -> None:
 def test_no_call_hangs_and_none_is_lost_however_loops_call_and_cancel(place: Any) -> None:
     memory = Memory(place, embedder="none", tenant="loops", loop="own")
     asyncio.run(memory.open())
-    draw = random.Random(FIRST_SEED)
+    draw = random.Random(FIRST_SEED)  # noqa: S311 - draws, no secrets
     callers = [Caller(memory, f"c{n}", draw.randrange(2**32)) for n in range(LOOPS * TASKS + LOOPS)]
     on_loops, in_threads = callers[:-LOOPS], callers[-LOOPS:]
     loops: list[asyncio.AbstractEventLoop] = [asyncio.new_event_loop() for _ in range(LOOPS)]
@@ -201,8 +201,8 @@ def test_no_call_hangs_and_none_is_lost_however_loops_call_and_cancel(place: Any
 
     run_all(
         [
-            *(lambda n=n: run_loop(n) for n in range(LOOPS)),  # type: ignore[misc]
-            *(lambda n=n: run_thread(n) for n in range(LOOPS)),  # type: ignore[misc]
+            *(lambda n=n: run_loop(n) for n in range(LOOPS)),
+            *(lambda n=n: run_thread(n) for n in range(LOOPS)),
         ]
     )
     assert [error for caller in callers for error in caller.errors] == []
