@@ -83,13 +83,14 @@ async def _median(call: Callable[[], Awaitable[Any]], calls: int = CALLS) -> flo
     return median(taken)
 
 
-def _blocking_calls(memory: Any) -> dict[str, float]:
+def _blocking_calls(memory: BlockingMemory) -> dict[str, float]:
     entry = memory.write("Ada prefers tea", scope="user:ada")
+    calls: dict[str, Callable[[], object]] = {
+        "get": lambda: memory.get(entry.id),
+        "write": lambda: memory.write("Ada likes coffee", scope="user:ada"),
+    }
     found = dict[str, float]()
-    for name, call in (
-        ("get", lambda: memory.get(entry.id)),
-        ("write", lambda: memory.write("Ada likes coffee", scope="user:ada")),
-    ):
+    for name, call in calls.items():
         taken = list[float]()
         for _ in range(CALLS):
             begun = time.perf_counter()

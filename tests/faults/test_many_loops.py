@@ -65,7 +65,7 @@ class Caller:
         self.outcomes = Counter[str]()
         self.written: dict[str, str] = {}
         """The ids of acknowledged entries, by key."""
-        self.unknown: dict[str, dict[str, str]] = {}
+        self.unknown: dict[str, dict[str, Any]] = {}
         """The arguments of cancelled writes, by key."""
         self.appended: list[str] = []
         """The ids of acknowledged messages."""
@@ -91,7 +91,7 @@ class Caller:
             self.errors.append(error)
 
     async def _write(self, key: str) -> None:
-        given = {"content": f"fact {key}", "scope": self.draw.choice(SCOPES), "key": key}
+        given: dict[str, Any] = {"content": f"fact {key}", "scope": self.draw.choice(SCOPES), "key": key}
         self.unknown[key] = given
         entry = await self.memory.write(**given)
         del self.unknown[key]
@@ -219,7 +219,7 @@ async def check(memory: Memory, callers: list[Caller]) -> None:
     """Everything acknowledged is there once, and a cancelled write can be repeated."""
     for caller in callers:
         for key, given in caller.unknown.items():
-            caller.written[key] = (await memory.write(**given)).id  # type: ignore[arg-type]
+            caller.written[key] = (await memory.write(**given)).id
     written = {entry_id for caller in callers for entry_id in caller.written.values()}
     found = [entry.id for scope in SCOPES async for entry in memory.entries.iterate(scope)]
     assert Counter(found) == Counter(written)
