@@ -502,6 +502,9 @@ async def test_an_opening_that_is_cancelled_leaves_nothing_open() -> None:
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(task, IN_TIME)
         assert repr(memory) == "<Memory tenant='default' closed>"
+    for thread in threading.enumerate():
+        if thread.name == "memory-loop":
+            await asyncio.to_thread(thread.join, IN_TIME)
     assert threads() == []
 
 
