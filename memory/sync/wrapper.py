@@ -80,7 +80,7 @@ def _init(original: type) -> Callable[..., None]:
 def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     ends = name in ("close", "__aexit__")
 
-    @functools.wraps(method)
+    @functools.wraps(method, updated=())  # from Python 3.12 on its dict marks it as async
     def call(self: SyncWrapper, *args: Any, **kwargs: Any) -> Any:
         if self._leaves_inherited(name, args):
             return None

@@ -66,6 +66,14 @@ def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "memory-loop"]
 
 
+def wait_for_threads() -> None:
+    """Wait until every thread of a private loop has ended."""
+    for thread in threading.enumerate():
+        if thread.name == "memory-loop":
+            thread.join(IN_TIME)
+    assert threads() == []
+
+
 @pytest.fixture
 async def memory() -> AsyncIterator[Memory]:
     async with own() as opened:
@@ -502,10 +510,7 @@ async def test_an_opening_that_is_cancelled_leaves_nothing_open() -> None:
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(task, IN_TIME)
         assert repr(memory) == "<Memory tenant='default' closed>"
-    for thread in threading.enumerate():
-        if thread.name == "memory-loop":
-            await asyncio.to_thread(thread.join, IN_TIME)
-    assert threads() == []
+    await asyncio.to_thread(wait_for_threads)
 
 
 async def test_an_iteration_left_half_way_ends_on_the_private_loop(memory: Memory) -> None:
@@ -538,7 +543,7 @@ async def test_it_is_opened_and_closed_from_any_loop_again_and_again(tmp_path: P
         with pytest.raises(NotOpen):
             await memory.retrieve("user:ada")
         await memory.close()
-    assert threads() == []
+        await asyncio.to_thread(wait_for_threads)
 
 
 async def test_a_memory_that_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
@@ -547,7 +552,7 @@ async def test_a_memory_that_cannot_be_opened_leaves_no_thread(tmp_path: Path) -
     with pytest.raises(ConfigError, match="is not a SQLite database"):
         await asyncio.wait_for(memory.open(), IN_TIME)
     await memory.close()
-    assert threads() == []
+    await asyncio.to_thread(wait_for_threads)
 
 
 async def test_closing_ends_the_calls_under_way_and_none_hangs() -> None:
@@ -588,7 +593,7 @@ async def test_opening_and_closing_side_by_side_leave_it_open_or_closed_and_usab
             done.result(IN_TIME)
     async with memory:
         await memory.write("usable", scope="user:bob")
-    assert threads() == []
+    await asyncio.to_thread(wait_for_threads)
 
 
 def test_an_interpreter_that_ends_without_a_close_does_not_hang(tmp_path: Path) -> None:
