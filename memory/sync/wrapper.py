@@ -4,7 +4,8 @@ Scripts and notebooks call the same methods. The calls run on an event loop in a
 separate thread, which starts with the first call. If an async class returns another
 async object (a view, a resource, a session), the caller gets a *twin*: a blocking
 object that wraps the async one and runs its calls on the same loop. An object that is
-made from a twin, such as a provider, runs on the twin's loop.
+made from a twin, such as a provider, runs on the twin's loop. `BlockingMemory(memory)`
+is a twin of a memory that was made with `loop="own"`, on the same loop.
 `blocking_class(TheClass)` makes the class of the twins of a class, once.
 """
 
@@ -16,7 +17,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any, Never, NoReturn
 
 from memory.domain.errors import ConfigError
-from memory.facade.runtime.proxies import Proxy, attribute, is_async, make_original, members_of
+from memory.facade.runtime.proxies import OwnLoopProxy, Proxy, attribute, is_async, make_original, members_of
 
 __all__ = ["CONTEXT", "SyncWrapper", "blocking_class", "is_async"]
 
@@ -70,7 +71,16 @@ def _init(original: type) -> Callable[..., None]:
     @functools.wraps(original.__init__)  # type: ignore[misc]
     def init(self: SyncWrapper, *args: Any, **kwargs: Any) -> None:
         if "loop" in kwargs:
-            raise ConfigError("loop: a blocking memory always has an event loop of its own. Omit loop=")
+            raise ConfigError(
+                "loop: a blocking memory always has an event loop of its own. Omit loop=, or pass a memory"
+                " that has one: BlockingMemory(memory)"
+            )
+        shared = args[0] if args else None
+        if isinstance(shared, OwnLoopProxy) and isinstance(shared, original):
+            if args[1:] or kwargs:
+                raise ConfigError("config: is a memory, which has its settings. Omit the other arguments")
+            self._bind(shared._original, shared._loop, owns_loop=False)
+            return
         made, loop, owns = make_original(Proxy, original, args, kwargs, "blocking-memory")
         self._bind(made, loop, owns_loop=owns)
 

@@ -12,6 +12,7 @@ import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -629,3 +630,89 @@ def test_an_interpreter_that_ends_without_a_close_does_not_hang(tmp_path: Path) 
             check=False,
         )
         assert (ended.returncode, ended.stdout.strip()) == (0, "1"), (way, ended.stderr)
+
+
+# -- blocking memories -----------------------------------------------------------------
+
+
+async def test_a_blocking_memory_of_it_is_the_same_memory(memory: Memory) -> None:
+    def story() -> list[str]:
+        blocking = BlockingMemory(memory)
+        blocking.write("Ada prefers tea", scope="user:ada")
+        provider = BlockingBufferProvider(blocking)
+        provider.write([{"role": "user", "content": "hello"}], "s1")
+        return [entry.content for entry in blocking.retrieve("user:ada")]
+
+    assert await asyncio.to_thread(story) == ["Ada prefers tea"]
+    assert [entry.content for entry in await memory.retrieve("user:ada")] == ["Ada prefers tea"]
+    assert [message.text for message in await BufferProvider(memory).read("s1")] == ["hello"]
+    assert threads() == ["memory-loop"]
+    with pytest.raises(ConfigError, match="Omit the other arguments"):
+        BlockingMemory(memory, tenant="other")
+
+
+def test_a_blocking_memory_of_it_opens_and_closes_it() -> None:
+    memory = own()
+    with BlockingMemory(memory) as blocking:
+        blocking.write("Ada prefers tea", scope="user:ada")
+        assert len(asyncio.run(memory.retrieve("user:ada"))) == 1
+    with pytest.raises(NotOpen):
+        asyncio.run(memory.retrieve("user:ada"))
+    wait_for_threads()
+
+
+def test_closing_a_blocking_memory_ends_the_calls_of_other_threads() -> None:
+    gate = Gate()
+    memory = BlockingMemory("memory://", embedder="none", accept_loss=True, write_gate=gate)
+    memory.open()
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(memory.write, "wait", scope="user:ada")
+        assert gate.reached.wait(IN_TIME)
+        memory.close()
+        with pytest.raises(NotOpen, match="closed while the call was under way"):
+            writing.result(IN_TIME)
+    with memory:
+        assert memory.retrieve("user:ada") == []
+
+
+def test_a_blocking_call_from_a_callback_says_what_to_do() -> None:
+    told: list[BaseException] = []
+
+    async def gate(draft: Any, provenance: Any) -> bool:
+        try:
+            called.retrieve("user:ada")
+        except WrongEventLoop as error:
+            told.append(error)
+        return True
+
+    with BlockingMemory("memory://", embedder="none", accept_loss=True, write_gate=gate) as called:
+        called.write("Ada prefers tea", scope="user:ada")
+    assert "Call it after the callback has returned, or from another thread" in str(told[0])
+
+
+def test_a_blocking_callback_that_exits_ends_its_caller_and_not_the_loop() -> None:
+    async def leave(entries: Any) -> str:
+        raise SystemExit(3)
+
+    with BlockingMemory("memory://", embedder="none", accept_loss=True) as memory:
+        entry = memory.write("Ada prefers tea", scope="user:ada")
+        with ThreadPoolExecutor(1) as pool, pytest.raises(SystemExit):
+            pool.submit(memory.compact, [entry.id], leave).result(IN_TIME)
+        assert memory.get(entry.id) is not None
+
+
+def test_blocking_memories_are_opened_and_closed_by_many_threads() -> None:
+    memory = BlockingMemory("memory://", embedder="none", accept_loss=True)
+
+    def open_and_close(number: int) -> None:
+        for _ in range(5):
+            memory.open()
+            with suppress(NotOpen):
+                memory.write(f"fact {number}", scope="user:ada")
+            memory.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(open_and_close, number) for number in range(4)]:
+            done.result(IN_TIME)
+    with memory:
+        memory.write("usable", scope="user:bob")
