@@ -17,7 +17,15 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any, Never, NoReturn
 
 from memory.domain.errors import ConfigError
-from memory.facade.runtime.proxies import OwnLoopProxy, Proxy, attribute, is_async, make_original, members_of
+from memory.facade.runtime.proxies import (
+    OwnLoopProxy,
+    Proxy,
+    attribute,
+    is_async,
+    make_original,
+    members_of,
+    read_ahead,
+)
 
 __all__ = ["CONTEXT", "SyncWrapper", "blocking_class", "is_async"]
 
@@ -111,12 +119,13 @@ def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _iterate(twin: SyncWrapper, items: AsyncGenerator[Any, Never]) -> Iterator[Any]:
     try:
-        while True:
-            try:
-                item = twin._loop.run(items.__anext__())
-            except StopAsyncIteration:
-                return
-            yield twin._handed_out(item)
+        is_over = False
+        while not is_over:
+            found, is_over, error = twin._loop.run(read_ahead(items))
+            for item in found:
+                yield twin._handed_out(item)
+            if error is not None:
+                raise error
     finally:
         twin._loop.run(items.aclose())
 

@@ -229,7 +229,7 @@ class _Life:
             task.cancel()
         if tasks:
             self.loop.run_until_complete(asyncio.wait(tasks, timeout=PATIENCE))
-        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        # Iterators that are half-way stay: closed, they would look as if complete.
         self.loop.close()
 
 

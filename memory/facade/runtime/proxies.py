@@ -23,6 +23,10 @@ from memory.facade.runtime.loop_thread import LoopThread
 
 OWN = "own"
 """The value of `Memory(loop=)` that starts a private event loop."""
+READ_AHEAD = 0.001
+"""Seconds for which an iteration reads ahead on the private loop."""
+MOST_AHEAD = 64
+"""Items that one call to the private loop returns at most."""
 CONTEXT = ("__aenter__", "__aexit__", "__call__")
 """The special methods that a proxy has."""
 
@@ -239,7 +243,7 @@ def _init(original: type) -> Callable[..., None]:
 
 def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def call(self: OwnLoopProxy, *args: Any, **kwargs: Any) -> Any:
+    def begin(self: OwnLoopProxy, *args: Any, **kwargs: Any) -> Any:
         lent = list[_CallersItems]()
         made = getattr(self._original, name)(
             *[_lend(self, value, lent) for value in args],
@@ -249,13 +253,18 @@ def _method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
             return _iterate(self, made)
         if not inspect.iscoroutine(made):
             return self._handed_out(made)
+        work = _Unstarted(made)
+        call: Any
         if name == "__aenter__":
-            return _enter(self, made)
-        if name in ("close", "__aexit__"):
-            return _leave(self, made, is_over=self._leaves_inherited(name, args))
-        return _call(self, made, lent)
+            call = _enter(self, work)
+        elif name in ("close", "__aexit__"):
+            call = _leave(self, work, is_over=self._leaves_inherited(name, args))
+        else:
+            call = _call(self, work, lent)
+        call.__name__, call.__qualname__ = made.__name__, made.__qualname__
+        return call
 
-    return _as_coroutine_function(call, method)
+    return _as_coroutine_function(begin, method)
 
 
 def _as_coroutine_function(call: Callable[..., Any], method: Callable[..., Any]) -> Callable[..., Any]:
@@ -272,21 +281,40 @@ def _as_coroutine_function(call: Callable[..., Any], method: Callable[..., Any])
     return awaited
 
 
-async def _call(proxy: Proxy, work: Any, lent: Sequence[_CallersItems] = ()) -> Any:
+class _Unstarted:
+    """A coroutine of an original, which the private loop will run.
+
+    If the caller's coroutine ends before its first step, this one is closed, so that
+    Python does not warn that it was never awaited.
+    """
+
+    __slots__ = ("_work",)
+
+    def __init__(self, work: Any) -> None:
+        self._work = work
+
+    def __del__(self) -> None:
+        if self._work is not None:
+            self._work.close()
+
+    def take(self) -> Any:
+        """Return the coroutine, for the one who runs and closes it."""
+        work, self._work = self._work, None
+        return work
+
+
+async def _call(proxy: Proxy, work: _Unstarted, lent: Sequence[_CallersItems]) -> Any:
     for items in lent:
         items.loop = asyncio.get_running_loop()
-    return proxy._handed_out(await proxy._loop.call(work))
+    return proxy._handed_out(await proxy._loop.call(work.take()))
 
 
-async def _enter(proxy: Proxy, work: Any) -> Any:
+async def _enter(proxy: Proxy, work: _Unstarted) -> Any:
     """Enter a context. If a cancellation comes too late to prevent that, leave it."""
     entered: list[Any] = []
 
     async def enter() -> None:
-        try:
-            entered.append(await work)
-        finally:
-            work.close()
+        entered.append(await work.take())
 
     try:
         await proxy._loop.call(enter())
@@ -294,18 +322,15 @@ async def _enter(proxy: Proxy, work: Any) -> Any:
         if entered:
             await getattr(proxy, "__aexit__")(type(error), error, error.__traceback__)  # noqa: B009
         raise
-    finally:
-        work.close()
     return proxy._handed_out(entered[0])
 
 
-async def _leave(proxy: Proxy, work: Any, *, is_over: bool) -> Any:
+async def _leave(proxy: Proxy, work: _Unstarted, *, is_over: bool) -> Any:
     """Close, or leave a context. The owner of the loop stops it."""
     if is_over:
-        work.close()
         return None
     try:
-        return proxy._handed_out(await proxy._loop.call(work))
+        return proxy._handed_out(await proxy._loop.call(work.take()))
     finally:
         if proxy._owns_loop:
             await proxy._loop.stop()
@@ -313,14 +338,36 @@ async def _leave(proxy: Proxy, work: Any, *, is_over: bool) -> Any:
 
 async def _iterate(proxy: Proxy, items: AsyncGenerator[Any, Never]) -> AsyncIterator[Any]:
     try:
-        while True:
-            try:
-                item = await proxy._loop.call(items.__anext__())
-            except StopAsyncIteration:
-                return
-            yield proxy._handed_out(item)
+        is_over = False
+        while not is_over:
+            found, is_over, error = await proxy._loop.call(read_ahead(items))
+            for item in found:
+                yield proxy._handed_out(item)
+            if error is not None:
+                raise error
     finally:
         await proxy._loop.call(items.aclose())
+
+
+async def read_ahead(items: AsyncIterator[Any]) -> tuple[list[Any], bool, Exception | None]:
+    """Read at least one item, and those that follow within a millisecond.
+
+    Returns:
+        The items, whether no more will come, and the error that came after them.
+    """
+    found = list[Any]()
+    clock = asyncio.get_running_loop().time
+    until = clock() + READ_AHEAD
+    try:
+        while len(found) < MOST_AHEAD and (not found or clock() < until):
+            found.append(await anext(items))
+    except StopAsyncIteration:
+        return found, True, None
+    except Exception as error:
+        if not found:
+            raise
+        return found, True, error
+    return found, False, None
 
 
 # -- items of the caller ---------------------------------------------------------------

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import inspect
 import subprocess
 import sys
 import textwrap
 import threading
 import traceback
+import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -512,6 +514,69 @@ async def test_an_opening_that_is_cancelled_leaves_nothing_open() -> None:
             await asyncio.wait_for(task, IN_TIME)
         assert repr(memory) == "<Memory tenant='default' closed>"
     await asyncio.to_thread(wait_for_threads)
+
+
+async def test_a_call_that_was_cancelled_before_its_first_step_warns_of_nothing(memory: Memory) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for work in (
+            memory.retrieve("user:ada"),
+            memory.session("s").append({"role": "user", "content": "hello"}),
+            memory.__aexit__(None, None, None),
+        ):
+            task = asyncio.ensure_future(work)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            del work, task
+            gc.collect()
+        with pytest.warns(RuntimeWarning, match="coroutine 'Memory.retrieve' was never awaited") as told:
+            forget_to_await(memory)
+        assert len(told) == 1
+
+
+def forget_to_await(memory: Any) -> None:
+    memory.retrieve("user:ada")
+    gc.collect()
+
+
+class Numbers(Memory):
+    """A memory with an iteration whose length and error are known."""
+
+    async def count(self, size: int, *, fails: bool) -> AsyncIterator[int]:
+        for number in range(size):
+            if number % 10 == 0:
+                await self.retrieve("user:ada")
+            yield number
+        if fails:
+            raise OfTheCallerError("at the end")
+
+
+async def numbers_of(items: AsyncIterator[int]) -> list[Any]:
+    """The numbers, and the error that ends them."""
+    found: list[Any] = []
+    try:
+        async for number in items:
+            found.append(number)
+    except OfTheCallerError as error:
+        found.append(str(error))
+    return found
+
+
+@pytest.mark.parametrize("size", [0, 1, 64, 65, 200])
+async def test_an_iteration_yields_everything_in_order_and_its_error_last(size: int) -> None:
+    async with Numbers("memory://", accept_loss=True, embedder="none", loop="own") as numbers:
+        assert await numbers_of(numbers.count(size, fails=False)) == list(range(size))
+        assert await numbers_of(numbers.count(size, fails=True)) == [*range(size), "at the end"]
+
+
+async def test_an_iteration_over_a_memory_that_was_closed_does_not_look_complete() -> None:
+    numbers = await Numbers("memory://", accept_loss=True, embedder="none", loop="own").open()
+    items = numbers.count(1_000, fails=False)
+    assert await anext(items) == 0
+    await numbers.close()
+    with pytest.raises(NotOpen):
+        await numbers_of(items)
 
 
 async def test_an_iteration_left_half_way_ends_on_the_private_loop(memory: Memory) -> None:
