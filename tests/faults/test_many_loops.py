@@ -13,13 +13,13 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memory import Memory
+from memory import BufferProvider, Memory, MemoryManager, NamedStore
 from tests.support.backends import marks_of
 from tests.support.depth import FIRST_SEED, NIGHTLY, beyond
 from tests.support.placings import STORIES, forget
@@ -69,6 +69,13 @@ class Caller:
         """The arguments of cancelled writes, by key."""
         self.appended: list[str] = []
         """The ids of acknowledged messages."""
+        self.tasks: list[str] = []
+        """The ids of acknowledged tasks of session `s1`."""
+        self.files: dict[str, bytes] = {}
+        """The bytes of acknowledged files of session `s1`, by path."""
+        self.provider = BufferProvider(memory, namespace="runs")
+        self.turns: list[str] = []
+        """The texts of acknowledged turns."""
         self.errors: list[BaseException] = []
         self._until = time.monotonic() + SECONDS
 
@@ -79,7 +86,10 @@ class Caller:
     def call(self) -> tuple[Any, float | None]:
         """The next call, and the seconds after which it is cancelled; None if never."""
         self.begun += 1
-        kinds = [self._write, self._write, self._append, self._stream, self._read, self._iterate]
+        kinds = [
+            *(self._write, self._write, self._write_elsewhere, self._append, self._stream, self._read),
+            *(self._iterate, self._save_task, self._put_file, self._run_turn, self._ask_manager),
+        ]
         return self.draw.choice(kinds)(f"{self.name}-{self.begun}"), self.draw.choice(
             [None, None, 0.0, self.draw.random() * 0.005, self.draw.random() * 0.05]
         )
@@ -96,6 +106,34 @@ class Caller:
         entry = await self.memory.write(**given)
         del self.unknown[key]
         self.written[key] = entry.id
+
+    async def _write_elsewhere(self, key: str) -> None:
+        other = self.memory.for_tenant("other").scoped(self.draw.choice(SCOPES))
+        entry = await other.write(f"theirs {key}", key=key)
+        assert entry.id in [found.id for found in (await other.browse(limit=1_000))]
+
+    async def _save_task(self, key: str) -> None:
+        await self.memory.session("s1").tasks.save(key, title=f"task {key}")
+        self.tasks.append(key)
+
+    async def _put_file(self, key: str) -> None:
+        async def pieces() -> AsyncIterator[bytes]:
+            for number in range(3):
+                await asyncio.sleep(0)
+                yield f"{key} {number} ".encode()
+
+        stored = await self.memory.artifacts.put("s1", f"{key}.txt", pieces())
+        self.files[key] = b"".join([piece async for piece in self.memory.artifacts.stream(stored.id)])
+
+    async def _run_turn(self, key: str) -> None:
+        async with self.provider.turn(f"turn {key}", "r1", limit=4) as turn:
+            turn.add({"role": "assistant", "content": f"answer {key}"})
+        self.turns.append(f"turn {key}")
+
+    async def _ask_manager(self, key: str) -> None:
+        ada = NamedStore("ada", self.memory.scoped("user:ada"))
+        async with MemoryManager([ada]) as manager:
+            await manager.dispatch("search_memory", {"query": "fact"})
 
     async def _append(self, key: str) -> None:
         session = self.memory.session(self.draw.choice(["s1", "s2"]))
@@ -180,7 +218,7 @@ def run_all(begin: list[Callable[[], None]]) -> None:
 
 def test_no_call_hangs_and_none_is_lost_however_loops_call_and_cancel(place: Any) -> None:
     memory = Memory(place, embedder="none", tenant="loops", loop="own")
-    asyncio.run(memory.open())
+    asyncio.run(begin(memory))
     draw = random.Random(FIRST_SEED)  # noqa: S311 - draws, no secrets
     callers = [Caller(memory, f"c{n}", draw.randrange(2**32)) for n in range(LOOPS * TASKS + LOOPS)]
     on_loops, in_threads = callers[:-LOOPS], callers[-LOOPS:]
@@ -215,6 +253,11 @@ def test_no_call_hangs_and_none_is_lost_however_loops_call_and_cancel(place: Any
     assert not [one for one in threading.enumerate() if one.name == "memory-loop"]
 
 
+async def begin(memory: Memory) -> None:
+    await memory.open()
+    await memory.sessions.create("s1")
+
+
 async def check(memory: Memory, callers: list[Caller]) -> None:
     """Everything acknowledged is there once, and a cancelled write can be repeated."""
     for caller in callers:
@@ -225,12 +268,28 @@ async def check(memory: Memory, callers: list[Caller]) -> None:
     assert Counter(found) == Counter(written)
     said = Counter[str]()
     for name in ("s1", "s2"):
-        cursor = None
-        while True:
-            page = await memory.session(name).history(limit=1_000, cursor=cursor)
-            said.update(str(item.message.id) for item in page.items)
-            if (cursor := page.cursor) is None:
-                break
+        history = await every(memory.session(name).history, "items")
+        said.update(str(item.message.id) for item in history)
+    tasks = {task.id for task in await every(memory.session("s1").tasks.list, "tasks")}
+    assert tasks >= {task_id for caller in callers for task_id in caller.tasks}
+    for caller in callers:
+        assert all(
+            data == "".join(f"{key} {number} " for number in range(3)).encode()
+            for key, data in caller.files.items()
+        )
+    runs = await every(memory.session("runs/r1", create=False).history, "items")
+    turns = Counter(item.message.text for item in runs)
+    assert {turns[text] for caller in callers for text in caller.turns} <= {1}
     appended = {message_id for caller in callers for message_id in caller.appended}
     assert appended <= said.keys()
     assert set(said.values()) == {1}
+
+
+async def every(listing: Callable[..., Any], name: str) -> list[Any]:
+    """The items of all pages of a list."""
+    found, cursor = list[Any](), None
+    while True:
+        page = await listing(limit=1_000, cursor=cursor)
+        found += getattr(page, name)
+        if (cursor := page.cursor) is None:
+            return found

@@ -294,8 +294,12 @@ class _Unstarted:
         self._work = work
 
     def __del__(self) -> None:
-        if self._work is not None:
-            self._work.close()
+        self.close()
+
+    def close(self) -> None:
+        """Close the coroutine, unless it was taken."""
+        if (work := self.take()) is not None:
+            work.close()
 
     def take(self) -> Any:
         """Return the coroutine, for the one who runs and closes it."""
@@ -322,6 +326,8 @@ async def _enter(proxy: Proxy, work: _Unstarted) -> Any:
         if entered:
             await getattr(proxy, "__aexit__")(type(error), error, error.__traceback__)  # noqa: B009
         raise
+    finally:
+        work.close()
     return proxy._handed_out(entered[0])
 
 
