@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import gc
 import inspect
+import json
 import subprocess
 import sys
 import textwrap
@@ -13,7 +14,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,6 +40,9 @@ from memory.facade.memory import NOUNS
 from memory.facade.resources.session import Session
 from memory.facade.runtime.proxies import own_loop_class
 from memory.facade.scoped import ScopedMemory
+from tests.support.backends import marks_of
+from tests.support.depth import beyond
+from tests.support.placings import STORIES, forget
 from tests.unit.facade.test_surface import methods_of
 from tools.blocking_stub import TWINS
 
@@ -61,8 +65,16 @@ def own(config: Any = "memory://", **given: Any) -> Memory:
 
 def elsewhere(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """What a coroutine returns on a new event loop in a new thread."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(lambda: asyncio.run(work())).result(IN_TIME)
+    answer: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(asyncio.run(work()))
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
+            answer.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return answer.result(IN_TIME)
 
 
 def threads() -> list[str]:
@@ -376,6 +388,20 @@ async def test_a_call_from_one_of_its_callbacks_says_what_to_do() -> None:
     assert "Call it after the callback has returned, or from another thread" in str(told[0])
 
 
+async def test_a_callback_that_blocks_may_call_it_from_its_thread() -> None:
+    found: list[int] = []
+
+    def gate(draft: Any, provenance: Any) -> bool:
+        found.append(len(asyncio.run(called.retrieve("user:ada"))))
+        found.append(len(BlockingMemory(called).retrieve("user:ada")))
+        return True
+
+    async with own(write_gate=gate) as called:
+        await called.write("Ada prefers tea", scope="user:ada")
+        await called.write("Ada likes coffee", scope="user:ada")
+    assert found == [0, 0, 1, 1]
+
+
 # -- what a task has read --------------------------------------------------------------
 
 
@@ -460,7 +486,7 @@ class Gate:
 
 async def test_a_cancellation_reaches_the_call_and_comes_back_once_it_has_ended() -> None:
     gate = Gate()
-    async with own(write_gate=gate) as memory:
+    async with own(write_gate=gate, durations={"deadline": 2 * IN_TIME}) as memory:
 
         async def story() -> None:
             writing = asyncio.create_task(memory.write("wait", scope="user:ada"))
@@ -623,7 +649,7 @@ async def test_a_memory_that_cannot_be_opened_leaves_no_thread(tmp_path: Path) -
 
 async def test_closing_ends_the_calls_under_way_and_none_hangs() -> None:
     gate = Gate()
-    memory = own(write_gate=gate)
+    memory = own(write_gate=gate, durations={"deadline": 2 * IN_TIME})
     await memory.open()
     writing = asyncio.create_task(memory.write("wait", scope="user:ada"))
     apart = asyncio.create_task(
@@ -662,9 +688,34 @@ async def test_opening_and_closing_side_by_side_leave_it_open_or_closed_and_usab
     await asyncio.to_thread(wait_for_threads)
 
 
-def test_an_interpreter_that_ends_without_a_close_does_not_hang(tmp_path: Path) -> None:
+EXITS = [
+    *(
+        pytest.param(
+            lambda folder: f"sqlite:///{folder / 'one.db'}",
+            way,
+            id=f"one-file-{way}",
+            marks=pytest.mark.backend("sqlite"),
+        )
+        for way in ("idle", "busy", "task")
+    ),
+    *(
+        pytest.param(
+            placing.config,
+            "busy",
+            id=f"{placing.name}-busy",
+            marks=[*marks_of(*placing.backends), *beyond(placing.name, (), {"redis-postgres-edge"})],
+        )
+        for placing in STORIES
+    ),
+]
+
+
+@pytest.mark.parametrize(("config", "way"), EXITS)
+def test_an_interpreter_that_ends_without_a_close_does_not_hang(
+    config: Callable[[Path], Any], way: str, tmp_path: Path
+) -> None:
     program = """
-        import asyncio, sys, threading
+        import asyncio, json, sys, threading
         from memory import Memory
 
         async def forever(memory):
@@ -672,7 +723,7 @@ def test_an_interpreter_that_ends_without_a_close_does_not_hang(tmp_path: Path) 
                 await memory.write("again", scope="user:bob")
 
         async def main():
-            memory = Memory(sys.argv[1], embedder="none", loop="own")
+            memory = Memory(json.loads(sys.argv[1]), embedder="none", loop="own")
             await memory.open()
             await memory.write("Ada prefers tea", scope="user:ada")
             if sys.argv[2] == "busy":
@@ -686,15 +737,15 @@ def test_an_interpreter_that_ends_without_a_close_does_not_hang(tmp_path: Path) 
 
         kept = asyncio.run(main())
     """
-    for way in ("idle", "busy", "task"):
-        ended = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(program), f"sqlite:///{tmp_path / way}.db", way],
-            capture_output=True,
-            text=True,
-            timeout=IN_TIME,
-            check=False,
-        )
-        assert (ended.returncode, ended.stdout.strip()) == (0, "1"), (way, ended.stderr)
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), json.dumps(config(tmp_path)), way],
+        capture_output=True,
+        text=True,
+        timeout=2 * IN_TIME,
+        check=False,
+    )
+    forget(tmp_path)
+    assert (ended.returncode, ended.stdout.strip()) == (0, "1"), ended.stderr
 
 
 # -- blocking memories -----------------------------------------------------------------
