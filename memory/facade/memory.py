@@ -53,7 +53,7 @@ from memory.facade.runtime.build import (
     check_adapters,
 )
 from memory.facade.runtime.lifecycle import EngineLifecycle
-from memory.facade.runtime.proxies import OWN, LoopBound
+from memory.facade.runtime.own_loop import OWN, LoopBound
 from memory.facade.runtime.store_paths import on_the_default_file
 from memory.facade.scoped import ScopedMemory
 from memory.facade.search_options import (

@@ -17,8 +17,8 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any, Never, NoReturn
 
 from memory.domain.errors import ConfigError
+from memory.facade.runtime.own_loop import OwnLoopProxy
 from memory.facade.runtime.proxies import (
-    OwnLoopProxy,
     Proxy,
     attribute,
     is_async,

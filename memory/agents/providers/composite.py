@@ -23,7 +23,7 @@ from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import ForkedProcess, InvalidInput, ProviderFailure
 from memory.domain.message import Message
-from memory.facade.runtime.proxies import LoopBound
+from memory.facade.runtime.own_loop import LoopBound
 from memory.orchestrator.conversations.log.events import copy_of
 from memory.orchestrator.conversations.window.reads import (
     WindowRead,

@@ -27,6 +27,7 @@ from memory import (
     BufferProvider,
     CompositeProvider,
     ConfigError,
+    InvalidInput,
     Memory,
     MemoryManager,
     NamedStore,
@@ -38,7 +39,7 @@ from memory import (
 )
 from memory.facade.memory import NOUNS
 from memory.facade.resources.session import Session
-from memory.facade.runtime.proxies import own_loop_class
+from memory.facade.runtime.own_loop import own_loop_class
 from memory.facade.scoped import ScopedMemory
 from tests.support.backends import marks_of
 from tests.support.depth import beyond
@@ -283,6 +284,16 @@ async def test_providers_of_two_such_memories_go_together(memory: Memory) -> Non
         for one, namespace in ((memory, "one"), (second, "two")):
             kept = await BufferProvider(one, namespace=namespace).read("s1")
             assert [message.text for message in kept] == ["hello"]
+
+
+async def test_objects_of_a_memory_on_another_loop_are_refused_beside_it(memory: Memory) -> None:
+    async with Memory("memory://", embedder="none", accept_loss=True) as plain:
+        stores = [NamedStore("own", memory.scoped("user:ada")), NamedStore("other", plain.scoped("user:ada"))]
+        with pytest.raises(InvalidInput, match="ScopedMemory belongs to a memory without loop='own'"):
+            MemoryManager(stores)
+        providers = [BufferProvider(memory, namespace="one"), BufferProvider(plain, namespace="two")]
+        with pytest.raises(InvalidInput, match="BufferProvider belongs to a memory without loop='own'"):
+            CompositeProvider(providers)
 
 
 async def test_a_blocking_provider_of_it_shares_its_loop(memory: Memory) -> None:
