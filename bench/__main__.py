@@ -20,6 +20,7 @@ from bench import (
     graph,
     injection,
     keys,
+    loops,
     messages,
     million,
     mongo,
@@ -61,6 +62,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Awaitable[list[Figure]]]] = {
     "relevance": relevance.relevance,
     "speed": speed.speed,
     "injection": injection.injections,
+    "loops": loops.loops,
 }
 
 

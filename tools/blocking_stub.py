@@ -30,6 +30,10 @@ RENAMED = {
     "Provider": "Any",
 }
 RENAMED |= {original.__name__: name for name, original in TWINS.items()}
+LEFT_OUT = {("__init__", "loop")}
+"""Arguments of async classes that their twins refuse, by method and name."""
+WIDER = {("__init__", "config"): ast.Name("Memory")}
+"""Arguments that take one more type in twins, by method and name."""
 DUNDERS = {"__init__": "__init__", **CONTEXT}
 
 
@@ -53,6 +57,7 @@ def stub() -> str:
     imports: list[str] = [
         "from collections.abc import Iterator",
         "from contextlib import AbstractContextManager",
+        "from memory.facade.memory import Memory",
     ]
     classes: list[str] = []
     for name, original in TWINS.items():
@@ -139,6 +144,12 @@ def _class(members: Iterable[ast.stmt], name: str) -> str:
 
 def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     arguments = _Rename().visit(node.args)
+    for one in arguments.args:
+        if (node.name, one.arg) in WIDER and isinstance(one.annotation, ast.BinOp):  # it ends in None
+            one.annotation.left = ast.BinOp(one.annotation.left, ast.BitOr(), WIDER[node.name, one.arg])
+    kept = [at for at, one in enumerate(arguments.kwonlyargs) if (node.name, one.arg) not in LEFT_OUT]
+    arguments.kwonlyargs = [arguments.kwonlyargs[at] for at in kept]
+    arguments.kw_defaults = [arguments.kw_defaults[at] for at in kept]
     for position, default in enumerate(arguments.defaults):
         arguments.defaults[position] = ast.Constant(...) if default is not None else default
     arguments.kw_defaults = [None if d is None else ast.Constant(...) for d in arguments.kw_defaults]

@@ -541,12 +541,20 @@ class FormatMismatch(ConfigError):
 
 
 class NotOpen(MemoryTiersError):
-    """Raised for a call before `open()` or after `close()`. Open the memory first."""
+    """Raised for a call before `open()` or after `close()`. Open the memory first.
+
+    With `closed_meanwhile` the memory was closed while the call was under way.
+    """
 
     code = "not_open"
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what} is not open: use 'async with', or await open() first")
+    def __init__(self, what: str, *, closed_meanwhile: bool = False) -> None:
+        super().__init__(
+            f"{what} was closed while the call was under way, and the call was ended. What it was to write"
+            " may be written or not: open it again, and repeat the call"
+            if closed_meanwhile
+            else f"{what} is not open: use 'async with', or await open() first"
+        )
 
 
 class ForkedProcess(NotOpen):
@@ -570,17 +578,24 @@ class ForkedProcess(NotOpen):
 class WrongEventLoop(NotOpen):
     """Raised where a memory is used on another event loop than the one that opened it.
 
-    Its connections belong to that loop. Open one memory per event loop, or use
-    `BlockingMemory`. `ended` says whether that loop has ended.
+    Its connections belong to that loop. Open one memory per event loop, or make one
+    with `loop="own"`, which any loop may call, or use `BlockingMemory`. `ended` says
+    whether that loop has ended.
+
+    With `in_callback` a memory that has a loop of its own was called on that loop.
     """
 
     code = "wrong_event_loop"
 
-    def __init__(self, *, ended: bool) -> None:
+    def __init__(self, *, ended: bool = False, in_callback: bool = False) -> None:
         MemoryTiersError.__init__(
             self,
-            "this memory was opened on another event loop"
+            "a memory that has an event loop of its own was called on that loop, from one of its callbacks."
+            " Call it after the callback has returned, or from another thread"
+            if in_callback
+            else "this memory was opened on another event loop"
             + (", which has ended: await close(), then open it here" if ended else "")
-            + "; open one Memory per event loop, or use BlockingMemory, which may be called from any thread",
+            + "; open one Memory per event loop, or pass loop='own' to call one Memory from any loop, or use"
+            " BlockingMemory, which may be called from any thread",
         )
         self.ended = ended

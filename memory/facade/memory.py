@@ -54,6 +54,7 @@ from memory.facade.runtime.build import (
     check_adapters,
 )
 from memory.facade.runtime.lifecycle import EngineLifecycle
+from memory.facade.runtime.own_loop import OWN, LoopBound
 from memory.facade.runtime.store_paths import on_the_default_file
 from memory.facade.scoped import ScopedMemory
 from memory.facade.search_options import (
@@ -119,7 +120,7 @@ log = logging.getLogger(__name__)
 
 
 @explain_guesses
-class Memory(AsyncContext):
+class Memory(AsyncContext, LoopBound):
     """One tenant's memory over the configured stores; by default, one SQLite file.
 
         async with Memory() as memory:
@@ -174,6 +175,10 @@ class Memory(AsyncContext):
             returns True, a reason to refuse the draft, or changes to it.
         recall_gate: Checks every `Entry` before it is shown, and returns whether it may
             be.
+        loop: `"own"` makes a memory that any event loop and any thread may call, also
+            at once. Its calls run on a private loop in a thread, and so do the
+            functions above. They must not call the memory: that raises
+            `WrongEventLoop`. By default the memory belongs to the loop that opens it.
         **settings: Single values that override those of `config`.
     """
 
@@ -191,8 +196,15 @@ class Memory(AsyncContext):
         policies: Sequence[Policy | str] = (),
         write_gate: WriteGate | None = None,
         recall_gate: RecallGate | None = None,
+        loop: Literal["own"] | None = None,
         **settings: Any,
     ) -> None:
+        if loop is not None:  # `LoopBound` has taken loop="own" away
+            raise ConfigError(
+                "loop: must be passed to the class itself, not by the constructor of a subclass"
+                if loop == OWN
+                else f"loop: must be {OWN!r}, or omitted, not {str(loop)[:40]!r}"
+            )
         if isinstance(embedder, str | Mapping):
             settings["embedder"] = embedder
         if isinstance(token_counter, str):
@@ -357,8 +369,8 @@ class Memory(AsyncContext):
         is open, maintenance runs in the background every `durations.sweep_every`.
 
         The memory belongs to the event loop that opened it: on another loop its calls
-        raise `WrongEventLoop`. On a memory that `for_tenant` returned, `open` only
-        undoes its `close`.
+        raise `WrongEventLoop`, unless it was made with `loop="own"`. On a memory that
+        `for_tenant` returned, `open` only undoes its `close`.
 
         Args:
             reindex: Open stores that hold vectors of another embedder, and mark these

@@ -79,6 +79,7 @@ from memory.facade.memory import (
     AdviseFunction,
     CountFunction,
     EmbedFunction,
+    Memory,
     ScoreFunction,
 )
 from memory.facade.reports import CopyLocation, Stats, StoreAudit, StoreReport, VacuumReport
@@ -136,7 +137,7 @@ from memory.ports.tokens import TokenCounter
 class BlockingMemory:
     def __init__(
         self,
-        config: str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | None = ...,
+        config: str | os.PathLike[str] | Mapping[str, Any] | MemoryConfig | Memory | None = ...,
         *,
         tenant: str | None = ...,
         embedder: Embedder | EmbedFunction | Mapping[str, str] | str | None = ...,

@@ -38,6 +38,7 @@ from memory.facade.memory import Memory
 from memory.facade.resources.session import Session
 from memory.facade.runtime.access import MAX_QUERY_BYTES
 from memory.facade.runtime.async_context import AsyncContext
+from memory.facade.runtime.own_loop import LoopBound
 from memory.facade.write_options import check_resolver
 from memory.orchestrator.enrichment.conflicts import Resolver
 
@@ -57,7 +58,7 @@ KEPT = timedelta(days=7)
 
 
 @explain_guesses
-class MemoryManager(AsyncContext):
+class MemoryManager(AsyncContext, LoopBound):
     """Named stores as one memory for an agent.
 
         ada = NamedStore("ada", memory.scoped("user:ada"), writable=True)

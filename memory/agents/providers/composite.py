@@ -23,6 +23,7 @@ from memory.domain import validation
 from memory.domain.corrections import explain_guesses
 from memory.domain.errors import ForkedProcess, InvalidInput, ProviderFailure
 from memory.domain.message import Message
+from memory.facade.runtime.own_loop import LoopBound
 from memory.orchestrator.conversations.log.events import copy_of
 from memory.orchestrator.conversations.window.reads import (
     WindowRead,
@@ -39,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 @explain_guesses
-class CompositeProvider(TurnMixin):
+class CompositeProvider(TurnMixin, LoopBound):
     """Several providers used as one: writes go to all of them.
 
     A written message without an id gets one here, so that all parts use the same ids. A

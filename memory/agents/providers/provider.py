@@ -22,6 +22,7 @@ from memory.domain.shapes import export_messages, import_message, import_message
 from memory.facade.memory import Memory
 from memory.facade.resources.session import MessageLike, Session
 from memory.facade.runtime.access import MAX_QUERY_BYTES
+from memory.facade.runtime.own_loop import LoopBound
 from memory.orchestrator.conversations.conversation import Conversation
 from memory.orchestrator.conversations.log.events import copy_of
 from memory.orchestrator.conversations.window.reads import Version, WindowRead, lends_reads, reads_of_caller
@@ -103,7 +104,7 @@ class ProviderSession:
 
 
 @explain_guesses
-class SessionProvider(TurnMixin):
+class SessionProvider(TurnMixin, LoopBound):
     """The base class of the included providers.
 
     A provider only reaches the sessions of its namespace, also in `clear`. It takes

@@ -155,21 +155,26 @@ def test_every_call_of_an_inherited_blocking_memory_is_refused_and_the_parent_go
         ]
 
 
-def test_every_call_of_an_inherited_async_memory_is_refused_on_any_loop(place: Any) -> None:
+@pytest.mark.parametrize("loop", [None, "own"])
+def test_every_call_of_an_inherited_async_memory_is_refused_on_any_loop(place: Any, loop: Any) -> None:
     async def stories() -> None:
-        async with Memory(place, embedder="none") as memory:
+        async with Memory(place, embedder="none", loop=loop) as memory:
             await memory.write("before the fork", scope="user:ada")
             session, view = memory.session("s", user="ada"), memory.scoped("user:ada")
             await session.append({"role": "user", "content": "hello"})
             provider = BufferProvider(memory)
             manager = MemoryManager([NamedStore("ada", view, writable=True)], add_tool=True)
             await manager.open()
+            stream = session.stream()
+            await stream.__aenter__()
             said = [{"role": "user", "content": "from the child"}]
             makers: dict[str, Callable[[], Any]] = {
                 "write": lambda: memory.write("child", scope="user:ada"),
                 "open": memory.open,
                 "close": memory.close,
                 "session": session.context,
+                "stream": lambda: stream.write("from the child"),
+                "iteration": lambda: anext(memory.entries.iterate()),
                 "command": lambda: memory.commands.run("/mem search tea", scope="user:ada"),
                 "worker": Worker(memory, every=timedelta(seconds=1), budget=timedelta(seconds=1)).run,
                 "provider": lambda: provider.write(said, "p"),

@@ -143,7 +143,7 @@ def test_an_iteration_left_half_way_is_ended_on_the_loop(book: Any) -> None:
 
 def test_the_thread_ends_with_the_twin_that_was_made_not_with_those_it_handed_out() -> None:
     with BlockingMemory("memory://", embedder="none", accept_loss=True) as memory:
-        thread = memory._loop._thread  # type: ignore[attr-defined]
+        (thread,) = [one for one in threading.enumerate() if one.name == "blocking-memory"]
         with memory.for_tenant("globex") as other:
             other.write("theirs", scope="user:ada")
         assert thread.is_alive()
