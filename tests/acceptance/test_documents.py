@@ -373,7 +373,7 @@ async def test_groups_of_many_writers_are_isolated(memory: Memory) -> None:
 
 
 async def test_a_group_of_several_scopes_needs_atomic_false(memory: Memory) -> None:
-    changes = [
+    changes: list[Any] = [
         DocumentPut(USER, "k", 1),
         DocumentPut(OTHER_USER, "k", 2),
         DocumentDelete(USER, "none"),
@@ -473,7 +473,7 @@ async def test_wrong_input_is_refused_before_a_store_is_touched(plain: Memory) -
             with pytest.raises(InvalidInput) as refused:
                 await put(USER, "k", value)
             assert refused.value.field.startswith(path), (path, refused.value)
-        for more, field in (
+        options: list[tuple[dict[str, Any], str]] = [
             ({"expected_version": 1}, "expected_version"),
             ({"expected_version": "x"}, "expected_version"),
             ({"if_exists": "update"}, "if_exists"),
@@ -482,11 +482,12 @@ async def test_wrong_input_is_refused_before_a_store_is_touched(plain: Memory) -
             ({"expires_in": "soon"}, "expires_in"),
             ({"metadata": [1]}, "metadata"),
             ({"metadata": {"m": "x" * 70_000}}, "metadata"),
-        ):
+        ]
+        for more, field in options:
             with pytest.raises(InvalidInput) as refused:
-                await put(USER, "k", 1, **more)  # type: ignore[arg-type]
+                await put(USER, "k", 1, **more)
             assert refused.value.field.startswith(field), (more, refused.value)
-        for more, field in (
+        options = [
             ({"limit": 0}, "limit"),
             ({"limit": 1_001}, "limit"),
             ({"prefix": None}, "prefix"),
@@ -496,9 +497,10 @@ async def test_wrong_input_is_refused_before_a_store_is_touched(plain: Memory) -
             ({"values": "yes"}, "values"),
             ({"cursor": "x"}, "cursor"),
             ({"cursor": 7}, "cursor"),
-        ):
+        ]
+        for more, field in options:
             with pytest.raises(InvalidInput) as refused:
-                await list_(USER, **more)  # type: ignore[arg-type]
+                await list_(USER, **more)
             assert refused.value.field == field, (more, refused.value)
         for changes, field in (
             ([("k", 1)], "changes[0]"),
@@ -551,3 +553,44 @@ def test_a_checked_value_is_a_copy() -> None:
 async def test_a_lifetime_may_be_a_length(memory: Memory) -> None:
     info = await memory.documents.put(USER, "k", 1, expires_in=90)
     assert info.expires_at == info.updated_at + timedelta(seconds=90)
+
+
+async def test_documents_travel_in_exports(memory: Memory, clock: Clock) -> None:
+    values: dict[str, Any] = {"json": {"a": [1.0, None]}, "bytes": b"\x00\xff", "large": b"y" * 300_000}
+    for key, value in values.items():
+        await memory.documents.put(USER, key, value, metadata={"of": key})
+    before = await memory.documents.put(SESSION, "k", 1, expires_in=HOUR)
+    await memory.documents.put(SESSION, "gone", 1, expires_in=1)
+    clock.advance(timedelta(minutes=1))
+    lines = [line async for line in memory.admin.export()]
+    assert sorted(line["key"] for line in lines) == ["bytes", "json", "k", "large"]
+    assert [line["key"] async for line in memory.admin.export(SESSION)] == ["k"]
+    async with memory.for_tenant("another") as another:
+        report = await another.admin.import_(lines)
+        assert (report.documents, report.refused_lines, report.skipped_lines) == (4, [], [])
+        for key, value in values.items():
+            found = await another.documents.get(USER, key)
+            assert found is not None
+            assert equal(found.value, value)
+            assert found.metadata == {"of": key}
+        after = await another.documents.get(SESSION, "k")
+        assert after is not None
+        assert (after.created_at, after.expires_at) == (before.created_at, before.expires_at)
+        assert (await another.admin.import_(lines)).documents == 0
+        await another.documents.put(USER, "json", "other")
+        await another.documents.delete(USER, "bytes")
+        again = await another.admin.import_(lines)
+        assert (again.documents, len(again.refused_lines)) == (0, 1)
+        assert await another.documents.get(USER, "bytes") is None
+        assert (await another.documents.get(USER, "json")).value == "other"  # type: ignore[union-attr]
+        assert (await another.admin.import_(lines, revive=True)).documents == 1
+        assert (await another.admin.import_(lines, scope=OTHER_USER)).documents == 4
+        assert await keys_of(another, OTHER_USER) == ["bytes", "json", "k", "large"]
+    bad = [
+        {**lines[0], "key": ""},
+        {**lines[0], "form": "bytes", "value": "?"},
+        {"format": "memory-document/1"},
+    ]
+    for line in bad:
+        with pytest.raises(InvalidInput, match="line 1"):
+            await memory.admin.import_([line])

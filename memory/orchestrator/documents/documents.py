@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias
 
 from memory.domain import ids
 from memory.domain.document import (
@@ -51,6 +51,7 @@ from memory.ports.query import (
     Page,
     Query,
     StartsWith,
+    Tenant,
     all_of,
     decode_cursor,
     within,
@@ -94,6 +95,10 @@ class PutRequest:
     expires_in: timedelta | None = None
     expected: int | None = None
     strict: bool = False
+    created_at: datetime | None = None
+    """When an imported document was created. None: now, unless one is replaced."""
+    expires_at: datetime | None = None
+    """When an imported document expires."""
 
     @property
     def is_large(self) -> bool:
@@ -111,6 +116,7 @@ class DeleteRequest:
 
 
 ChangeRequest = PutRequest | DeleteRequest
+Restored: TypeAlias = Literal["written", "there", "deleted", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +241,10 @@ class Documents:
     async def _page(self, query: Query) -> Page:
         return await self._placement.page("document.list", self._home, query)
 
+    @property
+    def _unexpired(self) -> Condition:
+        return Or((IsNull("expires_at"), Ge("expires_at", self._placement.now())))
+
     def _query(
         self, tenant: str, scope: str, keys: KeyRange, limit: int, reverse: bool, cursor: str | None
     ) -> Query:
@@ -242,27 +252,28 @@ class Documents:
         place = () if cursor is None else decode_cursor(cursor, order).values
         if not all(isinstance(one, str) for one in place):
             raise InvalidInput("cursor", "is of another listing. Pass the cursor of the page before")
-        unexpired = Or((IsNull("expires_at"), Ge("expires_at", self._placement.now())))
         return Query(
             DOCUMENTS,
             within(Partition(tenant, scope)),
-            all_of(keys.condition, unexpired),
+            all_of(keys.condition, self._unexpired),
             order,
             limit,
             cursor=cursor,
             select=_INFO,
         )
 
-    async def everything(self, tenant: str, scope: str) -> AsyncIterator[Document]:
-        """Yield all documents of a scope with values, in the order of the keys."""
-        cursor: str | None = None
-        while True:
-            page = await self.page(tenant, scope, KeyRange(), limit=_READ_AT_ONCE, cursor=cursor, values=True)
-            for document in page.documents:
-                if isinstance(document, Document):
+    async def everything(self, tenant: str, scope: str | None) -> AsyncIterator[Document]:
+        """Yield all documents of a scope or of the tenant, with values, in no order."""
+        query = Query(
+            DOCUMENTS,
+            Tenant(tenant) if scope is None else within(Partition(tenant, scope)),
+            self._unexpired,
+            limit=_READ_AT_ONCE,
+        )
+        async for page in self._placement.pages("document.list", self._home, query):
+            for row in page.records:
+                if isinstance(row, Record) and (document := await self._document(row)) is not None:
                     yield document
-            if (cursor := page.cursor) is None:
-                return
 
     # -- one document ------------------------------------------------------------------
 
@@ -298,6 +309,29 @@ class Documents:
                 if met:  # the first conflict only showed what is there
                     await patience.wait()
                 met = True
+
+    async def restore(self, tenant: str, asked: PutRequest, *, revive: bool = False) -> Restored:
+        """Put an exported document if nothing is stored under its key.
+
+        Args:
+            revive: Put it also if it was deleted here.
+
+        Returns:
+            "refused" if another document is stored under the key.
+        """
+        (there,) = await self._stored([key_of(tenant, asked.scope, asked.key)])
+        if isinstance(there, Tombstone) and not revive:
+            return "deleted"
+        live = self._visible(there)
+        if live is None:
+            try:
+                await self.put(tenant, replace(asked, expected=0))
+            except VersionConflict:
+                return await self.restore(tenant, asked, revive=revive)
+            return "written"
+        found, value = await self._document(live), asked.value
+        same = found is not None and (found.form, found.value) == (value.form, value.value)
+        return "there" if same else "refused"
 
     async def delete(self, tenant: str, asked: DeleteRequest) -> bool:
         """Delete a document; false if there was none.
@@ -501,9 +535,9 @@ class Documents:
             key=key,
             scope=asked.scope,
             version=version_at(now, known or 0) if upload is None else max(upload.version, (known or 0) + 1),
-            created_at=now if there is None else there.created_at,
+            created_at=(asked.created_at or now) if there is None else there.created_at,
             updated_at=now,
-            expires_at=None if asked.expires_in is None else now + asked.expires_in,
+            expires_at=asked.expires_at if asked.expires_in is None else now + asked.expires_in,
             fields=_fields(asked, upload),
             body=self._body(asked),
             tier="mid",
