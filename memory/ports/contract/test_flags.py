@@ -322,6 +322,7 @@ async def test_writes_together_are_refused_by_name(store: Store) -> None:
 
 @clause("grouped.together", "flag.works")
 @works("grouped")
+@needs("conditional")
 @pytest.mark.asyncio
 async def test_writes_of_one_partition_are_kept_whole_or_not_at_all(store: Store) -> None:
     await apply_all(store, put(record(9)))
@@ -341,6 +342,7 @@ async def test_writes_of_one_partition_are_kept_whole_or_not_at_all(store: Store
 
 @clause("grouped.together")
 @needs("grouped")
+@needs("conditional")
 @pytest.mark.asyncio
 async def test_a_group_that_is_cut_off_is_kept_whole_or_not_at_all(store: Store) -> None:
     for turns in range(24):

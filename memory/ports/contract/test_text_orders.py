@@ -20,7 +20,7 @@ from memory.ports.record import Record, Role
 from memory.ports.store import Store
 from memory.ports.writes import Status
 
-KEYS = (
+_KEYS = (
     *(
         "A",
         "B",
@@ -68,7 +68,7 @@ async def keyed_store(harness: Harness, keyed: Collection) -> AsyncIterator[Stor
 
 def _records() -> list[Record]:
     """Return records whose keys are not in the order of their ids; one key twice."""
-    keys = [*KEYS, "a"]
+    keys = [*_KEYS, "a"]
     return [record(n, fields={"key": keys[n * 11 % len(keys)], "size": n % 3}) for n in range(len(keys))]
 
 
