@@ -217,7 +217,11 @@ class Engine:
             generations=self.generations,
         )
         self.documents = Documents(
-            self.placement, outbox=self.outbox, erasure=self.erasure, key_locks=self.key_locks
+            self.placement,
+            outbox=self.outbox,
+            erasure=self.erasure,
+            key_locks=self.key_locks,
+            quotas=Quotas(self.placement, self.erasure, quotas, (), of_documents=True),
         )
         self.tenants = TenantErasure(
             self.placement, outbox=self.outbox, erasure=self.erasure, sessions=self.conversations.sessions

@@ -22,6 +22,8 @@ from memory import (
     DocumentPut,
     InvalidInput,
     LegalHoldActive,
+    Quota,
+    QuotaExceeded,
     Unsupported,
     VersionConflict,
 )
@@ -594,3 +596,47 @@ async def test_documents_travel_in_exports(memory: Memory, clock: Clock) -> None
     for line in bad:
         with pytest.raises(InvalidInput, match="line 1"):
             await memory.admin.import_([line])
+
+
+async def test_a_quota_refuses_documents_that_grow_beyond_it(config: dict[str, Any]) -> None:
+    quotas = [
+        {"name": "small", "document_bytes": 500_000},
+        {"name": "all", "per": "tenant", "document_bytes": 10**6},
+    ]
+    async with Memory(config | {"quotas": quotas}) as memory:
+        await memory.documents.put(USER, "k", "x" * 200_000)
+        await memory.documents.put(USER, "large", b"y" * 280_000)
+        for call in (
+            memory.documents.put(USER, "more", b"z" * 280_000),
+            memory.documents.put(USER, "k", "x" * 240_000),
+            memory.documents.apply([DocumentPut(USER, "a", 1), DocumentPut(USER, "b", "x" * 250_000)]),
+        ):
+            with pytest.raises(QuotaExceeded, match=r"small.*bytes of documents"):
+                await call
+        assert await keys_of(memory) == ["k", "large"]
+        assert await stored(memory) == [2, 1], "a refused put leaves no chunks"
+        await memory.documents.put(USER, "k", "v" * 200_000)
+        await memory.documents.put(USER, "large", "small")
+        await memory.documents.put(USER, "k", "x" * 240_000)
+        await memory.documents.put(OTHER_USER, "k", b"y" * 400_000)
+        with pytest.raises(QuotaExceeded, match="all"):
+            await memory.documents.put(SESSION, "k", b"y" * 450_000)
+        await memory.documents.delete(OTHER_USER, "k")
+        await memory.documents.put(SESSION, "k", b"y" * 450_000)
+        async with memory.for_tenant("another") as another:
+            await another.documents.put(USER, "k", b"y" * 450_000)
+    for wrong in ({"then": "evict"}, {"per": "tenant", "scope_kinds": ["user"]}, {"entries": 1}):
+        with pytest.raises(InvalidInput):
+            Quota(name="q", document_bytes=1, **wrong)
+
+
+async def test_an_audit_finds_nothing_wrong_with_documents(memory: Memory, clock: Clock) -> None:
+    for number in range(20):
+        await memory.documents.put(USER, f"k{number}", number, expires_in=HOUR if number % 3 else None)
+        await memory.documents.put(USER, f"k{number // 2}", b"y" * 1_000)
+    await memory.documents.put(USER, "large", b"y" * 300_000)
+    await memory.documents.delete_many(USER, prefix="k1")
+    clock.advance(3 * DAY)
+    await memory.admin.sweep()
+    for audit in await memory.admin.audit():
+        assert audit.ok, audit

@@ -1,8 +1,8 @@
 """Documents: JSON or bytes under a key of a scope.
 
 A document is one record in the archive. Its id derives from its key, so one conditional
-put creates, replaces or refuses. A put first assumes that nothing is stored. The
-conflict of a store shows what is there, so the second put decides on that.
+put creates, replaces or refuses. A put reads what is stored, unless it only creates.
+The conflict of a store shows what is there by then, so the next put decides on that.
 
 A value that is too large for one record is stored in chunks first (`chunks.py`).
 
@@ -27,9 +27,17 @@ from memory.domain.document import (
     Form,
     value_from,
 )
-from memory.domain.errors import Conflict, CorruptRecord, InvalidInput, Unsupported, VersionConflict
+from memory.domain.errors import (
+    Conflict,
+    CorruptRecord,
+    InvalidInput,
+    LegalHoldActive,
+    Unsupported,
+    VersionConflict,
+)
 from memory.domain.versions import version_text
 from memory.orchestrator.documents.chunks import Chunks, Upload, drop_step
+from memory.orchestrator.entries.admission import Admission, NewEntry
 from memory.orchestrator.erasure.erasure import Erasure
 from memory.orchestrator.storage.collections import DOCUMENTS
 from memory.orchestrator.storage.entry_records import copy_json
@@ -67,6 +75,7 @@ from memory.ports.record import (
     Stored,
     Tombstone,
 )
+from memory.ports.rows import json_of
 from memory.ports.store import Store
 from memory.ports.writes import Absent, AtVersion, Delete, Newer, Outcome, Put, Status
 
@@ -140,12 +149,19 @@ class Documents:
     """Puts, reads, lists and deletes documents."""
 
     def __init__(
-        self, placement: Placement, *, outbox: Outbox, erasure: Erasure, key_locks: KeyLocks
+        self,
+        placement: Placement,
+        *,
+        outbox: Outbox,
+        erasure: Erasure,
+        key_locks: KeyLocks,
+        quotas: Admission,
     ) -> None:
         self._placement = placement
         self._outbox = outbox
         self._holds = erasure.holds
         self._key_locks = key_locks
+        self._quotas = quotas
         self._chunks = Chunks(placement, outbox)
 
     @property
@@ -289,26 +305,30 @@ class Documents:
         patience = RetryDeadline(self._placement, key.id)
         async with self._key_locks.take(DOCUMENTS, key, patience):
             there: Stored | None = None
-            if asked.expected or asked.is_large:
+            if asked.is_large or not (asked.strict or asked.expected == 0):
                 (there,) = await self._stored([key])
                 self._check_put(asked, there)
-            known: int | None = getattr(there, "version", None)
-            (upload,) = await self._store_chunks(tenant, [asked])
-            met = False
-            while True:
-                try:
-                    write = self._put(asked, key, there, known, upload)
-                except (Conflict, CorruptRecord):
-                    await self._take_back(tenant, [asked], [upload])
-                    raise
-                outcome = await self._placement.write_one("document.put", self._home, write)
-                if outcome.applied:
-                    await self._after([write.record], [upload])
-                    return info_of(write.record)
-                there, known = await self._meet(outcome), outcome.version
-                if met:  # the first conflict only showed what is there
-                    await patience.wait()
-                met = True
+            async with self._quotas.admit(tenant, _growth([(asked, key, there)])):
+                return await self._put_over(tenant, asked, key, there, patience)
+
+    async def _put_over(
+        self, tenant: str, asked: PutRequest, key: Key, there: Stored | None, patience: RetryDeadline
+    ) -> DocumentInfo:
+        """Put over what was read, and again over what another writer stored by then."""
+        known: int | None = getattr(there, "version", None)
+        (upload,) = await self._store_chunks(tenant, [asked])
+        while True:
+            try:
+                write = self._put(asked, key, there, known, upload)
+            except (Conflict, CorruptRecord):
+                await self._take_back(tenant, [asked], [upload])
+                raise
+            outcome = await self._placement.write_one("document.put", self._home, write)
+            if outcome.applied:
+                await self._after([write.record], [upload])
+                return info_of(write.record)
+            there, known = await self._meet(outcome), outcome.version
+            await patience.wait()
 
     async def restore(self, tenant: str, asked: PutRequest, *, revive: bool = False) -> Restored:
         """Put an exported document if nothing is stored under its key.
@@ -404,27 +424,43 @@ class Documents:
             return []
         self._check_home(tenant, changes[0].scope)
         keys = [key_of(tenant, one.scope, one.key) for one in changes]
-        patience = RetryDeadline(self._placement, keys[0].id)
         stored = await self._stored(keys)
         for one, there in zip(changes, stored, strict=True):
             if isinstance(one, PutRequest):
                 self._check_put(one, there)
+        puts = [
+            (one, key, there)
+            for one, key, there in zip(changes, keys, stored, strict=True)
+            if isinstance(one, PutRequest)
+        ]
+        async with self._quotas.admit(tenant, _growth(puts)):
+            return await self._apply(tenant, changes, keys, stored)
+
+    async def _apply(
+        self,
+        tenant: str,
+        changes: Sequence[ChangeRequest],
+        keys: Sequence[Key],
+        stored: Sequence[Stored | None],
+    ) -> list[DocumentInfo | None]:
+        """Make the changes over what was read; read again if others were faster."""
+        patience = RetryDeadline(self._placement, keys[0].id)
         uploads = await self._store_chunks(tenant, changes)
         while True:
             try:
                 writes = await self._group(changes, keys, stored, uploads)
-            except (Conflict, CorruptRecord):
+            except (Conflict, CorruptRecord, LegalHoldActive):
                 await self._take_back(tenant, changes, uploads)
                 raise
             sent = [write for write in writes if write is not None]
             outcomes = await self._together(sent) if sent else []
             if all(outcome.applied for outcome in outcomes):
+                await self._finish([write for write in sent if isinstance(write, Delete)])
                 puts = [
                     (write.record, upload)
                     for write, upload in zip(writes, uploads, strict=True)
                     if isinstance(write, Put)
                 ]
-                await self._finish([write for write in sent if isinstance(write, Delete)])
                 await self._after([record for record, _ in puts], [upload for _, upload in puts])
                 return [info_of(write.record) if isinstance(write, Put) else None for write in writes]
             for outcome in outcomes:
@@ -590,6 +626,23 @@ def _check(asked: ChangeRequest, there: Record | None) -> None:
         raise VersionConflict(what, expected, current)
     if isinstance(asked, PutRequest) and asked.strict and there is not None:
         raise Conflict(f"{what} exists already. Use if_exists='replace', or another key")
+
+
+def _growth(puts: Sequence[tuple[PutRequest, Key, Stored | None]]) -> list[NewEntry]:
+    """Return by how much puts enlarge their documents, for quotas."""
+    grown: list[NewEntry] = []
+    for asked, key, stored in puts:
+        more = asked.value.size + len(asked.key.encode()) + _json_size(asked.metadata)
+        if isinstance(stored, Record):
+            fields: Mapping[str, Any] = stored.fields
+            more -= fields["size"] + len(fields["key"].encode()) + _json_size(stored.body.get("metadata", {}))
+        if more > 0:
+            grown.append(NewEntry(key, asked.scope, more, derived=False))
+    return grown
+
+
+def _json_size(metadata: Mapping[str, JsonValue]) -> int:
+    return len(json_of(metadata).encode()) if metadata else 0
 
 
 def _fields(asked: PutRequest, upload: Upload | None) -> dict[str, FieldValue]:
