@@ -8,9 +8,11 @@ the document is stored; a sweep does so if the writer died. If no document names
 upload within `mark_life`, the sweep deletes the chunk. A writer that took longer than
 half of that time stores no document.
 
-A deletion or an erasure may take chunks whose document is about to be stored. So the
-writer stores these again before it acknowledges the document. The step of a document
-that replaced a large one deletes the chunks of the earlier upload.
+A deletion may take chunks whose document is about to be stored. So the writer stores
+these again before it acknowledges the document. The document has the generation of its
+chunks, so an erasure takes both or refuses the document. Then the writer starts again.
+The step of a document that replaced a large one deletes the chunks of the earlier
+upload.
 """
 
 from __future__ import annotations
@@ -22,14 +24,14 @@ from datetime import datetime
 from memory.domain import ids
 from memory.domain.errors import CorruptRecord, StoreError, StoreUnavailable
 from memory.orchestrator.storage.collections import DOCUMENT_CHUNKS, DOCUMENTS
-from memory.orchestrator.storage.outbox import Outbox, OutboxRecord
+from memory.orchestrator.storage.outbox import Outbox, OutboxRecord, StepLifetime
 from memory.orchestrator.storage.placement import Placement, rejection_error
 from memory.orchestrator.storage.steps import step
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.query import Eq, Query, within
 from memory.ports.record import Key, Partition, PendingStep, Record, Tombstone
 from memory.ports.store import Store
-from memory.ports.writes import Absent, Annotate, AtVersion, Newer, Put, Write
+from memory.ports.writes import Absent, Annotate, AtVersion, Outcome, Put, Write
 
 CHUNK_BYTES = 2**20
 """Bytes in one record. Every store takes as many."""
@@ -47,6 +49,7 @@ class Upload:
 
     name: str
     version: int
+    generation: int
     begun: datetime
     chunks: tuple[Record, ...]
 
@@ -56,7 +59,7 @@ class Chunks:
 
     def __init__(self, placement: Placement, outbox: Outbox) -> None:
         self._placement = placement
-        outbox.register(LOOK_FOR_DOCUMENT, self._look_for_document)
+        outbox.register(LOOK_FOR_DOCUMENT, self._look_for_document, StepLifetime.DELETED)
         outbox.register(DROP_CHUNKS, self._drop_noted)
 
     @property
@@ -87,10 +90,21 @@ class Chunks:
             )
             for number, start in enumerate(range(0, len(data), CHUNK_BYTES))
         )
-        upload = Upload(name, version, now, chunks)
+        generation: int | None = None
         for portion in _portions(chunks):
-            await self._write("document.chunk", [Put(DOCUMENT_CHUNKS, chunk, Absent()) for chunk in portion])
-        return upload
+            stamped = [replace(chunk, generation=generation) for chunk in portion]
+            outcomes = await self._write(
+                "document.chunk", [Put(DOCUMENT_CHUNKS, chunk, Absent()) for chunk in stamped]
+            )
+            if generation is None:
+                generation = min(map(_generation_of, outcomes))
+        return Upload(
+            name,
+            version,
+            generation or 0,
+            now,
+            tuple(replace(chunk, generation=generation) for chunk in chunks),
+        )
 
     def check_age(self, upload: Upload) -> None:
         """Raise if a sweep may soon take the chunks for those of a dead writer.
@@ -121,7 +135,7 @@ class Chunks:
                     Put(
                         DOCUMENT_CHUNKS,
                         replace(chunk, version=document.version, owed=()),
-                        Newer(),
+                        AtVersion(chunk.version),  # a late call brings no deleted chunk back
                         settles=settles,
                     )
                     for chunk in portion
@@ -153,10 +167,12 @@ class Chunks:
         except StoreError:
             return
 
-    async def _write(self, name: str, writes: Sequence[Write]) -> None:
-        for outcome in await self._placement.write(name, self._home, *writes):
+    async def _write(self, name: str, writes: Sequence[Write]) -> Sequence[Outcome]:
+        outcomes = await self._placement.write(name, self._home, *writes)
+        for outcome in outcomes:
             if (error := rejection_error(self._home, outcome)) is not None:
                 raise error
+        return outcomes
 
     # -- reading -----------------------------------------------------------------------
 
@@ -222,6 +238,13 @@ def drop_step(document: Record) -> tuple[PendingStep, ...]:
         return ()
     data = {"scope": document.scope, "upload": upload}
     return (PendingStep(f"{DROP_CHUNKS}:{upload}", DROP_CHUNKS, data),)
+
+
+def _generation_of(outcome: Outcome) -> int:
+    """Return the generation of a chunk, also one that was stored by an earlier try."""
+    if outcome.generation is None and isinstance(outcome.stored, Record):
+        return outcome.stored.generation or 0
+    return outcome.generation or 0
 
 
 def _chunk_key(document: Key, upload: str, number: int) -> Key:

@@ -81,6 +81,8 @@ from memory.ports.writes import Absent, AtVersion, Delete, Newer, Outcome, Put, 
 
 PAGE_BYTES = 8 * 2**20
 """A page with values ends once it holds this many bytes."""
+NONCE = "nonce"
+"""In the body of a document: the call that stored it."""
 READS = 5
 """How often a large document is read again if a chunk is missing."""
 _READ_AT_ONCE = 50
@@ -316,19 +318,25 @@ class Documents:
     ) -> DocumentInfo:
         """Put over what was read, and again over what another writer stored by then."""
         known: int | None = getattr(there, "version", None)
-        (upload,) = await self._store_chunks(tenant, [asked])
+        (upload,), nonce = await self._store_chunks(tenant, [asked]), self._placement.nonce()
         while True:
             try:
-                write = self._put(asked, key, there, known, upload)
+                write = self._put(asked, key, there, known, upload, nonce)
             except (Conflict, CorruptRecord):
                 await self._take_back(tenant, [asked], [upload])
                 raise
             outcome = await self._placement.write_one("document.put", self._home, write)
-            if outcome.applied:
-                await self._after([write.record], [upload])
-                return info_of(write.record)
+            stored = write.record if outcome.applied else _own(outcome.stored, nonce)
+            if stored is not None:
+                await self._after([stored], [upload])
+                return info_of(stored)
             there, known = await self._meet(outcome), outcome.version
             await patience.wait()
+            if outcome.status is Status.REJECTED:  # the scope was erased after the chunks were stored
+                await self._take_back(tenant, [asked], [upload])
+                (upload,) = await self._store_chunks(tenant, [asked])
+                (there,) = await self._stored([key])
+                known = getattr(there, "version", None)
 
     async def restore(self, tenant: str, asked: PutRequest, *, revive: bool = False) -> Restored:
         """Put an exported document if nothing is stored under its key.
@@ -444,30 +452,44 @@ class Documents:
         stored: Sequence[Stored | None],
     ) -> list[DocumentInfo | None]:
         """Make the changes over what was read; read again if others were faster."""
-        patience = RetryDeadline(self._placement, keys[0].id)
+        patience, nonce = RetryDeadline(self._placement, keys[0].id), self._placement.nonce()
         uploads = await self._store_chunks(tenant, changes)
+        tried: list[list[Put | Delete | None]] = []
         while True:
-            try:
-                writes = await self._group(changes, keys, stored, uploads)
-            except (Conflict, CorruptRecord, LegalHoldActive):
-                await self._take_back(tenant, changes, uploads)
-                raise
-            sent = [write for write in writes if write is not None]
-            outcomes = await self._together(sent) if sent else []
-            if all(outcome.applied for outcome in outcomes):
-                await self._finish([write for write in sent if isinstance(write, Delete)])
-                puts = [
-                    (write.record, upload)
-                    for write, upload in zip(writes, uploads, strict=True)
-                    if isinstance(write, Put)
-                ]
-                await self._after([record for record, _ in puts], [upload for _, upload in puts])
-                return [info_of(write.record) if isinstance(write, Put) else None for write in writes]
+            made = _made_before(tried, stored, nonce)
+            if made is None:
+                try:
+                    writes = await self._group(changes, keys, stored, uploads, nonce)
+                except (Conflict, CorruptRecord, LegalHoldActive):
+                    await self._take_back(tenant, changes, uploads)
+                    raise
+                tried.append(writes)
+                sent = [write for write in writes if write is not None]
+                outcomes = await self._together(sent) if sent else []
+                made = writes if all(outcome.applied for outcome in outcomes) else None
+            if made is not None:
+                return await self._conclude(made, uploads)
             for outcome in outcomes:
                 if outcome.status is not Status.SKIPPED:
                     await self._meet(outcome)
             await patience.wait()
+            if any(outcome.status is Status.REJECTED for outcome in outcomes):  # as in `_put_over`
+                await self._take_back(tenant, changes, uploads)
+                uploads = await self._store_chunks(tenant, changes)
             stored = await self._stored(keys)
+
+    async def _conclude(
+        self, writes: Sequence[Put | Delete | None], uploads: Sequence[Upload | None]
+    ) -> list[DocumentInfo | None]:
+        """Complete a group that was stored, and return its documents."""
+        await self._finish([write for write in writes if isinstance(write, Delete)])
+        puts = [
+            (write.record, upload)
+            for write, upload in zip(writes, uploads, strict=True)
+            if isinstance(write, Put)
+        ]
+        await self._after([record for record, _ in puts], [upload for _, upload in puts])
+        return [info_of(write.record) if isinstance(write, Put) else None for write in writes]
 
     async def _group(
         self,
@@ -475,6 +497,7 @@ class Documents:
         keys: Sequence[Key],
         stored: Sequence[Stored | None],
         uploads: Sequence[Upload | None],
+        nonce: str,
     ) -> list[Put | Delete | None]:
         """Return the write of each change over the stored items."""
         writes: list[Put | Delete | None] = []
@@ -482,7 +505,7 @@ class Documents:
         for one, key, there, upload in zip(changes, keys, stored, uploads, strict=True):
             known = getattr(there, "version", None)
             if isinstance(one, PutRequest):
-                writes.append(self._put(one, key, there, known, upload))
+                writes.append(self._put(one, key, there, known, upload, nonce))
                 continue
             writes.append(self._delete(one, key, there, known))
             ends += [there] if writes[-1] is not None and isinstance(there, Record) else []
@@ -556,7 +579,13 @@ class Documents:
         return there
 
     def _put(
-        self, asked: PutRequest, key: Key, stored: Stored | None, known: int | None, upload: Upload | None
+        self,
+        asked: PutRequest,
+        key: Key,
+        stored: Stored | None,
+        known: int | None,
+        upload: Upload | None,
+        nonce: str,
     ) -> Put:
         """Return the write of a put over the stored item.
 
@@ -575,7 +604,8 @@ class Documents:
             updated_at=now,
             expires_at=asked.expires_at if asked.expires_in is None else now + asked.expires_in,
             fields=_fields(asked, upload),
-            body=self._body(asked),
+            body=_body(asked, nonce),
+            generation=None if upload is None else upload.generation,
             tier="mid",
             owed=owed,
         )
@@ -583,15 +613,6 @@ class Documents:
             return Put(DOCUMENTS, record, Newer())
         when = AtVersion(stored.version) if isinstance(stored, Record | Tombstone) else Absent()
         return Put(DOCUMENTS, record, when)
-
-    def _body(self, asked: PutRequest) -> dict[str, JsonValue]:
-        """Return the body. The nonce tells two puts of one value and moment apart."""
-        body: dict[str, JsonValue] = {"nonce": self._placement.nonce()}
-        if asked.metadata:
-            body["metadata"] = dict(asked.metadata)
-        if asked.value.form == "json" and not asked.is_large:
-            body["value"] = asked.value.value
-        return body
 
     def _delete(
         self, asked: DeleteRequest, key: Key, stored: Stored | None, known: int | None
@@ -626,6 +647,34 @@ def _check(asked: ChangeRequest, there: Record | None) -> None:
         raise VersionConflict(what, expected, current)
     if isinstance(asked, PutRequest) and asked.strict and there is not None:
         raise Conflict(f"{what} exists already. Use if_exists='replace', or another key")
+
+
+def _own(stored: Stored | None, nonce: str) -> Record | None:
+    """Return the stored record if it is of the call with this nonce.
+
+    An earlier attempt of the call was stored after it was answered.
+    """
+    return stored if isinstance(stored, Record) and stored.body.get(NONCE) == nonce else None
+
+
+def _made_before(
+    tried: Sequence[list[Put | Delete | None]], stored: Sequence[Stored | None], nonce: str
+) -> list[Put | Delete | None] | None:
+    """Return the attempt of a group that was stored after it was answered."""
+    versions = {own.key: own.version for one in stored if (own := _own(one, nonce)) is not None}
+    for writes in tried:
+        if any(isinstance(one, Put) and versions.get(one.key) == one.record.version for one in writes):
+            return writes
+    return None
+
+
+def _body(asked: PutRequest, nonce: str) -> dict[str, JsonValue]:
+    body: dict[str, JsonValue] = {NONCE: nonce}
+    if asked.metadata:
+        body["metadata"] = dict(asked.metadata)
+    if asked.value.form == "json" and not asked.is_large:
+        body["value"] = asked.value.value
+    return body
 
 
 def _growth(puts: Sequence[tuple[PutRequest, Key, Stored | None]]) -> list[NewEntry]:

@@ -549,7 +549,10 @@ class Outbox:
                 when = AtVersion(row.version) if isinstance(row, Record) else Newer()
                 note: dict[str, Any] = {} if previous is None else {"previous": previous}
                 over, until = self._placement.next_version(version), self._placement.tombstone_until()
-                deletes.append(Delete(collection, key, version=over, when=when, note=note, discard_at=until))
+                drops = self.completed_steps(StepLifetime.DELETED)
+                deletes.append(
+                    Delete(collection, key, over, when, note=note, discard_at=until, settles=drops)
+                )
         if not deletes:
             return before
         outcomes = await self._placement.write("hanging.erase", archive, *deletes)
