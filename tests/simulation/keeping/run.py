@@ -139,35 +139,34 @@ class Run(World):
         self.look()
         for act in self.acts.values():
             for key in act.keys:
-                stood = self.seen[key]
-                places = [n for n, one in enumerate(stood) if one.label == act.label]
-                if act.outcome == "done" and len(places) != 1:
-                    self.broken.append(f"{act.label} was acknowledged, and stood {len(places)} times")
-                if act.outcome == "refused" and places:
-                    self.broken.append(f"{act.label} was refused, and stood")
-                if act.outcome != "done" or len(places) != 1:
-                    continue
-                if stood[places[0]].version != act.versions[key]:
-                    self.broken.append(f"{act.label} was told version {act.versions[key]}")
-                before = stood[places[0] - 1] if places[0] else Stood("", None)
-                if act.expected is not None and before.version != act.expected:
-                    self.broken.append(f"{act.label} expected {act.expected} and replaced {before.version}")
+                self._judge_act(act, key, self.seen[key])
         rows = self.rows()
-        uploads = {row.fields["upload"] for row in rows if row.fields.get("upload") is not None}
         for row in rows:
             if missing := self.missing(row):
                 self.broken.append(f"in the end {missing} chunks of {label_of(row)} are missing")
-        left = {row.fields["upload"] for row in self.rows(DOCUMENT_CHUNKS.name)} - uploads
-        if left:
+        uploads = {row.fields["upload"] for row in rows if row.fields.get("upload") is not None}
+        if {row.fields["upload"] for row in self.rows(DOCUMENT_CHUNKS.name)} - uploads:
             self.broken.append("chunks are left of which no document stands")
-        whole = {str(row.fields["key"]): row for row in rows if not self.missing(row)}
-        if {key: label_of(row) for key, row in whole.items()} != {
-            key: one.metadata["label"] for key, one in found.items()
-        }:
-            self.broken.append(f"in the end {sorted(found)} are read, and {sorted(whole)} stand")
+        standing = {str(row.fields["key"]): label_of(row) for row in rows}
+        if standing != {key: one.metadata["label"] for key, one in found.items()}:
+            self.broken.append(f"in the end {sorted(found)} are read, and {sorted(standing)} stand")
         for key, one in found.items():
             if one.value != value_of(one.metadata["label"], one.size > INLINE).value:
                 self.broken.append(f"{key} is read as {one.value!r}")
+
+    def _judge_act(self, act: Act, key: str, stood: list[Stood]) -> None:
+        places = [n for n, one in enumerate(stood) if one.label == act.label]
+        if act.outcome == "done" and len(places) != 1:
+            self.broken.append(f"{act.label} was acknowledged, and stood {len(places)} times")
+        if act.outcome == "refused" and places:
+            self.broken.append(f"{act.label} was refused, and stood")
+        if act.outcome != "done" or len(places) != 1:
+            return
+        if stood[places[0]].version != act.versions[key]:
+            self.broken.append(f"{act.label} was told version {act.versions[key]}")
+        before = stood[places[0] - 1] if places[0] else Stood("", None)
+        if act.expected is not None and before.version != act.expected:
+            self.broken.append(f"{act.label} expected {act.expected} and replaced {before.version}")
 
 
 def value_of(label: str, long: bool) -> CheckedValue:
