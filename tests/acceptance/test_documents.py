@@ -8,6 +8,7 @@ import asyncio
 import enum
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
@@ -640,3 +641,74 @@ async def test_an_audit_finds_nothing_wrong_with_documents(memory: Memory, clock
     await memory.admin.sweep()
     for audit in await memory.admin.audit():
         assert audit.ok, audit
+
+
+@pytest.mark.parametrize("large", [False, True])
+async def test_a_group_that_is_cut_off_at_any_call_is_kept_whole_or_not_at_all(
+    memory: Memory, clock: Clock, large: bool
+) -> None:
+    """The process stops before or after each call of a store; sweeps leave no chunks."""
+    placement = memory._access.engine.placement
+    write = placement.write
+    value = "v" * 300_000 if large else "v"
+    seen: dict[tuple[int, bool], Any] = {}
+    for after in (False, True):
+        for at in range(1, 20):
+            calls = 0
+
+            async def cut_off(*args: Any, after: bool = after, at: int = at, **options: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls == at and not after:
+                    raise asyncio.CancelledError
+                outcomes = await write(*args, **options)
+                if calls == at:
+                    raise asyncio.CancelledError
+                return outcomes
+
+            changes = [DocumentPut(USER, key, [value, at, after]) for key in ("a", "b")]
+            with patch.object(placement, "write", cut_off), suppress(asyncio.CancelledError):
+                await memory.documents.apply(changes)
+            a, b = await memory.documents.get_many(USER, ["a", "b"])
+            assert (a and a.value) == (b and b.value)
+            seen[at, after] = a and a.value[1:] == [at, after]
+            if calls < at:
+                break
+    assert True in seen.values()
+    assert set(seen.values()) - {True}, "some calls were cut off before the group was stored"
+    for _ in range(4):
+        clock.advance(2 * HOUR)
+        await memory.admin.sweep()
+    assert await stored(memory) == [2, 2 * large]
+    assert [one and one.value[0] for one in await memory.documents.get_many(USER, ["a", "b"])] == [value] * 2
+
+
+@pytest.mark.nightly
+async def test_a_hundred_thousand_keys_are_listed_in_order(memory: Memory) -> None:
+    count, engine = 100_000, memory._access.engine
+    keys = [f"key/{number * 7_919 % count:06}" for number in range(count)]
+    for start in range(0, count, 50):
+        some = [
+            documents.PutRequest(USER.text, key, domain.check_value(key), {})
+            for key in keys[start : start + 50]
+        ]
+        await engine.documents.apply(memory.tenant, some)
+    found, cursor = list[str](), None
+    while True:
+        page = await memory.documents.list(USER, limit=1_000, cursor=cursor)
+        found += [one.key for one in page.documents]
+        if (cursor := page.cursor) is None:
+            break
+    assert found == sorted(keys)
+    assert await keys_of(memory, prefix="key/0500", reverse=True) == sorted(keys)[50_000:50_100][::-1]
+
+
+async def test_counts_include_documents(memory: Memory) -> None:
+    assert (await memory.admin.stats()).documents == 0
+    await memory.documents.put(USER, "k", "x" * 1_000)
+    await memory.documents.put(USER, "large", b"y" * 300_000)
+    counted = await memory.admin.stats()
+    assert counted.documents == 2
+    assert counted.document_bytes >= 300_000
+    async with memory.for_tenant("another") as another:
+        assert (await another.admin.stats()).documents == 0

@@ -39,7 +39,7 @@ from memory.domain.versions import version_text
 from memory.orchestrator.documents.chunks import Chunks, Upload, drop_step
 from memory.orchestrator.entries.admission import Admission, NewEntry
 from memory.orchestrator.erasure.erasure import Erasure
-from memory.orchestrator.storage.collections import DOCUMENTS
+from memory.orchestrator.storage.collections import DOCUMENT_CHUNKS, DOCUMENTS
 from memory.orchestrator.storage.entry_records import copy_json
 from memory.orchestrator.storage.key_locks import KeyLocks, RetryDeadline
 from memory.orchestrator.storage.kinds import KINDS
@@ -50,6 +50,7 @@ from memory.orchestrator.storage.topology import part_of
 from memory.orchestrator.storage.versions import version_at
 from memory.ports.query import (
     Condition,
+    Count,
     Ge,
     Head,
     IsNull,
@@ -292,6 +293,13 @@ class Documents:
             for row in page.records:
                 if isinstance(row, Record) and (document := await self._document(row)) is not None:
                     yield document
+
+    async def count(self, tenant: str) -> Count:
+        """Count the documents of a tenant, expired ones too, and their bytes."""
+        with step("document.count"):
+            documents = await self._home.count(Query(DOCUMENTS, Tenant(tenant)))
+            chunks = await self._home.count(Query(DOCUMENT_CHUNKS, Tenant(tenant)))
+        return Count(documents.records, documents.bytes + chunks.bytes)
 
     # -- one document ------------------------------------------------------------------
 
