@@ -53,6 +53,8 @@ class DocumentInfo(ResultMixin):
     updated_at: datetime
     expires_at: datetime | None = None
     """After this moment the document is hidden, and a sweep deletes it."""
+    lifetime: timedelta | None = None
+    """How long each read keeps the document, if it was put with `refresh_on_read`."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -98,6 +100,7 @@ class DocumentPut:
     value: Value
     metadata: Mapping[str, Any] | None = None
     expires_in: timedelta | float | str | None = None
+    refresh_on_read: bool = False
     expected_version: ExpectedVersion | None = None
     if_exists: IfExists = "replace"
 

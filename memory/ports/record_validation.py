@@ -54,7 +54,11 @@ def write_problem(write: Write) -> str:
                 or _moment("discard_at", write.discard_at)
             )
         case Annotate():
-            moments = _moment("discard_at", write.discard_at) or _moment("accessed_at", write.accessed_at)
+            moments = (
+                _moment("discard_at", write.discard_at)
+                or _moment("accessed_at", write.accessed_at)
+                or _moment("expires_at", write.expires_at)
+            )
             return (
                 _key(write.key)
                 or moments

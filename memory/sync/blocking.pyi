@@ -382,6 +382,7 @@ class BlockingDocuments:
         *,
         metadata: Metadata | None = ...,
         expires_in: timedelta | float | str | None = ...,
+        refresh_on_read: bool = ...,
         expected_version: ExpectedVersion | None = ...,
         if_exists: IfExists = ...,
     ) -> DocumentInfo: ...

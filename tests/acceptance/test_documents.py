@@ -483,6 +483,8 @@ async def test_wrong_input_is_refused_before_a_store_is_touched(plain: Memory) -
             ({"if_exists": "error", "expected_version": "6616f84fd1ba7"}, "if_exists"),
             ({"expires_in": 0}, "expires_in"),
             ({"expires_in": "soon"}, "expires_in"),
+            ({"refresh_on_read": True}, "refresh_on_read"),
+            ({"refresh_on_read": 1, "expires_in": 5}, "refresh_on_read"),
             ({"metadata": [1]}, "metadata"),
             ({"metadata": {"m": "x" * 70_000}}, "metadata"),
         ]
@@ -712,3 +714,32 @@ async def test_counts_include_documents(memory: Memory) -> None:
     assert counted.document_bytes >= 300_000
     async with memory.for_tenant("another") as another:
         assert (await another.admin.stats()).documents == 0
+
+
+async def test_a_read_keeps_a_document_that_is_refreshed_on_read(memory: Memory, clock: Clock) -> None:
+    for key, value in (("k", 1), ("large", "y" * 300_000)):
+        await memory.documents.put(USER, key, value, expires_in=2 * HOUR, refresh_on_read=True)
+    other = await memory.documents.put(USER, "other", 1, expires_in=2 * HOUR)
+    assert other.lifetime is None
+    for _ in range(3):
+        clock.advance(HOUR)
+        before = await memory.documents.get(USER, "k")
+        assert before is not None
+        await memory.documents.get_many(USER, ["large", "none"])
+        again = await memory.documents.get(USER, "k")
+        assert again is not None
+        assert (again.version, again.expires_at) == (before.version, before.expires_at)
+        assert again.lifetime == 2 * HOUR
+        assert again.expires_at is not None
+        assert again.expires_at - clock.moment > HOUR
+    assert await keys_of(memory) == ["k", "large"]
+    await memory.documents.put(USER, "k", 2)
+    clock.advance(HOUR)
+    lines = [line async for line in memory.admin.export()]
+    async with memory.for_tenant("another") as another:
+        await another.admin.import_(lines)
+        found = await another.documents.get(USER, "large")
+        assert found is not None
+        assert found.lifetime == 2 * HOUR
+    clock.advance(3 * HOUR)
+    assert await keys_of(memory) == ["k"]

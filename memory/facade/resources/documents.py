@@ -60,6 +60,7 @@ class Documents:
         *,
         metadata: Metadata | None = None,
         expires_in: timedelta | float | str | None = None,
+        refresh_on_read: bool = False,
         expected_version: ExpectedVersion | None = None,
         if_exists: IfExists = "replace",
     ) -> DocumentInfo:
@@ -75,6 +76,8 @@ class Documents:
             metadata: Up to 64 KiB beside the value.
             expires_in: A `timedelta`, seconds, or text such as `"2h"`. After that time
                 the document is hidden, and a sweep deletes it.
+            refresh_on_read: Each `get` and `get_many` begins the time of `expires_in`
+                anew. The version stays. Lists do not count as reads.
             expected_version: The `version` that you read last, or `ABSENT`. If another
                 one is stored, nothing is changed.
             if_exists: `"error"` refuses to replace any document, even an equal one.
@@ -90,7 +93,16 @@ class Documents:
                 has the current one.
         """
         asked = _put_request(
-            DocumentPut(scope, key, value, metadata, expires_in, expected_version, if_exists)  # type: ignore[arg-type]
+            DocumentPut(
+                scope,
+                key,
+                value,
+                metadata,  # type: ignore[arg-type]
+                expires_in,
+                refresh_on_read,
+                expected_version,
+                if_exists,
+            )
         )
         return await self._access.engine.documents.put(self._access.tenant, asked)
 
@@ -262,12 +274,16 @@ def _change_requests(changes: object) -> list[ChangeRequest]:
 
 def _put_request(put: DocumentPut) -> PutRequest:
     expected = check_expectation(put.expected_version, put.if_exists)
+    lifetime = None if put.expires_in is None else length("expires_in", put.expires_in)
+    if flag("refresh_on_read", put.refresh_on_read) and lifetime is None:
+        raise InvalidInput("refresh_on_read", "needs expires_in, the time that each read begins anew")
     return PutRequest(
         scope_of(put.scope).text,
         check_key(put.key),
         check_value(put.value),
         {} if put.metadata is None else _metadata(put.metadata),
-        None if put.expires_in is None else length("expires_in", put.expires_in),
+        lifetime,
+        lifetime if put.refresh_on_read else None,
         expected,
         put.if_exists == "error",
     )

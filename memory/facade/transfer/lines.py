@@ -62,7 +62,7 @@ from memory.domain.ids import digest_of, is_id, keyed_id, partition_digest
 from memory.domain.scope import Scope, ScopeKind
 from memory.domain.shapes import native
 from memory.domain.time import micros
-from memory.facade.arguments import agent_of
+from memory.facade.arguments import agent_of, length
 from memory.facade.transfer.artifact_lines import (
     ARTIFACT_FORMAT,
     CHUNK_FORMAT,
@@ -578,6 +578,7 @@ def exported_document(document: Document) -> dict[str, Any]:
         "created_at": document.created_at.isoformat(),
         **({"metadata": document.metadata} if document.metadata else {}),
         **({} if expires_at is None else {"expires_at": expires_at.isoformat()}),
+        **({} if document.lifetime is None else {"lifetime": document.lifetime.total_seconds()}),
     }
 
 
@@ -963,6 +964,7 @@ def _document(found: Mapping[str, Any], line: int, scope: Scope | None) -> Docum
         check_key(found["key"]),
         check_value(value),
         validation.json_object("metadata", found.get("metadata", {})),
+        lifetime=length("lifetime", found["lifetime"]) if "lifetime" in found else None,
         created_at=validation.time("created_at", found["created_at"]),
         expires_at=None if expires_at is None else validation.time("expires_at", expires_at),
     )

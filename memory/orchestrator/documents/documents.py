@@ -12,6 +12,7 @@ none (`Capabilities.groups`). A store that cannot do that is no home of document
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -32,6 +33,7 @@ from memory.domain.errors import (
     CorruptRecord,
     InvalidInput,
     LegalHoldActive,
+    StoreError,
     Unsupported,
     VersionConflict,
 )
@@ -78,7 +80,9 @@ from memory.ports.record import (
 )
 from memory.ports.rows import json_of
 from memory.ports.store import Store
-from memory.ports.writes import Absent, AtVersion, Delete, Newer, Outcome, Put, Status
+from memory.ports.writes import Absent, Annotate, AtVersion, Delete, Newer, Outcome, Put, Status
+
+log = logging.getLogger(__name__)
 
 PAGE_BYTES = 8 * 2**20
 """A page with values ends once it holds this many bytes."""
@@ -88,7 +92,7 @@ READS = 5
 """How often a large document is read again if a chunk is missing."""
 _READ_AT_ONCE = 50
 _DELETED_AT_ONCE = 200
-_INFO = frozenset({"key", "form", "size", "created_at", "updated_at", "expires_at", "upload"})
+_INFO = frozenset({"key", "form", "size", "created_at", "updated_at", "expires_at", "lifetime", "upload"})
 _OF_CHUNKS = deletion_steps(KINDS.of(DOCUMENTS), None)
 
 
@@ -105,6 +109,8 @@ class PutRequest:
     value: CheckedValue
     metadata: Mapping[str, JsonValue]
     expires_in: timedelta | None = None
+    lifetime: timedelta | None = None
+    """How long each read keeps the document."""
     expected: int | None = None
     strict: bool = False
     created_at: datetime | None = None
@@ -180,7 +186,7 @@ class Documents:
             CorruptRecord: A document cannot be read.
         """
         found = await self._stored([key_of(tenant, scope, key) for key in keys])
-        rows = [self._visible(stored) for stored in found]
+        rows = await self._refreshed([self._visible(stored) for stored in found])
         return [None if row is None else await self._document(row) for row in rows]
 
     async def _stored(self, keys: Sequence[Key]) -> list[Stored | None]:
@@ -199,6 +205,33 @@ class Documents:
             return None
         expired = stored.expires_at is not None and stored.expires_at < self._placement.now()
         return None if expired else stored
+
+    async def _refreshed(self, rows: Sequence[Record | None]) -> Sequence[Record | None]:
+        """Move the expiry of documents that reads keep; return them as they are then.
+
+        An expiry that would move by less than a hundredth of the lifetime stays. A
+        failure is no failure of the read.
+        """
+        now, moved = self._placement.now(), dict[Key, Record]()
+        for row in rows:
+            if row is None or row.expires_at is None or (lifetime := _lifetime(row.fields)) is None:
+                continue
+            if now + lifetime - row.expires_at > lifetime / 100:
+                moved[row.key] = replace(row, expires_at=now + lifetime)
+        if not moved:
+            return rows
+        writes = [
+            Annotate(DOCUMENTS, key, at=row.version, expires_at=row.expires_at) for key, row in moved.items()
+        ]
+        try:
+            outcomes = await self._placement.write("document.refresh", self._home, *writes)
+        except StoreError as error:
+            log.info("the expiry of documents was not moved: %s", error)
+            return rows
+        for write, outcome in zip(writes, outcomes, strict=True):
+            if not outcome.applied:
+                del moved[write.key]
+        return [row if row is None else moved.get(row.key, row) for row in rows]
 
     async def _document(self, record: Record) -> Document | None:
         """Return the document of a record, with its chunks if it is large.
@@ -704,6 +737,8 @@ def _json_size(metadata: Mapping[str, JsonValue]) -> int:
 
 def _fields(asked: PutRequest, upload: Upload | None) -> dict[str, FieldValue]:
     fields: dict[str, FieldValue] = {"key": asked.key, "form": asked.value.form, "size": asked.value.size}
+    if asked.lifetime is not None:
+        fields["lifetime"] = asked.lifetime // timedelta(microseconds=1)
     if upload is not None:
         return {**fields, "upload": upload.name, "chunks": len(upload.chunks)}
     if asked.value.form == "bytes":
@@ -731,6 +766,7 @@ def info_of_head(head: Head) -> DocumentInfo:
         fields["created_at"],
         fields["updated_at"],
         fields.get("expires_at"),
+        _lifetime(fields),
     )
 
 
@@ -755,7 +791,13 @@ def _said(record: Record) -> dict[str, Any]:
         "created_at": record.created_at,
         "updated_at": record.updated_at,
         "expires_at": record.expires_at,
+        "lifetime": _lifetime(fields),
     }
+
+
+def _lifetime(fields: Mapping[str, Any]) -> timedelta | None:
+    micros = fields.get("lifetime")
+    return None if micros is None else timedelta(microseconds=micros)
 
 
 def _form(form: object) -> Form:

@@ -297,6 +297,7 @@ DOCUMENTS = Collection(
         Field("data", FieldType.BYTES),  # bytes that are stored in the record itself
         Field("upload", FieldType.TEXT),  # the chunks of a large value
         Field("chunks", FieldType.INTEGER),
+        Field("lifetime", FieldType.INTEGER),  # microseconds for which each read keeps it
     ),
     orders=("key",),
 )

@@ -257,6 +257,12 @@ _ALL = (
         "conditional",
     ),
     Clause(
+        "annotate.expiry",
+        "An annotation moves an expiry to a later moment only, and the store deletes by the later one.",
+        "Annotate",
+        "conditional",
+    ),
+    Clause(
         "annotate.holds",
         "It applies at exactly that version and role, and to marks and tombstones only for the values they"
         " have.",
